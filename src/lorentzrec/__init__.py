@@ -1,0 +1,57 @@
+"""Recommender systems in hyperbolic space.
+
+from lorentzrec import Interactions, TrainingConfig, train, evaluate, load
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from lorentzrec.data.interactions import Interactions as Interactions
+    from lorentzrec.errors import ArtifactError as ArtifactError
+    from lorentzrec.errors import ConfigError as ConfigError
+    from lorentzrec.errors import InputError as InputError
+    from lorentzrec.errors import LorentzrecError as LorentzrecError
+    from lorentzrec.errors import TrainingError as TrainingError
+    from lorentzrec.evaluation.protocol import evaluate as evaluate
+    from lorentzrec.evaluation.report import Report as Report
+    from lorentzrec.learning.artifact import load as load
+    from lorentzrec.learning.config import TrainingConfig as TrainingConfig
+    from lorentzrec.learning.model import Model as Model
+    from lorentzrec.learning.trainer import train as train
+    from lorentzrec.ranking import Recommendations as Recommendations
+
+# Names are imported when first used, so that `import lorentzrec` costs no compiler and no data frame library.
+_HOME = {
+    "ArtifactError": "errors",
+    "ConfigError": "errors",
+    "InputError": "errors",
+    "Interactions": "data.interactions",
+    "LorentzrecError": "errors",
+    "Model": "learning.model",
+    "Recommendations": "ranking",
+    "Report": "evaluation.report",
+    "TrainingConfig": "learning.config",
+    "TrainingError": "errors",
+    "evaluate": "evaluation.protocol",
+    "load": "learning.artifact",
+    "train": "learning.trainer",
+}
+
+__all__ = ["__version__", *sorted(_HOME)]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'lorentzrec' has no attribute {name!r}")
+    value = getattr(import_module(f"lorentzrec.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,257 @@
+"""Who touched what, when: every customer's history, one after another in flat arrays."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.errors import InputError
+from lorentzrec.vocabulary import Id, Vocabulary, digest_of_arrays, id_series
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(frozen=True, eq=False)
+class Interactions:
+    """Events grouped by customer: user row u owns `item_rows[offsets[u]:offsets[u + 1]]`, oldest first.
+
+    With `times`, order within a customer is (time, item id). Without them there is no order: events stand by item id,
+    and everything that would use an order says so. Repeated pairs are repeated events. The parts of a split share both
+    vocabularies, so that a row means the same in each.
+    """
+
+    users: Vocabulary
+    items: Vocabulary
+    offsets: NDArray[np.int64]
+    item_rows: NDArray[np.int32]
+    times: NDArray[np.int64] | NDArray[np.float64] | None = None
+    """Unix seconds of each event, if known."""
+    weights: NDArray[np.float32] | None = None
+    """Positive and finite; None where every event weighs 1."""
+    notes: tuple[str, ...] = field(default=())
+    """What a reader of results should know about these data, one sentence each."""
+
+    @classmethod
+    def from_pairs(cls, users: Any, items: Any, times: Any = None, weights: Any = None) -> Interactions:
+        """Events as parallel columns: lists, NumPy arrays, polars or pandas series.
+
+        `times` are unix seconds, or dates and datetimes. `weights` multiply an event's place in the midpoint and its loss.
+        Rows of both vocabularies are numbered by falling frequency, equal ones by id.
+        """
+        import polars as pl
+
+        columns = {"user": id_series(users, "user"), "item": id_series(items, "item")}
+        if times is not None:
+            columns["time"] = _time_series(times)
+        if weights is not None:
+            columns["weight"] = _weight_series(weights)
+        lengths = {name: len(column) for name, column in columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise InputError(f"columns differ in length ({lengths}): give one value per event in each")
+        if lengths["user"] == 0:
+            raise InputError("there are no events: give at least one (user, item) pair")
+        frame = pl.DataFrame(columns)
+        user_ids, item_ids = _by_frequency(frame["user"]), _by_frequency(frame["item"])
+        frame = (
+            frame.lazy()
+            .join(_rows_frame(user_ids, "user"), on="user")
+            .join(_rows_frame(item_ids, "item"), on="item")
+            .sort(["user_row", *(["time"] if times is not None else []), "item"], maintain_order=True)
+            .select("user_row", "item_row", *(name for name in ("time", "weight") if name in columns))
+            .collect()
+        )
+        counts = np.bincount(frame["user_row"].to_numpy(), minlength=len(user_ids))
+        return cls(
+            users=Vocabulary(user_ids, name="user"),
+            items=Vocabulary(item_ids, name="item"),
+            offsets=offsets_of(counts),
+            item_rows=frame["item_row"].to_numpy().astype(np.int32),
+            times=frame["time"].to_numpy() if times is not None else None,
+            weights=frame["weight"].to_numpy() if weights is not None else None,
+        )
+
+    @classmethod
+    def from_csr(cls, user_items: Any, user_ids: Any = None, item_ids: Any = None) -> Interactions:
+        """A SciPy sparse matrix, customers in rows and items in columns, as implicit takes it; values become weights.
+
+        Ids are the row and column numbers unless given, in that order. A matrix has no order in time.
+        """
+        from scipy import sparse
+
+        if not sparse.issparse(user_items):
+            raise InputError(f"from_csr takes a SciPy sparse matrix, not {type(user_items).__name__}: use from_pairs")
+        matrix = sparse.csr_array(user_items)
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+        if matrix.nnz == 0:
+            raise InputError("the matrix holds no entry: give at least one event")
+        user_count, item_count = matrix.shape
+        users = Vocabulary.numbered(user_count, name="user") if user_ids is None else Vocabulary(user_ids, name="user")
+        items = Vocabulary.numbered(item_count, name="item") if item_ids is None else Vocabulary(item_ids, name="item")
+        if (len(users), len(items)) != matrix.shape:
+            raise InputError(f"{len(users)} user ids and {len(items)} item ids for a matrix of {matrix.shape}: give one for each")
+        weights = _weight_series(matrix.data).to_numpy()
+        return cls(
+            users=users,
+            items=items,
+            offsets=matrix.indptr.astype(np.int64),
+            item_rows=matrix.indices.astype(np.int32),
+            weights=None if (weights == 1).all() else weights,
+        )
+
+    def __len__(self) -> int:
+        return len(self.item_rows)
+
+    def __repr__(self) -> str:
+        order = "in time order" if self.ordered else "without order"
+        return f"Interactions({len(self):,} events of {len(self.users):,} users with {len(self.items):,} items, {order})"
+
+    @property
+    def ordered(self) -> bool:
+        """Whether there are times, so that "last" and "next" mean something."""
+        return self.times is not None
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Events of each user row."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def user_rows(self) -> NDArray[np.int32]:
+        """The user row of each event."""
+        return np.repeat(np.arange(len(self.users), dtype=np.int32), self.lengths)
+
+    @cached_property
+    def item_counts(self) -> NDArray[np.int64]:
+        """Events of each item row."""
+        return np.bincount(self.item_rows, minlength=len(self.items)).astype(np.int64)
+
+    @cached_property
+    def tied_share(self) -> float:
+        """Of all neighbouring events of one customer, the share with equal times: their order was made by item id."""
+        if self.times is None or len(self) < 2:
+            return 0.0
+        same_user = np.ones(len(self) - 1, bool)
+        inner = self.offsets[1:-1]
+        same_user[inner[(inner > 0) & (inner < len(self))] - 1] = False
+        neighbours = int(same_user.sum())
+        return float((same_user & (np.diff(self.times) == 0)).sum() / neighbours) if neighbours else 0.0
+
+    def history(self, user_row: int) -> NDArray[np.int32]:
+        """The item rows of one customer, oldest first."""
+        return self.item_rows[self.offsets[user_row] : self.offsets[user_row + 1]]
+
+    def history_ids(self, user: Id) -> list[Id]:
+        """The item ids of one customer, oldest first."""
+        row = self.users.row(user)
+        if row < 0:
+            raise InputError(f"the user {user!r} is not in these data: check the id")
+        return self.items.ids(self.history(row))
+
+    def select(self, keep: NDArray[np.bool_], *, notes: tuple[str, ...] = ()) -> Interactions:
+        """The events where `keep` is true, with the same vocabularies."""
+        counts = np.bincount(self.user_rows[keep], minlength=len(self.users))
+        return replace(
+            self,
+            offsets=offsets_of(counts),
+            item_rows=self.item_rows[keep],
+            times=None if self.times is None else self.times[keep],
+            weights=None if self.weights is None else self.weights[keep],
+            notes=self.notes + notes,
+        )
+
+    def split(self, how: str = "leave_last_out", **options: Any) -> tuple[Interactions, ...]:
+        """Training part first, then validation where there is one, then test; see `data.splitting` for names and options."""
+        from lorentzrec.data.splitting import split
+
+        return split(self, how, **options)
+
+    def to_csr(self) -> Any:
+        """A SciPy sparse matrix of summed weights, users in rows and items in columns."""
+        from scipy import sparse
+
+        values = np.ones(len(self), np.float32) if self.weights is None else self.weights
+        matrix = sparse.csr_array((values, self.item_rows, self.offsets), shape=(len(self.users), len(self.items)))
+        matrix.sum_duplicates()
+        return matrix
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of the content: ids, and events in order with their times and weights."""
+        digest = hashlib.sha256()
+        self.users.update_digest(digest)
+        self.items.update_digest(digest)
+        arrays: list[NDArray[Any]] = [self.offsets, self.item_rows]
+        arrays += [np.asarray(values) for values in (self.times, self.weights) if values is not None]
+        digest_of_arrays(digest, arrays)
+        return digest.hexdigest()
+
+
+def offsets_of(counts: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    """Where each group starts, and at the end the total, from the sizes of the groups."""
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+def _by_frequency(ids: pl.Series) -> pl.Series:
+    counts = ids.rename("id").value_counts(sort=False, name="count")
+    return counts.sort(["count", "id"], descending=[True, False])["id"]
+
+
+def _rows_frame(ids: pl.Series, name: str) -> pl.LazyFrame:
+    import polars as pl
+
+    return pl.LazyFrame({name: ids, f"{name}_row": np.arange(len(ids), dtype=np.int32)})
+
+
+def _time_series(values: Any) -> pl.Series:
+    import polars as pl
+
+    series = _series(values, "time")
+    if series.dtype in (pl.Date, pl.Datetime):
+        microseconds = series.cast(pl.Datetime("us")).dt.epoch("us")
+        whole = bool((microseconds % 1_000_000 == 0).all())
+        series = microseconds // 1_000_000 if whole else microseconds / 1e6
+    if not series.dtype.is_numeric():
+        raise InputError(f"times are of type {series.dtype}: give unix seconds as numbers, or datetimes")
+    _refuse_missing(series, "time")
+    return series.cast(pl.Int64) if series.dtype.is_integer() else series.cast(pl.Float64)
+
+
+def _weight_series(values: Any) -> pl.Series:
+    import polars as pl
+
+    series = _series(values, "weight")
+    if not series.dtype.is_numeric():
+        raise InputError(f"weights are of type {series.dtype}: give positive numbers")
+    _refuse_missing(series, "weight")
+    series = series.cast(pl.Float32)
+    wrong = ~((series > 0) & series.is_finite())
+    if wrong.any():
+        row = int(wrong.arg_true()[0])
+        raise InputError(f"the weight in row {row + 1} is {series[row]}: weights are positive float32 numbers, drop or mend the row")
+    return series
+
+
+def _series(values: Any, name: str) -> pl.Series:
+    import polars as pl
+
+    try:
+        return values if isinstance(values, pl.Series) else pl.Series(name, values, strict=False)
+    except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"the {name}s cannot be read as one column ({reason}): give one number per event") from None
+
+
+def _refuse_missing(series: pl.Series, name: str) -> None:
+    wrong = series.is_null()
+    if series.dtype.is_float():
+        wrong |= ~series.fill_null(0.0).is_finite()
+    if wrong.any():
+        row = int(wrong.arg_true()[0])
+        raise InputError(f"the {name} in row {row + 1} is {series[row]}: every event needs a finite {name}, drop or mend the row")

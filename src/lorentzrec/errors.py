@@ -1,0 +1,25 @@
+"""Every error a user can cause or meet. Each message is one line that names the thing at fault and ends with the next action."""
+
+
+class LorentzrecError(Exception):
+    """Base of all errors raised on purpose; the command line prints its message as one line and exits with `exit_code`."""
+
+    exit_code = 1
+
+
+class InputError(LorentzrecError):
+    """Data, a file or an argument that cannot be used as it is."""
+
+    exit_code = 2
+
+
+class ConfigError(InputError):
+    """A hyper-parameter or option with an unknown name or an impossible value."""
+
+
+class ArtifactError(InputError):
+    """A saved model or dataset that is damaged, incomplete, or of another version."""
+
+
+class TrainingError(LorentzrecError):
+    """Training met a number that is not finite; the message names the epoch and the row."""

@@ -1,0 +1,168 @@
+"""External ids and the dense rows that stand for them inside; the only place that converts one into the other."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Id: TypeAlias = str | int
+
+UNKNOWN = -1
+"""The row that `Vocabulary.rows` gives for an id it does not hold."""
+
+
+class Vocabulary:
+    """Ids in row order: row 3 is the fourth id. Ids are all strings or all integers, and come back in the type they went in.
+
+    Immutable. Single look-ups use a dictionary made at the first of them; bulk look-ups use a join and need none.
+    """
+
+    def __init__(self, ids: Any, *, name: str = "id") -> None:
+        """`ids`: a polars Series, array or list of distinct strings or integers. `name` is what error messages call one of them."""
+        self.name = name
+        self.series: pl.Series = id_series(ids, name)
+        if self.series.n_unique() != len(self.series):
+            twice = self.series.filter(self.series.is_duplicated())[0]
+            raise InputError(f"the {name} {twice!r} stands twice in a vocabulary: give each {name} once")
+
+    @classmethod
+    def numbered(cls, count: int, *, name: str = "id") -> Vocabulary:
+        """The ids 0, 1, ... count - 1: rows that stand for themselves."""
+        return cls(np.arange(count, dtype=np.int64), name=name)
+
+    def __len__(self) -> int:
+        return len(self.series)
+
+    def __contains__(self, candidate: object) -> bool:
+        return candidate in self._row_of
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vocabulary) and (self is other or self.series.equals(other.series))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self):,} {self.name}s, {'strings' if self.holds_strings else 'integers'})"
+
+    @property
+    def holds_strings(self) -> bool:
+        return not self.series.dtype.is_integer()
+
+    @cached_property
+    def _row_of(self) -> dict[Id, int]:
+        return {identifier: row for row, identifier in enumerate(self.series.to_list())}
+
+    def row(self, identifier: Id) -> int:
+        """The row of one id; `UNKNOWN` if it is not held."""
+        if isinstance(identifier, np.generic):
+            identifier = identifier.item()
+        return self._row_of.get(identifier, UNKNOWN)
+
+    def rows(self, ids: Any) -> NDArray[np.int64]:
+        """The rows of many ids, `UNKNOWN` where one is not held. An id of the other type (3 for "3") is not held."""
+        import polars as pl
+
+        if len(ids) == 0:
+            return np.empty(0, np.int64)
+        if isinstance(ids, list | tuple) and len(ids) <= 1024:
+            return np.fromiter((self.row(identifier) for identifier in ids), np.int64, len(ids))
+        asked = id_series(ids, self.name)
+        if asked.dtype != self.series.dtype:
+            return np.full(len(asked), UNKNOWN, np.int64)
+        held = pl.DataFrame({"id": self.series, "row": np.arange(len(self), dtype=np.int64)})
+        joined = pl.DataFrame({"id": asked}).join(held, on="id", how="left", maintain_order="left")
+        return joined["row"].fill_null(UNKNOWN).to_numpy()
+
+    def id(self, row: int) -> Id:
+        """The id of one row."""
+        return self.series[row]  # type: ignore[no-any-return]
+
+    def ids(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> list[Id]:
+        """The ids of many rows."""
+        return self.series.gather(np.asarray(rows, np.int64)).to_list()
+
+    def parse(self, text: str) -> Id:
+        """An id as a person types it: the integer it spells where ids are integers, else the text itself."""
+        if self.holds_strings:
+            return text
+        try:
+            return int(text)
+        except ValueError:
+            raise InputError(f"the {self.name} {text!r} is not a whole number, and all {self.name}s here are: check it") from None
+
+    def update_digest(self, digest: hashlib._Hash) -> None:
+        """Add the ids in row order, and whether they are strings, to a running hash."""
+        if self.holds_strings:
+            lengths = self.series.str.len_bytes().to_numpy().astype("<u4")
+            digest.update(b"strings")
+            digest.update(lengths.tobytes())
+            for start in range(0, len(self), 1_000_000):
+                digest.update("".join(self.series[start : start + 1_000_000].to_list()).encode())
+        else:
+            digest.update(b"integers")
+            digest.update(self.series.to_numpy().astype("<i8").tobytes())
+
+
+def id_series(values: Any, name: str) -> pl.Series:
+    """`values` as a polars Series of String or Int64, or an `InputError` that names the first value that is neither."""
+    import polars as pl
+
+    if isinstance(values, pl.Series):
+        series = values
+    elif isinstance(values, np.ndarray) and values.dtype.kind in "iu":
+        series = pl.Series(values)
+    else:
+        plain = values.tolist() if hasattr(values, "tolist") else list(values)
+        series = _series_of_objects(plain, name)
+    if series.null_count():
+        row = int(series.is_null().arg_true()[0])
+        raise InputError(f"the {name} in row {row + 1} is missing: give every event one, or drop the row")
+    if series.dtype in (pl.Categorical, pl.Enum):
+        series = series.cast(pl.String)
+    if series.dtype == pl.UInt64 and len(series) and series.max() > np.iinfo(np.int64).max:  # type: ignore[operator]
+        raise InputError(f"the {name} {series.max()} does not fit 64 bits with sign: pass {name}s of that size as strings")
+    if series.dtype.is_integer():
+        return series.cast(pl.Int64)
+    if series.dtype == pl.String:
+        return series
+    if len(series) == 0:
+        return pl.Series([], dtype=pl.String)
+    raise InputError(f"{name}s are of type {series.dtype}: {name}s must be strings or integers, convert them first")
+
+
+def _series_of_objects(values: list[Any], name: str) -> pl.Series:
+    import polars as pl
+
+    if all(type(value) is str for value in values):
+        return pl.Series(values, dtype=pl.String)
+    if all(type(value) is int for value in values):
+        try:
+            return pl.Series(values, dtype=pl.Int64)
+        except (OverflowError, TypeError):
+            raise InputError(f"a {name} does not fit 64 bits with sign: pass {name}s of that size as strings") from None
+    wanted = str if isinstance(values[0], str) else int
+    for row, value in enumerate(values):
+        if isinstance(value, bool) or not isinstance(value, wanted | np.integer if wanted is int else wanted):
+            kinds = "strings" if wanted is str else "integers"
+            raise InputError(
+                f"the {name} in row {row + 1} is {value!r} ({type(value).__name__}): {name}s must be all strings or all integers"
+                + (f", and the first is one of the {kinds}" if row else "")
+                + "; convert them first"
+            )
+    return pl.Series([wanted(value) for value in values], dtype=pl.String if wanted is str else pl.Int64)
+
+
+def digest_of_arrays(digest: hashlib._Hash, arrays: Iterable[NDArray[Any]]) -> None:
+    """Add arrays to a running hash in a byte order that does not depend on the machine."""
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes())

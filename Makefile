@@ -1,0 +1,43 @@
+# Each target prepares what it needs: on a fresh machine, Python 3.11 or later is enough.
+# VENV and PYTHON may be given: make test VENV=/tmp/elsewhere PYTHON=python3.13
+
+VENV ?= .venv
+PYTHON ?= python3
+
+demo_extras := plots
+dev_extras := dev,plots
+bench_extras := bench,plots
+
+.SILENT:
+.NOTPARALLEL:  # two targets never run pip in one environment at the same time
+.PHONY: help demo test check bench
+
+help: ## print this list
+	sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+demo: $(VENV)/installed-demo ## synthetic data, a trained model, recommendations and a picture
+	$(VENV)/bin/lorentzrec demo --no-serve
+
+# Numba's disk cache can mix up two processes that compile different signatures of one function at once: it names the
+# data file after reading the index, without a lock. So each test process keeps a cache of its own.
+test: $(VENV)/installed-dev ## all tests, on two processes
+	$(VENV)/bin/python -m pytest --quiet --dist load \
+	  $(foreach process,1 2,--tx popen//env:NUMBA_CACHE_DIR=$(CURDIR)/.build/numba/$(process))
+
+check: $(VENV)/installed-dev ## lint, format, types and the layer rule
+	$(VENV)/bin/ruff check --quiet .
+	$(VENV)/bin/ruff format --quiet --check .
+	$(VENV)/bin/mypy --strict --no-error-summary $(wildcard src tests benchmarks)
+	$(VENV)/bin/python -m pytest --quiet tests/test_layers.py
+
+bench: $(VENV)/installed-bench ## the benchmarks, beside the peers they are measured against
+	$(VENV)/bin/lorentzrec bench
+
+# The stamp takes its time from before the install and its name only after it: an install that failed, was interrupted,
+# or ran while pyproject.toml was being edited is done again.
+$(VENV)/installed-%: pyproject.toml
+	echo "Installing lorentzrec[$($*_extras)] into $(VENV) ..."
+	$(VENV)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	touch $@.partial
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[$($*_extras)]'
+	mv $@.partial $@

@@ -1,0 +1,259 @@
+"""Splits of events into training, validation and test parts: one owner of the rules, for arrays and for data frames.
+
+Every rule looks at one event at a time: whose it is, its place in the customer's history, the length of that history
+and its time. It is written with operators only, so that the same lines run on NumPy arrays (`split`) and, as
+expressions, on the data frames of the pipeline, on any engine. Chance comes from `random_key`, plain integer arithmetic
+with the same answer everywhere.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.data.interactions import Interactions, offsets_of
+from lorentzrec.errors import ConfigError, InputError
+from lorentzrec.vocabulary import UNKNOWN, Vocabulary
+
+KEY_RANGE = 2**31 - 1
+"""`random_key` gives whole numbers below this; a prime, so that fifth powers modulo it are a permutation."""
+
+SECONDS_PER_DAY = 86_400
+
+
+@dataclass(frozen=True)
+class EventColumns:
+    """What a rule may look at: one entry per event, as arrays or as expressions of a data frame."""
+
+    user_row: Any
+    position: Any
+    """0 for the customer's oldest event."""
+    length: Any
+    """Events of the customer."""
+    ordered: bool
+    time: Any = None
+    first_time: Any = None
+    """Time of the customer's oldest event."""
+    last_time: float | None = None
+    """Time of the newest event of all, one number."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A way to split: the parts it makes besides training, and for each event whether it belongs there."""
+
+    parts: tuple[str, ...]
+    masks: Callable[..., dict[str, Any]]
+    """Part name -> true where the event goes there; the rest stays in training. `left_out` goes nowhere."""
+    needs_times: bool = False
+    last_event_rule: bool = False
+    """Whether "last" becomes "one at random" on data without times."""
+
+
+def random_key(seed: int, *columns: Any) -> Any:
+    """A whole number in [0, KEY_RANGE) per entry, the same for the same (seed, columns) on every engine.
+
+    Each column is added and the sum raised to the fifth power modulo a prime, three times over: no product leaves 63
+    bits, so engines that wrap around and engines that refuse to overflow agree.
+    """
+    key: Any = (seed * 1_000_003 + 12_345) % KEY_RANGE
+    for column in columns:
+        key = (column + key) % KEY_RANGE
+        for constant in (1_640_531_527, 748_932_582, 362_436_069):
+            key = (key + constant) % KEY_RANGE
+            square = key * key % KEY_RANGE
+            key = square * square % KEY_RANGE * key % KEY_RANGE
+    return key
+
+
+def _held_position(events: EventColumns, seed: int) -> Any:
+    """Where the event stands that "last" means: at the end, or anywhere if there is no order."""
+    return events.length - 1 if events.ordered else random_key(seed, events.user_row) % events.length
+
+
+def _leave_last_out(events: EventColumns, *, seed: int = 0) -> dict[str, Any]:
+    return {"test": (events.position == _held_position(events, seed)) & (events.length >= 2)}
+
+
+def _leave_last_two(events: EventColumns, *, seed: int = 0) -> dict[str, Any]:
+    test_position = _held_position(events, seed)
+    if events.ordered:
+        validation_position = test_position - 1
+    else:
+        # Any other position: 1 to length - 1 steps around the history; the last term keeps length 1 from dividing by 0.
+        others = events.length - 1 + 1 // events.length
+        validation_position = (test_position + 1 + random_key(seed + 1, events.user_row) % others) % events.length
+    enough = events.length >= 3
+    return {
+        "validation": (events.position == validation_position) & enough,
+        "test": (events.position == test_position) & enough,
+    }
+
+
+def _last_days(events: EventColumns, *, days: float = 7) -> dict[str, Any]:
+    if not days > 0 or not math.isfinite(days):
+        raise ConfigError(f"last_days: days is {days}: give a positive number of days")
+    assert events.last_time is not None
+    start = events.last_time - days * SECONDS_PER_DAY
+    late = events.time > start
+    known = events.first_time <= start
+    return {"test": late & known, "left_out": late & ~known}
+
+
+def _random(events: EventColumns, *, ratio: float = 0.2, seed: int = 0) -> dict[str, Any]:
+    _check_share("random", "ratio", ratio)
+    chosen = random_key(seed, events.user_row, events.position) < int(ratio * KEY_RANGE)
+    protected = random_key(seed + 1, events.user_row) % events.length
+    return {"test": chosen & (events.position != protected)}
+
+
+def _held_out_customers(events: EventColumns, *, share: float = 0.1, seed: int = 0) -> dict[str, Any]:
+    _check_share("held_out_customers", "share", share)
+    held_out = (random_key(seed, events.user_row) < int(share * KEY_RANGE)) & (events.length >= 2)
+    asked = events.position == _held_position(events, seed + 1)
+    return {"history": held_out & ~asked, "test": held_out & asked}
+
+
+RULES = {
+    "leave_last_out": Rule(("test",), _leave_last_out, last_event_rule=True),
+    "leave_last_two": Rule(("validation", "test"), _leave_last_two, last_event_rule=True),
+    "last_days": Rule(("test",), _last_days, needs_times=True),
+    "random": Rule(("test",), _random),
+    "held_out_customers": Rule(("history", "test"), _held_out_customers, last_event_rule=True),
+}
+"""Splits by name, except `given`, which takes its test part from outside."""
+
+
+def rule_named(how: str, options: dict[str, Any], *, ordered: bool) -> Rule:
+    """The rule of that name, its options' names checked."""
+    if how not in RULES:
+        raise ConfigError(f"there is no split {how!r}: use one of {', '.join([*RULES, 'given'])}")
+    rule = RULES[how]
+    known = [name for name in inspect.signature(rule.masks).parameters if name != "events"]
+    for name in options:
+        if name not in known:
+            raise ConfigError(f"the split {how} has no option {name!r}: use {', '.join([*known, 'drop_unseen_items'])}")
+    if rule.needs_times and not ordered:
+        raise InputError(f"the split {how} needs times and these events have none: give times, or use the split random")
+    return rule
+
+
+def split(
+    interactions: Interactions, how: str = "leave_last_out", *, drop_unseen_items: bool = False, **options: Any
+) -> tuple[Interactions, ...]:
+    """Parts of `interactions` that share its vocabularies: training first, test last.
+
+    | how | parts | options |
+    |---|---|---|
+    | leave_last_out | train, test: the last event of everyone with two or more | seed |
+    | leave_last_two | train, validation, test: the last two events of everyone with three or more | seed |
+    | last_days | train, test: what happened in the last days, by the newest time of all | days=7 |
+    | random | train, test: about `ratio` of the events, wherever they fall | ratio=0.2, seed |
+    | held_out_customers | train, history, test: about `share` of the customers leave training whole; `history` is all \
+but their last event, `test` that event: can the model serve people it never saw? | share=0.1, seed |
+    | given | train, test: all of `interactions`, and other events | test |
+
+    Except for held-out customers, everyone in test keeps a training event: who has too few events stays wholly in
+    training. With last_days, customers first seen within those days are left out of both parts, since training on them
+    would look into the future. Without times, "last" is one event per customer at random, by `seed`. With
+    `drop_unseen_items`, events of the later parts whose item has no training event are removed (the paper's rule). All
+    of this is counted in the parts' `notes`.
+    """
+    if how == "given":
+        parts, names, notes = _given(interactions, options)
+    else:
+        rule = rule_named(how, options, ordered=interactions.ordered)
+        masks = rule.masks(_columns_of(interactions), **options)
+        names = rule.parts
+        elsewhere = np.logical_or.reduce(list(masks.values()))
+        parts = [interactions.select(~elsewhere), *(interactions.select(masks[name]) for name in names)]
+        notes = _notes(interactions, how, rule, masks)
+    if drop_unseen_items:
+        seen = parts[0].item_counts > 0
+        for number, name in enumerate(names, 1):
+            kept = seen[parts[number].item_rows]
+            notes.append(unseen_note(name, int((~kept).sum())))
+            parts[number] = parts[number].select(kept)
+    for name, part in zip(["train", *names], parts, strict=True):
+        if len(part) == 0:
+            raise InputError(f"the split {how} leaves the {name} part without events: use another split, or more data")
+    return tuple(replace(part, notes=part.notes + tuple(notes)) for part in parts)
+
+
+def unseen_note(part: str, count: int) -> str:
+    return f"{count:,} {part} events removed because their item has no training event"
+
+
+def _columns_of(interactions: Interactions) -> EventColumns:
+    lengths = interactions.lengths
+    times = interactions.times
+    occupied = lengths > 0
+    return EventColumns(
+        user_row=interactions.user_rows.astype(np.int64),
+        position=np.arange(len(interactions)) - np.repeat(interactions.offsets[:-1], lengths),
+        length=np.repeat(lengths, lengths),
+        ordered=times is not None,
+        time=times,
+        first_time=None if times is None else np.repeat(times[interactions.offsets[:-1][occupied]], lengths[occupied]),
+        last_time=None if times is None or len(times) == 0 else float(times.max()),
+    )
+
+
+def _notes(interactions: Interactions, how: str, rule: Rule, masks: dict[str, NDArray[np.bool_]]) -> list[str]:
+    notes = []
+    if rule.last_event_rule and not interactions.ordered:
+        notes.append(f"without times, {how} takes events of each customer at random")
+    needed = {"leave_last_out": 2, "leave_last_two": 3}.get(how, 0)
+    short = int(((interactions.lengths > 0) & (interactions.lengths < needed)).sum())
+    if short:
+        notes.append(f"{short:,} customers with fewer than {needed} events stay wholly in training")
+    if how == "last_days":
+        left_out = int(masks["left_out"].sum())
+        newcomers = len(np.unique(interactions.user_rows[masks["left_out"]]))
+        notes.append(f"{left_out:,} events left out, of {newcomers:,} customers first seen after training ends")
+    return notes
+
+
+def _given(train: Interactions, options: dict[str, Any]) -> tuple[list[Interactions], tuple[str, ...], list[str]]:
+    import polars as pl
+
+    test = options.pop("test", None)
+    if not isinstance(test, Interactions) or options:
+        raise ConfigError(f"the split given takes test=, the Interactions of the test part, not {options or test!r}")
+    for ours, theirs in ((train.users, test.users), (train.items, test.items)):
+        if ours.holds_strings != theirs.holds_strings:
+            raise InputError(f"{ours.name}s are strings in one part and integers in the other: give both the same type")
+    if train.ordered != test.ordered:
+        raise InputError("one of the two parts has times and the other has none: give both, or neither")
+    held = train.items.rows(test.items.series) != UNKNOWN
+    items = train.items
+    if not held.all():
+        items = Vocabulary(pl.concat([train.items.series, test.items.series.filter(~held)]), name="item")
+    new_user_rows = train.users.rows(test.users.series)
+    trained = np.append(train.lengths > 0, False)  # the last entry answers for UNKNOWN
+    keep = trained[new_user_rows][test.user_rows]
+    left_out = int((~keep).sum())
+    notes = [f"{left_out:,} test events left out because their customer has no training event"] if left_out else []
+    kept = test.select(keep)
+    order = np.argsort(new_user_rows[kept.user_rows], kind="stable")
+    test_part = Interactions(
+        users=train.users,
+        items=items,
+        offsets=offsets_of(np.bincount(new_user_rows[kept.user_rows], minlength=len(train.users))),
+        item_rows=items.rows(test.items.series)[kept.item_rows[order]].astype(np.int32),
+        times=None if kept.times is None else kept.times[order],
+        weights=None if kept.weights is None else kept.weights[order],
+        notes=test.notes,
+    )
+    return [replace(train, items=items), test_part], ("test",), notes
+
+
+def _check_share(how: str, name: str, value: float) -> None:
+    if not 0 < value < 1:
+        raise ConfigError(f"{how}: {name} is {value}: give a number between 0 and 1")

@@ -1,0 +1,222 @@
+"""Splits: hand-written expectations for small data, and laws that hold for any data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lorentzrec.data.interactions import Interactions
+from lorentzrec.data.splitting import KEY_RANGE, RULES, random_key, split
+from lorentzrec.errors import ConfigError, InputError
+
+DAY = 86_400
+
+
+def events(*rows: tuple[str, str, int]) -> Interactions:
+    users, items, times = zip(*rows, strict=True)
+    return Interactions.from_pairs(list(users), list(items), list(times))
+
+
+def triples(part: Interactions) -> list[tuple[Any, Any, Any]]:
+    """(user, item, time) of every event, sorted."""
+    times = part.times if part.times is not None else [None] * len(part)
+    rows = zip(part.users.ids(part.user_rows), part.items.ids(part.item_rows), times, strict=True)
+    return sorted(rows, key=repr)
+
+
+SMALL = events(
+    ("ann", "a", 1),
+    ("ann", "b", 2),
+    ("ann", "c", 3),
+    ("ann", "d", 4),
+    ("bob", "b", 9),
+    ("bob", "a", 5),
+    ("cat", "e", 7),
+)
+
+
+def test_leave_last_out_takes_the_newest_event_of_everyone_with_two() -> None:
+    train, test = split(SMALL, "leave_last_out")
+    assert triples(test) == [("ann", "d", 4), ("bob", "b", 9)]
+    assert triples(train) == [("ann", "a", 1), ("ann", "b", 2), ("ann", "c", 3), ("bob", "a", 5), ("cat", "e", 7)]
+    assert test.notes == train.notes == ("1 customers with fewer than 2 events stay wholly in training",)
+    assert train.items is SMALL.items
+    assert train.users is SMALL.users
+
+
+def test_leave_last_two_needs_three_events() -> None:
+    train, validation, test = split(SMALL, "leave_last_two")
+    assert triples(test) == [("ann", "d", 4)]
+    assert triples(validation) == [("ann", "c", 3)]
+    assert len(train) == 5
+    assert test.notes == ("2 customers with fewer than 3 events stay wholly in training",)
+
+
+def test_equal_times_are_ordered_by_item_id() -> None:
+    tied = events(("ann", "z", 5), ("ann", "b", 5), ("ann", "c", 5))
+    train, test = split(tied, "leave_last_out")
+    assert triples(test) == [("ann", "z", 5)]
+    assert triples(train) == [("ann", "b", 5), ("ann", "c", 5)]
+
+
+def test_last_days_cuts_at_the_newest_time_of_all() -> None:
+    data = events(
+        ("ann", "a", 0),
+        ("ann", "b", 3 * DAY),  # exactly 7 days before the end: still training
+        ("ann", "c", 3 * DAY + 1),
+        ("bob", "a", 10 * DAY),  # seen first in the test week
+        ("cat", "a", 1 * DAY),
+        ("cat", "b", 10 * DAY),
+    )
+    train, test = split(data, "last_days", days=7)
+    assert triples(train) == [("ann", "a", 0), ("ann", "b", 3 * DAY), ("cat", "a", 1 * DAY)]
+    assert triples(test) == [("ann", "c", 3 * DAY + 1), ("cat", "b", 10 * DAY)]
+    assert test.notes == ("1 events left out, of 1 customers first seen after training ends",)
+
+
+def test_unseen_items_leave_the_test_part_and_are_counted() -> None:
+    train, test = split(SMALL, "leave_last_out", drop_unseen_items=True)
+    assert triples(test) == [("bob", "b", 9)]
+    assert test.notes[-1] == "1 test events removed because their item has no training event"
+    assert len(train) == 5
+
+
+def test_weights_and_times_travel_with_their_events() -> None:
+    data = Interactions.from_pairs(["u", "u", "u"], ["a", "b", "c"], [30, 10, 20], [3.0, 1.0, 2.0])
+    train, test = split(data, "leave_last_out")
+    assert test.weights is not None
+    assert train.weights is not None
+    assert test.weights.tolist() == [3.0]
+    assert train.weights.tolist() == [1.0, 2.0]
+
+
+def test_without_times_last_is_random_and_says_so() -> None:
+    users = np.repeat(np.arange(3000), 3)
+    items = np.tile(np.arange(3), 3000)
+    data = Interactions.from_pairs(users, items)
+    train, test = split(data, "leave_last_out", seed=1)
+    assert len(test) == 3000
+    assert train.lengths.tolist() == [2] * 3000
+    assert test.notes == ("without times, leave_last_out takes events of each customer at random",)
+    assert all(900 < count < 1100 for count in test.item_counts)  # 1000 each, six standard deviations are 155
+    again = split(data, "leave_last_out", seed=1)[1]
+    other = split(data, "leave_last_out", seed=2)[1]
+    assert again.digest == test.digest
+    assert other.digest != test.digest
+
+
+def test_without_times_leave_last_two_takes_two_different_events() -> None:
+    data = Interactions.from_pairs(np.repeat(np.arange(500), 3), np.tile(np.arange(3), 500))
+    train, validation, test = split(data, "leave_last_two", seed=3)
+    for part in (train, validation, test):
+        assert part.lengths.tolist() == [1] * 500
+    pairs = {tuple(row) for row in np.stack([validation.item_rows, test.item_rows], axis=1).tolist()}
+    assert pairs == {(a, b) for a in range(3) for b in range(3) if a != b}
+
+
+def test_random_takes_about_the_ratio_and_leaves_everyone_one_event() -> None:
+    data = Interactions.from_pairs(np.repeat(np.arange(2000), 10), np.tile(np.arange(10), 2000))
+    train, test = split(data, "random", ratio=0.3, seed=5)
+    assert len(train) + len(test) == 20_000
+    assert abs(len(test) / 20_000 - 0.3 * 9 / 10) < 0.02  # one event in ten is protected
+    crowd = Interactions.from_pairs(np.arange(2000) // 2, np.arange(2000))
+    assert split(crowd, "random", ratio=0.99, seed=5)[0].lengths.min() == 1
+
+
+def test_held_out_customers_leave_training_whole() -> None:
+    data = Interactions.from_pairs(np.repeat(np.arange(1000), 4), np.tile(np.arange(4), 1000), np.arange(4000))
+    train, history, test = split(data, "held_out_customers", share=0.25, seed=2)
+    held = test.lengths > 0
+    assert abs(held.mean() - 0.25) < 0.06
+    assert (train.lengths[held] == 0).all()
+    assert (train.lengths[~held] == 4).all()
+    assert (history.lengths[held] == 3).all()
+    assert test.items.ids(test.item_rows) == [3] * int(held.sum())
+
+
+def test_given_shares_the_vocabularies_and_leaves_out_strangers() -> None:
+    train = events(("ann", "a", 1), ("bob", "b", 2), ("bob", "a", 3))
+    later = events(("dan", "a", 9), ("ann", "new", 8), ("ann", "b", 7), ("bob", "a", 6))
+    first, test = split(train, "given", test=later)
+    assert triples(test) == [("ann", "b", 7), ("ann", "new", 8), ("bob", "a", 6)]
+    assert triples(first) == triples(train)
+    assert first.items == test.items
+    assert len(train.items) == 2  # the caller's own data stay as they were
+    assert test.notes == ("1 test events left out because their customer has no training event",)
+    kept = split(train, "given", test=later, drop_unseen_items=True)[1]
+    assert triples(kept) == [("ann", "b", 7), ("bob", "a", 6)]
+
+
+def test_given_refuses_parts_that_do_not_fit() -> None:
+    numbers = Interactions.from_pairs([1], ["a"], [1])
+    with pytest.raises(InputError, match="users are strings in one part and integers in the other"):
+        split(SMALL, "given", test=numbers)
+    with pytest.raises(InputError, match="one of the two parts has times"):
+        split(SMALL, "given", test=Interactions.from_pairs(["ann"], ["a"]))
+    with pytest.raises(ConfigError, match="takes test="):
+        split(SMALL, "given")
+
+
+def test_wrong_names_and_values_are_refused() -> None:
+    with pytest.raises(ConfigError, match="no split 'leave_one': use one of leave_last_out, leave_last_two, last_days"):
+        split(SMALL, "leave_one")
+    with pytest.raises(ConfigError, match="last_days has no option 'weeks': use days, drop_unseen_items"):
+        split(SMALL, "last_days", weeks=1)
+    with pytest.raises(ConfigError, match=r"ratio is 1\.5"):
+        split(SMALL, "random", ratio=1.5)
+    with pytest.raises(ConfigError, match="days is 0"):
+        split(SMALL, "last_days", days=0)
+    with pytest.raises(InputError, match="needs times"):
+        split(Interactions.from_pairs([1, 1], [1, 2]), "last_days")
+    with pytest.raises(InputError, match="leaves the test part without events"):
+        split(events(("ann", "a", 1), ("bob", "a", 2)), "leave_last_out")
+
+
+def test_random_key_equals_its_definition_in_python_integers() -> None:
+    users = np.array([0, 1, 2**31 - 1, 2**40], np.int64)
+    for user, key in zip(users.tolist(), random_key(7, users).tolist(), strict=True):
+        expected = (user + 7 * 1_000_003 + 12_345) % KEY_RANGE
+        for constant in (1_640_531_527, 748_932_582, 362_436_069):
+            expected = pow(expected + constant, 5, KEY_RANGE)
+        assert key == expected
+
+
+def test_random_key_is_spread_evenly() -> None:
+    keys = random_key(3, np.repeat(np.arange(1000), 100), np.tile(np.arange(100), 1000))
+    counts = np.histogram(keys, bins=50, range=(0, KEY_RANGE))[0]
+    # A chi-squared variable of 49 degrees of freedom: mean 49, standard deviation 10.
+    assert ((counts - 2000) ** 2 / 2000).sum() < 110
+    assert abs(np.corrcoef(keys[:-1], keys[1:])[0, 1]) < 0.02
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 6), st.integers(0, 20 * DAY)), min_size=1, max_size=40),
+    st.sampled_from(sorted(RULES)),
+    st.booleans(),
+    st.integers(0, 5),
+)
+def test_parts_are_disjoint_and_everyone_in_test_is_known(
+    rows: list[tuple[int, int, int]], how: str, timed: bool, seed: int
+) -> None:
+    users, items, times = (list(column) for column in zip(*rows, strict=True))
+    data = Interactions.from_pairs(users, items, times if timed else None)
+    options: dict[str, Any] = {} if how == "last_days" else {"seed": seed}
+    try:
+        parts = split(data, how, **options)
+    except InputError:
+        return  # nothing to test, or no times: refused with a reason
+    together = sorted((row for part in parts for row in triples(part)), key=repr)
+    if how == "last_days":
+        assert set(together) <= set(triples(data))
+    else:
+        assert together == triples(data)
+    known = parts[1] if how == "held_out_customers" else parts[0]
+    assert (known.lengths[parts[-1].lengths > 0] > 0).all()
+    if timed and how != "random":
+        newest = [part.times[part.offsets[1:][part.lengths > 0] - 1] for part in (known, parts[-1])]  # type: ignore[index]
+        both = (known.lengths > 0) & (parts[-1].lengths > 0)
+        assert (newest[0][both[known.lengths > 0]] <= newest[1][both[parts[-1].lengths > 0]]).all()

@@ -5,8 +5,8 @@ VENV ?= .venv
 PYTHON ?= python3
 
 demo_extras := plots
-dev_extras := dev,plots
-bench_extras := bench,plots
+dev_extras := dev
+bench_extras := bench
 
 .SILENT:
 .NOTPARALLEL:  # two targets never run pip in one environment at the same time
@@ -25,7 +25,7 @@ test: $(VENV)/installed-dev ## all tests, on two processes
 	  $(foreach process,1 2,--tx popen//env:NUMBA_CACHE_DIR=$(CURDIR)/.build/numba/$(process))
 
 check: $(VENV)/installed-dev ## lint, format, types and the layer rule
-	$(VENV)/bin/ruff check --quiet .
+	$(VENV)/bin/ruff check --quiet --output-format concise .
 	$(VENV)/bin/ruff format --quiet --check .
 	$(VENV)/bin/mypy --strict --no-error-summary $(wildcard src tests benchmarks)
 	$(VENV)/bin/python -m pytest --quiet tests/test_layers.py
@@ -36,8 +36,10 @@ bench: $(VENV)/installed-bench ## the benchmarks, beside the peers they are meas
 # The stamp takes its time from before the install and its name only after it: an install that failed, was interrupted,
 # or ran while pyproject.toml was being edited is done again.
 $(VENV)/installed-%: pyproject.toml
-	echo "Installing lorentzrec[$($*_extras)] into $(VENV) ..."
+	echo "Installing lorentzrec[$($*_extras)] into $(VENV), once ..."
 	$(VENV)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	touch $@.partial
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[$($*_extras)]'
+	$(VENV)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[$($*_extras)]'
 	mv $@.partial $@
+
+$(VENV)/installed-dev $(VENV)/installed-bench: $(VENV)/installed-demo

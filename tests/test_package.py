@@ -1,0 +1,43 @@
+"""The package from outside: quick to import, with every public name in its place."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import lorentzrec
+
+HEAVY = {"matplotlib", "narwhals", "numba", "pandas", "polars", "scipy"}
+"""What `import lorentzrec` must not load: the sum of their import times is what users of such packages wait for."""
+
+
+def modules_after(statement: str) -> set[str]:
+    """The top-level modules loaded in a fresh interpreter after one statement."""
+    code = f"import sys; {statement}; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return {name.split(".")[0] for name in run.stdout.split()}
+
+
+def test_import_loads_nothing_heavy() -> None:
+    assert modules_after("import lorentzrec") & HEAVY == set()
+
+
+def test_the_measure_sees_what_is_loaded() -> None:
+    assert "scipy" in modules_after("import lorentzrec, scipy.sparse")
+
+
+def test_version() -> None:
+    assert len([int(part) for part in lorentzrec.__version__.split(".")]) == 3
+
+
+@pytest.mark.parametrize("name", lorentzrec.__all__)
+def test_public_names_resolve(name: str) -> None:
+    assert getattr(lorentzrec, name) is not None
+    assert name in dir(lorentzrec)
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        lorentzrec.trian  # noqa: B018

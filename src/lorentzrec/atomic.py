@@ -37,13 +37,13 @@ def atomic_directory(target: str | Path, *, replace: bool = True) -> Iterator[Pa
         try:
             yield partial
             _sync_tree(partial)
-            if place.exists():
-                shutil.rmtree(old, ignore_errors=True)
-                place.rename(old)
             try:
+                if place.exists():
+                    shutil.rmtree(old, ignore_errors=True)
+                    place.rename(old)
                 partial.rename(place)
             except BaseException:
-                if old.exists():
+                if old.exists() and not place.exists():
                     old.rename(place)
                 raise
         except BaseException:
@@ -99,7 +99,7 @@ def _refuse_what_stands_there(target: Path, place: Path, replace: bool) -> None:
 
 @contextmanager
 def _writing(target: str | Path, partial: Path) -> Iterator[None]:
-    """Say what went wrong with the disk in one line. Errors about other files than those being written pass unchanged."""
+    """Say what went wrong with the disk in one line. Errors about other files pass unchanged."""
     try:
         yield
     except LorentzrecError:

@@ -75,13 +75,17 @@ class Ranker:
         # -|u - v|^2 / 2 = u . v - |v|^2 / 2 - |u|^2 / 2, and the last term is the same for all items.
         self._offsets = squared_norms / 2 if self.by_distance and not self.hyperbolic else None
 
+    def precise(self, points: NDArray[np.float32]) -> FloatArray:
+        """Points in float64, with x0 recomputed: the stored one has too few digits for differences of squares."""
+        return hyperboloid.lift(points[..., 1:].astype(np.float64)) if self.hyperbolic else points.astype(np.float64)
+
     def query(self, history: Rows, event_weights: NDArray[Any] | None = None) -> FloatArray:
         """The point that stands for a history (rows, oldest first, at least one), with recency at work.
 
         Hyperboloid: the Einstein midpoint, S / sqrt(-<S, S>) with S = sum_i w_i x_i. Euclidean: the weighted mean.
         """
         weights = recency_weights(len(history), self.recency, event_weights)
-        points = self._in_float64(self.history_points[history])
+        points = self.precise(self.history_points[history])
         return einstein_midpoint(points, weights) if self.hyperbolic else euclidean.midpoint(points, weights)
 
     def linear_scores(self, queries: FloatArray) -> NDArray[np.float32]:
@@ -98,7 +102,7 @@ class Ranker:
 
     def exact_scores(self, query: FloatArray, rows: Rows) -> FloatArray:
         """The scores of some items, in float64 and stable for near points."""
-        points = self._in_float64(self.item_points[rows])
+        points = self.precise(self.item_points[rows])
         if self.by_distance:
             distance = hyperboloid.distance if self.hyperbolic else euclidean.distance
             return -distance(query, points)
@@ -139,10 +143,6 @@ class Ranker:
         # One thread of ours per core and none of BLAS's own beside them, or they fight for the cores.
         with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
             return [answer for block in pool.map(answers, starts) for answer in block]
-
-    def _in_float64(self, points: NDArray[np.float32]) -> FloatArray:
-        """Points on the sheet to all digits of float64: a stored x0 has too few for differences of squares."""
-        return hyperboloid.lift(points[:, 1:].astype(np.float64)) if self.hyperbolic else points.astype(np.float64)
 
     def _choose(
         self,

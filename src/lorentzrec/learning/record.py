@@ -1,0 +1,34 @@
+"""What one epoch of training did: the row of the table that a run leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochRecord:
+    """Numbers of one epoch. Whatever training shortened is counted here, never silent."""
+
+    epoch: int
+    """The first is 1."""
+    loss: float
+    """Mean over the events that were trained on."""
+    learning_rate: float
+    clipped_gradients: int
+    """Gradients longer than `clip_norm`, shortened to it."""
+    capped_steps: int
+    """Steps longer than the safety length, shortened to it."""
+    seconds: float
+    events_per_second: float
+    validation: dict[str, float] | None = None
+    """Metrics on the held-out events of this run, where some were held out."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> EpochRecord:
+        """The inverse of `to_dict`; a missing or unknown name is a TypeError."""
+        return cls(**values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,8 +42,8 @@ class Interactions:
     def from_pairs(cls, users: Any, items: Any, times: Any = None, weights: Any = None) -> Interactions:
         """Events as parallel columns: lists, NumPy arrays, polars or pandas series.
 
-        `times` are unix seconds, or dates and datetimes. `weights` multiply an event's place in the midpoint and its loss.
-        Rows of both vocabularies are numbered by falling frequency, equal ones by id.
+        `times` are unix seconds, or dates and datetimes. `weights` multiply an event's place in the midpoint and its
+        loss. Rows of both vocabularies are numbered by falling frequency, equal ones by id.
         """
         import polars as pl
 
@@ -95,7 +96,9 @@ class Interactions:
         users = Vocabulary.numbered(user_count, name="user") if user_ids is None else Vocabulary(user_ids, name="user")
         items = Vocabulary.numbered(item_count, name="item") if item_ids is None else Vocabulary(item_ids, name="item")
         if (len(users), len(items)) != matrix.shape:
-            raise InputError(f"{len(users)} user ids and {len(items)} item ids for a matrix of {matrix.shape}: give one for each")
+            raise InputError(
+                f"{len(users)} user ids and {len(items)} item ids for a matrix of {matrix.shape}: give one for each"
+            )
         weights = _weight_series(matrix.data).to_numpy()
         return cls(
             users=users,
@@ -105,12 +108,29 @@ class Interactions:
             weights=None if (weights == 1).all() else weights,
         )
 
+    @classmethod
+    def from_file(cls, path: str | Path, reader: str | None = None, **options: Any) -> Interactions:
+        """Events of a file, folder or pattern: CSV, JSON lines or Parquet, local or `az://`, `s3://`.
+
+        `reader` names a known layout ("movielens-1m", "amazon-reviews", ...); `options` are the fields of
+        `data.sources.Source`: user_column="user", item_column="item", time_column, weight_column, separator, ...
+        """
+        from lorentzrec.data.reading import all_events, ids_of, seconds_of
+        from lorentzrec.data.sources import source_named
+
+        frame, layout = all_events(path, source_named(reader, **options))
+        users, items = (ids_of(frame[role], role in layout.spelled) for role in ("user", "item"))
+        times = seconds_of(frame["time"]) if "time" in frame.columns else None
+        return cls.from_pairs(users, items, times, frame["weight"] if "weight" in frame.columns else None)
+
     def __len__(self) -> int:
         return len(self.item_rows)
 
     def __repr__(self) -> str:
         order = "in time order" if self.ordered else "without order"
-        return f"Interactions({len(self):,} events of {len(self.users):,} users with {len(self.items):,} items, {order})"
+        return (
+            f"Interactions({len(self):,} events of {len(self.users):,} users with {len(self.items):,} items, {order})"
+        )
 
     @property
     def ordered(self) -> bool:
@@ -167,7 +187,7 @@ class Interactions:
         )
 
     def split(self, how: str = "leave_last_out", **options: Any) -> tuple[Interactions, ...]:
-        """Training part first, then validation where there is one, then test; see `data.splitting` for names and options."""
+        """Training part first, then validation where there is one, then test; names and options in `data.splitting`."""
         from lorentzrec.data.splitting import split
 
         return split(self, how, **options)
@@ -234,7 +254,9 @@ def _weight_series(values: Any) -> pl.Series:
     wrong = ~((series > 0) & series.is_finite())
     if wrong.any():
         row = int(wrong.arg_true()[0])
-        raise InputError(f"the weight in row {row + 1} is {series[row]}: weights are positive float32 numbers, drop or mend the row")
+        raise InputError(
+            f"the weight in row {row + 1} is {series[row]}: weights are positive float32 numbers, drop or mend the row"
+        )
     return series
 
 
@@ -254,4 +276,6 @@ def _refuse_missing(series: pl.Series, name: str) -> None:
         wrong |= ~series.fill_null(0.0).is_finite()
     if wrong.any():
         row = int(wrong.arg_true()[0])
-        raise InputError(f"the {name} in row {row + 1} is {series[row]}: every event needs a finite {name}, drop or mend the row")
+        raise InputError(
+            f"the {name} in row {row + 1} is {series[row]}: every event needs a finite {name}, drop or mend the row"
+        )

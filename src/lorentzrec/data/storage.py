@@ -1,0 +1,208 @@
+"""Where files live: local disk, Azure Blob Storage (`az://container/path`) and S3 (`s3://bucket/path`).
+
+Remote files are copied to local disk before they are read, and uploaded after they are written: preparation goes over
+its input several times, and a copy crosses the network once. Credentials come from the environment:
+
+- `AZURE_STORAGE_CONNECTION_STRING`, or `AZURE_STORAGE_ACCOUNT_NAME` with `AZURE_STORAGE_ACCOUNT_KEY` or
+  `AZURE_STORAGE_SAS_TOKEN`; with the account's name alone `azure-identity` finds one (login, managed identity).
+- The usual `AWS_...` names for S3.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lorentzrec.errors import InputError
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+SCHEMES = ("az", "s3")
+_WILD = frozenset("*?[")
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file by its address, with what tells whether it has changed."""
+
+    address: str
+    size: int
+    version: str
+    """Modification time of a local file, tag of a remote one."""
+
+
+def is_remote(address: str | Path) -> bool:
+    scheme, colon, _ = str(address).partition("://")
+    if colon and scheme not in SCHEMES:
+        raise InputError(f"{address}: {scheme}:// is not supported: use a local path, az:// or s3://")
+    return bool(colon)
+
+
+def files_at(address: str | Path, *, name: str | None = None) -> list[StoredFile]:
+    """The files that an address means: a file, the files of a folder, or those that match a pattern, in name order.
+
+    Names that begin with a dot or an underscore are skipped in folders, as Spark writes them. `name`: the one file to
+    take if the address is a folder.
+    """
+    found = _remote_files(str(address)) if is_remote(address) else _local_files(Path(address))
+    if not found:
+        raise InputError(f"{address} holds no files: give a file, a folder with files, or a pattern that matches some")
+    if name is not None and (len(found) > 1 or _base(found[0].address) != _base(str(address))):
+        found = [file for file in found if _base(file.address).removesuffix(".gz").removesuffix(".zst") == name]
+        if not found:
+            raise InputError(f"{address} holds no {name}: give the folder that does, or the file itself")
+    return found
+
+
+def fetched(address: str, folder: Path) -> Path:
+    """A local path of the file: its own, or a copy under `folder`."""
+    if not is_remote(address):
+        return Path(address)
+    target = folder / address.partition("://")[2]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _store(address) as (store, path), target.open("wb") as file:
+        for chunk in store.get(path).stream(min_chunk_size=8 * 2**20):
+            file.write(chunk)
+    return target
+
+
+def upload(source: Path, address: str) -> None:
+    """Put a local file at a remote address."""
+    with _store(address) as (store, path):
+        store.put(path, source)
+
+
+def remove(address: str) -> None:
+    """Delete every remote file below an address."""
+    with _store(address) as (store, path):
+        for batch in store.list(path):
+            store.delete([entry["path"] for entry in batch])
+
+
+def read_text(address: str) -> str | None:
+    """The text of a small file; None if there is none."""
+    if not is_remote(address):
+        return Path(address).read_text("utf-8") if Path(address).is_file() else None
+    with _store(address) as (store, path):
+        try:
+            return bytes(store.get(path).bytes()).decode()
+        except FileNotFoundError:
+            return None
+
+
+def joined(address: str | Path, *names: str) -> str:
+    """The address of something in a folder."""
+    return "/".join([str(address).rstrip("/"), *names]) if is_remote(address) else str(Path(address, *names))
+
+
+def _base(address: str) -> str:
+    return address.rstrip("/").rpartition("/")[2]
+
+
+def _hidden(path: Path, folder: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
+
+
+def _local_files(path: Path) -> list[StoredFile]:
+    if path.is_dir():
+        paths = sorted(file for file in path.rglob("*") if file.is_file() and not _hidden(file, path))
+    elif path.exists():
+        paths = [path]
+    elif _WILD & set(str(path)):
+        paths = sorted(Path(match) for match in glob.glob(str(path), recursive=True) if Path(match).is_file())  # noqa: PTH207
+    else:
+        raise InputError(f"{path} does not exist: check the path")
+    for file in paths:
+        if not os.access(file, os.R_OK):
+            raise InputError(f"{file} may not be read by this user: change its permissions")
+    return [StoredFile(str(file), file.stat().st_size, str(file.stat().st_mtime_ns)) for file in paths]
+
+
+def _remote_files(address: str) -> list[StoredFile]:
+    prefix = address
+    if wild := min((address.find(mark) for mark in _WILD if mark in address), default=None):
+        prefix = address[:wild].rpartition("/")[0]
+    with _store(prefix) as (store, path):
+        entries = [entry for batch in store.list(path or None) for entry in batch]
+        root = address.partition("://")[0] + "://" + address.partition("://")[2].partition("/")[0]
+        if not entries and path:
+            entries = [store.head(path)]
+    found = [StoredFile(f"{root}/{entry['path']}", entry["size"], str(entry.get("e_tag"))) for entry in entries]
+    if wild:
+        found = [file for file in found if fnmatch.fnmatchcase(file.address, address)]
+    else:
+        found = [file for file in found if not _hidden(Path(file.address), Path(address))]
+    return sorted(found, key=lambda file: file.address)
+
+
+@contextmanager
+def _store(address: str) -> Iterator[tuple[Any, str]]:
+    """The container of a remote address and the path in it; whatever goes wrong is told in one line."""
+    try:
+        import obstore.exceptions as exceptions
+    except ImportError:
+        raise InputError(f"{address} needs the package obstore: pip install 'lorentzrec[azure]'") from None
+    scheme, _, rest = address.partition("://")
+    container, _, path = rest.partition("/")
+    try:
+        yield _azure(container) if scheme == "az" else _s3(container), path
+    except (exceptions.UnauthenticatedError, exceptions.PermissionDeniedError):
+        raise InputError(
+            f"{address}: access denied: check the credentials in the environment and their rights"
+        ) from None
+    except (exceptions.NotFoundError, FileNotFoundError):
+        raise InputError(f"{address}: not found: check the account, the container and the path") from None
+    except exceptions.BaseError as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"{address}: the storage cannot be used ({reason}): check the address and the network"
+        ) from None
+
+
+_RETRIES: Any = {"max_retries": 3, "backoff": {"init_backoff": 0.1, "max_backoff": 1, "base": 2}, "retry_timeout": 20}
+
+
+def _azure(container: str) -> ObjectStore:
+    from obstore.store import AzureStore
+
+    text = os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "")
+    parts = dict(part.split("=", 1) for part in text.split(";") if "=" in part)
+    named = {"account_name": "AccountName", "account_key": "AccountKey", "endpoint": "BlobEndpoint"}
+    config: Any = {name: parts[key] for name, key in named.items() if key in parts}
+    if "SharedAccessSignature" in parts:
+        config["sas_key"] = parts["SharedAccessSignature"]
+    options: Any = {"client_options": {"allow_http": config.get("endpoint", "").startswith("http://")}}
+    keys = (
+        "AZURE_STORAGE_ACCOUNT_KEY",
+        "AZURE_STORAGE_SAS_TOKEN",
+        "AZURE_STORAGE_SAS_KEY",
+        "AZURE_STORAGE_USE_EMULATOR",
+    )
+    if not parts and not any(os.environ.get(key) for key in keys):
+        options["credential_provider"] = _azure_identity(container)
+    return AzureStore(container, config=config or None, retry_config=_RETRIES, **options)
+
+
+def _azure_identity(container: str) -> Any:
+    if not os.environ.get("AZURE_STORAGE_ACCOUNT_NAME"):
+        names = "AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_NAME and a key"
+        raise InputError(f"az://{container}: no Azure credentials: set {names}")
+    try:
+        from obstore.auth.azure import AzureCredentialProvider
+    except ImportError:
+        raise InputError(f"az://{container} needs azure-identity: pip install 'lorentzrec[azure]'") from None
+    return AzureCredentialProvider()
+
+
+def _s3(bucket: str) -> ObjectStore:
+    from obstore.store import S3Store
+
+    allow_http = os.environ.get("AWS_ENDPOINT_URL", os.environ.get("AWS_ENDPOINT", "")).startswith("http://")
+    return S3Store(bucket, client_options={"allow_http": allow_http}, retry_config=_RETRIES)

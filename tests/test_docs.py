@@ -60,6 +60,12 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert broken_links(page) == []
 
 
+def test_the_map_names_no_file_that_is_gone() -> None:
+    named = re.findall(r"\w+\.py\b", (ROOT / "ARCHITECTURE.md").read_text())
+    files = {path.name for folder in ("src", "tests") for path in (ROOT / folder).rglob("*.py")}
+    assert set(named) - files == set()
+
+
 def test_blocks_are_found_where_they_stand() -> None:
     text = "# Title\n\n```python\na = 1\n\nb = 2\n```\n\n```text\nno\n```\n\n```python\nc = a\n```\n"
     assert python_blocks(text) == [(3, "a = 1\n\nb = 2\n"), (13, "c = a\n")]

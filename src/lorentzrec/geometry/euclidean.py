@@ -1,0 +1,106 @@
+"""Flat space, the twin of `lorentzrec.geometry.hyperboloid` and `lorentzrec.geometry.midpoint` under the same names.
+
+Every formula is the flat limit of its twin, so that one code path serves both and a comparison changes nothing else.
+A point is (x1, ..., xd), all tangent spaces are the space itself, and every gradient is the ordinary one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from lorentzrec.geometry import FloatArray
+from lorentzrec.geometry.sums import total_weight, weighted_sum
+
+
+def dot(left: FloatArray, right: FloatArray) -> FloatArray:
+    """u . v = u1 v1 + ... + ud vd, the twin of `minkowski_dot`."""
+    product: FloatArray = np.vecdot(left, right)
+    return product
+
+
+def squared_norm(vector: FloatArray) -> FloatArray:
+    """v . v, the twin of `minkowski_squared_norm`."""
+    return dot(vector, vector)
+
+
+def lift(space: FloatArray) -> FloatArray:
+    """The point above a space part is the space part itself."""
+    return space
+
+
+def origin(dimension: int, dtype: DTypeLike = np.float64) -> FloatArray:
+    """(0, ..., 0)."""
+    return np.zeros(dimension, dtype)
+
+
+def distance(point: FloatArray, target: FloatArray) -> FloatArray:
+    """|y - x|."""
+    return np.sqrt(squared_norm(target - point))
+
+
+def distance_gradient(point: FloatArray, target: FloatArray) -> FloatArray:
+    """-(y - x) / |y - x|: the unit vector that points away from y; zero at x = y, as in the twin."""
+    away = point - target
+    length = np.sqrt(squared_norm(away))[..., None]
+    return np.divide(away, length, out=np.zeros_like(away), where=length != 0)
+
+
+def project_to_tangent(point: FloatArray, vector: FloatArray) -> FloatArray:
+    """Every vector is tangent everywhere."""
+    return vector
+
+
+def riemannian_gradient(point: FloatArray, euclidean_gradient: FloatArray) -> FloatArray:
+    """The partial derivatives are the gradient."""
+    return euclidean_gradient
+
+
+def tangent_norm(point: FloatArray, tangent: FloatArray) -> FloatArray:
+    """|v|, the same at every point."""
+    return np.sqrt(squared_norm(tangent))
+
+
+def exp_map(point: FloatArray, tangent: FloatArray) -> FloatArray:
+    """x + v."""
+    return point + tangent
+
+
+def log_map(point: FloatArray, target: FloatArray) -> FloatArray:
+    """y - x."""
+    return target - point
+
+
+def parallel_transport(point_from: FloatArray, point_to: FloatArray, tangent: FloatArray) -> FloatArray:
+    """A vector carried along a straight line stays what it is."""
+    return tangent
+
+
+def descent_step(point: FloatArray, gradient: FloatArray, learning_rate: float) -> FloatArray:
+    """x - rate * h."""
+    return point - learning_rate * gradient
+
+
+def squared_distance_to_origin(point: FloatArray) -> FloatArray:
+    """|x|^2."""
+    return squared_norm(point)
+
+
+def squared_distance_to_origin_gradient(point: FloatArray) -> FloatArray:
+    """2 x."""
+    return 2 * point
+
+
+def midpoint(points: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+    """sum_i w_i x_i / sum_i w_i over the axis before the last (paper section 5.4); without weights all count alike."""
+    return weighted_sum(points, weights) / total_weight(points, weights)[..., None]
+
+
+def midpoint_gradient(weight: FloatArray, gradient: FloatArray) -> FloatArray:
+    """h / W: the gradient in the weighted sum S, from the gradient h in the midpoint S / W."""
+    return gradient / weight[..., None]
+
+
+def frechet_mean(points: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+    """argmin_p sum_i w_i |p - x_i|^2 (paper equation 23), which in flat space is the weighted mean itself."""
+    return midpoint(points, weights)

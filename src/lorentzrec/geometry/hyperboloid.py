@@ -1,0 +1,165 @@
+"""Hyperbolic space as the upper sheet of a hyperboloid; `lorentzrec.geometry.euclidean` is its flat twin.
+
+A point is x = (x0, x1, ..., xd) with <x, x> = -1 and x0 > 0: a time part x0 = sqrt(1 + |space part|^2), then the space
+part. The origin is (1, 0, ..., 0). A tangent vector at x is a v with <x, v> = 0.
+
+A gradient, unless its name says otherwise, is a Minkowski gradient: the h with df = <h, dx>. Its projection to the
+tangent space is the Riemannian gradient, so any multiple of x may be added to h without changing a step.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from lorentzrec.geometry import FloatArray
+from lorentzrec.geometry.euclidean import dot, squared_norm
+
+
+def minkowski_dot(left: FloatArray, right: FloatArray) -> FloatArray:
+    """<u, v> = -u0 v0 + u1 v1 + ... + ud vd (paper equation 7). For points it is -cosh(d): larger means nearer."""
+    return dot(left[..., 1:], right[..., 1:]) - left[..., 0] * right[..., 0]
+
+
+def minkowski_squared_norm(vector: FloatArray) -> FloatArray:
+    """<v, v>: -1 for points, positive for tangent vectors (paper section 3.1.3)."""
+    return minkowski_dot(vector, vector)
+
+
+def lift(space: FloatArray) -> FloatArray:
+    """The point above a space part: x0 = sqrt(1 + |space|^2), from <x, x> = -1 (paper equation 8).
+
+    Every finite vector has one, so a point whose time part is recomputed is on the sheet and cannot drift from it.
+    """
+    time = np.sqrt(1 + squared_norm(space))
+    return np.concatenate([time[..., None], space], axis=-1)
+
+
+def origin(dimension: int, dtype: DTypeLike = np.float64) -> FloatArray:
+    """(1, 0, ..., 0): the point with the zero space part."""
+    return lift(np.zeros(dimension, dtype))
+
+
+def squared_lorentzian_distance(point: FloatArray, target: FloatArray) -> FloatArray:
+    """q = <y - x, y - x> = 2 (cosh(distance) - 1), computed from the difference (see `distance`)."""
+    # |dt| < |dx|, as |x + y| < x0 + y0: only rounding can make q negative, by at most (d + 4) epsilon |dx|^2.
+    return np.maximum(minkowski_squared_norm(_displacement(point, target)), 0)
+
+
+def distance(point: FloatArray, target: FloatArray) -> FloatArray:
+    """d = arccosh(-<x, y>) (paper equations 9 and 17), computed as 2 asinh(|y - x| / 2) with |y - x|^2 = |dx|^2 - dt^2.
+
+    arccosh loses every digit of a small distance, because -<x, y> is then 1 plus something below rounding. Taking the
+    difference first, with dt = (|y|^2 - |x|^2) / (x0 + y0), keeps them; the margin of paper equation 19 falls away.
+    """
+    return 2 * np.arcsinh(np.sqrt(squared_lorentzian_distance(point, target)) / 2)
+
+
+def distance_gradient(point: FloatArray, target: FloatArray) -> FloatArray:
+    """Gradient of d(x, y) in x: -(y - cosh(d) x) / sinh(d), the unit tangent vector that points away from y.
+
+    Paper equation 18 prints g y / sqrt(<x, y>^2 - 1), which lacks the minus sign; the projection is already done here.
+    Only at x = y is it 0/0; there every direction leads away alike, and this function answers zero.
+    """
+    squared, towards = _towards(point, target)
+    sinh = np.sqrt(squared) * np.sqrt(1 + squared / 4)  # sinh(d)^2 = cosh(d)^2 - 1 with cosh(d) = 1 + q/2
+    gradient: FloatArray = np.divide(-towards, sinh[..., None], out=np.zeros_like(towards), where=sinh[..., None] != 0)
+    return gradient
+
+
+def project_to_tangent(point: FloatArray, vector: FloatArray) -> FloatArray:
+    """v + <x, v> x: the part of an ambient vector that is tangent at x (paper equation 11)."""
+    return vector + minkowski_dot(point, vector)[..., None] * point
+
+
+def minkowski_gradient(euclidean_gradient: FloatArray) -> FloatArray:
+    """h = g^-1 grad: the sign of the time part is flipped, so that df = <h, dx> (paper equation 20, step 1 of RSGD)."""
+    return np.concatenate([-euclidean_gradient[..., :1], euclidean_gradient[..., 1:]], axis=-1)
+
+
+def riemannian_gradient(point: FloatArray, euclidean_gradient: FloatArray) -> FloatArray:
+    """The tangent vector along which f grows fastest, from its partial derivatives (paper equations 20 and 21)."""
+    return project_to_tangent(point, minkowski_gradient(euclidean_gradient))
+
+
+def tangent_norm(point: FloatArray, tangent: FloatArray) -> FloatArray:
+    """|v| = sqrt(<v, v>) (paper section 3.1.3), computed as the flat length of v carried to the origin.
+
+    That is |space part of v - v0 / (1 + x0) * space part of x|: a sum of squares, never the root of a negative number.
+    """
+    at_origin = tangent[..., 1:] - (tangent[..., :1] / (1 + point[..., :1])) * point[..., 1:]
+    return np.sqrt(squared_norm(at_origin))
+
+
+def exp_map(point: FloatArray, tangent: FloatArray) -> FloatArray:
+    """cosh(|v|) x + sinh(|v|) v / |v|: where the geodesic from x along v ends (paper equation 12)."""
+    length = tangent_norm(point, tangent)[..., None]
+    return lift(np.cosh(length) * point[..., 1:] + _sinh_over(length) * tangent[..., 1:])
+
+
+def log_map(point: FloatArray, target: FloatArray) -> FloatArray:
+    """d / sinh(d) * (y - cosh(d) x): the tangent vector at x whose `exp_map` is y; its length is the distance."""
+    squared, towards = _towards(point, target)
+    length = 2 * np.arcsinh(np.sqrt(squared) / 2)
+    return towards / _sinh_over(length[..., None])
+
+
+def parallel_transport(point_from: FloatArray, point_to: FloatArray, tangent: FloatArray) -> FloatArray:
+    """v + <y, v> / (1 - <x, y>) (x + y): a tangent vector at x carried along the geodesic to y.
+
+    Lengths and angles stay. The divisor is 2 + q/2, at least 2; <y, v> is taken as <y - x, v>, equal as <x, v> = 0.
+    """
+    along = minkowski_dot(_displacement(point_from, point_to), tangent)
+    factor = along / (2 + squared_lorentzian_distance(point_from, point_to) / 2)
+    return tangent + factor[..., None] * (point_from + point_to)
+
+
+def descent_step(point: FloatArray, gradient: FloatArray, learning_rate: float) -> FloatArray:
+    """exp_x(-rate * projected h), the whole step of RSGD (paper equations 21 and 22), as a x + b h with two scalars.
+
+    With p = <x, h>, N = |h + p x| and s = sinh(rate N) / N: a = cosh(rate N) - s p and b = -s.
+    """
+    along = minkowski_dot(point, gradient)[..., None]
+    length = learning_rate * tangent_norm(point, gradient + along * point)[..., None]
+    sinh_over_norm = learning_rate * _sinh_over(length)
+    return lift((np.cosh(length) - sinh_over_norm * along) * point[..., 1:] - sinh_over_norm * gradient[..., 1:])
+
+
+def boost(point: FloatArray) -> FloatArray:
+    """The isometry that carries the origin to x without turning: [[x0, x'], [x, I + x x' / (1 + x0)]].
+
+    The matrix is symmetric, so rows of points move by `points @ boost(point)`; its inverse is the boost to (x0, -x).
+    """
+    space = point[..., 1:]
+    block = space[..., :, None] * space[..., None, :] / (1 + point[..., :1, None])
+    block = block + np.eye(space.shape[-1], dtype=point.dtype)
+    return np.concatenate([point[..., None, :], np.concatenate([space[..., :, None], block], axis=-1)], axis=-2)
+
+
+def squared_distance_to_origin(point: FloatArray) -> FloatArray:
+    """d(x, o)^2 = asinh(|space part|)^2: what regularisation penalises (||Theta||^2 in paper equation 13)."""
+    return np.arcsinh(np.sqrt(squared_norm(point[..., 1:]))) ** 2
+
+
+def squared_distance_to_origin_gradient(point: FloatArray) -> FloatArray:
+    """-2 (d / sinh d) o with the origin o = (1, 0, ..., 0); projected to the tangent space it is -2 log_x(o)."""
+    length = np.sqrt(squared_distance_to_origin(point))
+    return (-2 / _sinh_over(length))[..., None] * origin(point.shape[-1] - 1, point.dtype)
+
+
+def _displacement(point: FloatArray, target: FloatArray) -> FloatArray:
+    """y - x, its time part from the space parts: y0 - x0 = (|y|^2 - |x|^2) / (y0 + x0) = dx . (y + x) / (y0 + x0)."""
+    space = target[..., 1:] - point[..., 1:]
+    time = dot(space, target[..., 1:] + point[..., 1:]) / (target[..., 0] + point[..., 0])
+    return np.concatenate([time[..., None], space], axis=-1)
+
+
+def _towards(point: FloatArray, target: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """q, and y - cosh(d) x = (y - x) - q/2 x: the tangent vector at x towards y, of length sinh(d)."""
+    squared = squared_lorentzian_distance(point, target)
+    return squared, _displacement(point, target) - (squared / 2)[..., None] * point
+
+
+def _sinh_over(length: FloatArray) -> FloatArray:
+    """sinh(n) / n, which is 1 at n = 0; floating point is exact enough beside zero, so only zero itself is guarded."""
+    return np.divide(np.sinh(length), length, out=np.ones_like(length), where=length != 0)

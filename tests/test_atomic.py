@@ -1,0 +1,232 @@
+"""Files and folders that appear whole or not at all, on a real disk with real failures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from safetensors.numpy import save_file
+
+from lorentzrec.atomic import atomic_directory, atomic_file, checksum
+from lorentzrec.errors import ConfigError, InputError
+
+
+def write_folder(target: Path, text: str, **options: bool) -> None:
+    with atomic_directory(target, **options) as folder:
+        (folder / "manifest.json").write_text(text)
+
+
+def content(folder: Path) -> dict[str, str]:
+    """Everything below a folder: an extra or half-written file anywhere shows."""
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def fail_in_folder(target: Path, failure: type[BaseException]) -> None:
+    with atomic_directory(target) as folder:
+        (folder / "manifest.json").write_text("new")
+        raise failure
+
+
+def fail_in_file(target: Path, failure: type[BaseException]) -> None:
+    with atomic_file(target) as file:
+        file.write_text("new")
+        raise failure
+
+
+def write_big(
+    writer: Callable[[Path], AbstractContextManager[Path]], target: Path, write: Callable[[Path], object]
+) -> None:
+    with writer(target) as path:
+        write(path / "big" if path.is_dir() else path)
+
+
+@contextmanager
+def size_limit(size: int) -> Iterator[None]:
+    """Make every write beyond `size` bytes of a file fail, as a full disk does; it binds the super-user as well."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_folder_appears_at_the_end_and_not_before(tmp_path: Path) -> None:
+    with atomic_directory(tmp_path / "new") as folder:
+        (folder / "inner").mkdir()
+        (folder / "inner" / "a").write_text("1")
+        assert not (tmp_path / "new").exists()
+        assert folder.parent == tmp_path
+    assert content(tmp_path) == {"new/inner/a": "1"}
+
+
+def test_folder_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    with atomic_directory(tmp_path / "m") as folder:
+        (folder / "manifest.json").write_text("old")
+        (folder / "left over").write_text("old")
+    with atomic_directory(tmp_path / "m") as folder:
+        assert content(tmp_path / "m") == {"manifest.json": "old", "left over": "old"}
+        (folder / "manifest.json").write_text("new")
+    assert content(tmp_path) == {"m/manifest.json": "new"}
+
+
+@pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt, SystemExit])
+def test_failure_leaves_things_as_they_were(tmp_path: Path, failure: type[BaseException]) -> None:
+    for old in ({}, {"m/manifest.json": "old", "f": "old"}):
+        if old:
+            write_folder(tmp_path / "m", "old")
+            (tmp_path / "f").write_text("old")
+        with pytest.raises(failure):
+            fail_in_folder(tmp_path / "m", failure)
+        with pytest.raises(failure):
+            fail_in_file(tmp_path / "f", failure)
+        assert content(tmp_path) == old
+        assert len(list(tmp_path.iterdir())) == len(old)
+
+
+def test_replacing_can_be_forbidden(tmp_path: Path) -> None:
+    write_folder(tmp_path / "m", "old", replace=False)
+    with pytest.raises(InputError, match="m already exists: remove it or choose another name"):
+        write_folder(tmp_path / "m", "new", replace=False)
+    assert content(tmp_path) == {"m/manifest.json": "old"}
+
+
+def test_foreign_folder_is_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "holiday").write_text("dear")
+    with pytest.raises(InputError, match="not written by lorentzrec: choose another name"):
+        write_folder(tmp_path / "photos", "new")
+    assert content(tmp_path) == {"photos/holiday": "dear"}
+    (tmp_path / "empty").mkdir()
+    write_folder(tmp_path / "empty", "new")
+    assert content(tmp_path / "empty") == {"manifest.json": "new"}
+
+
+def test_machine_stopped_between_the_renames(tmp_path: Path) -> None:
+    write_folder(tmp_path / "m", "old")
+    (tmp_path / "m").rename(tmp_path / ".m.old")
+    with pytest.raises(ValueError, match="again"), atomic_directory(tmp_path / "m"):
+        raise ValueError("again")
+    assert content(tmp_path) == {"m/manifest.json": "old"}
+
+
+def test_machine_stopped_before_the_old_folder_was_removed(tmp_path: Path) -> None:
+    write_folder(tmp_path / "m", "newer")
+    write_folder(tmp_path / ".m.old", "old")
+    write_folder(tmp_path / "m", "newest")
+    assert content(tmp_path) == {"m/manifest.json": "newest"}
+
+
+@pytest.mark.parametrize("failure", [OSError(5, "Input/output error"), KeyboardInterrupt()])
+def test_failed_rename_puts_the_old_folder_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException
+) -> None:
+    write_folder(tmp_path / "m", "old")
+    rename = Path.rename
+
+    def rename_unless_new(source: Path, target: Path) -> Path:
+        if "partial" in source.name:
+            raise failure
+        return rename(source, target)
+
+    monkeypatch.setattr(Path, "rename", rename_unless_new)
+    with pytest.raises((InputError, KeyboardInterrupt)):
+        write_folder(tmp_path / "m", "new")
+    assert content(tmp_path) == {"m/manifest.json": "old"}
+
+
+def test_folder_that_vanishes_while_it_is_filled(tmp_path: Path) -> None:
+    write_folder(tmp_path / "m", "old")
+    with pytest.raises(InputError, match="cannot write"), atomic_directory(tmp_path / "m") as folder:
+        folder.rmdir()
+    assert content(tmp_path) == {"m/manifest.json": "old"}
+
+
+def test_link_to_a_folder_stays_a_link(tmp_path: Path) -> None:
+    write_folder(tmp_path / "version-1", "old")
+    (tmp_path / "current").symlink_to("version-1")
+    write_folder(tmp_path / "current", "new")
+    assert (tmp_path / "current").is_symlink()
+    assert content(tmp_path / "version-1") == {"manifest.json": "new"}
+
+
+def test_file_is_replaced_and_keeps_its_suffix(tmp_path: Path) -> None:
+    (tmp_path / "figure.png").write_text("old")
+    with atomic_file(tmp_path / "figure.png") as file:
+        assert file.suffix == ".png"
+        file.write_text("new")
+        assert (tmp_path / "figure.png").read_text() == "old"
+    assert content(tmp_path) == {"figure.png": "new"}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no umask")
+def test_others_may_read_as_the_umask_says(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        write_folder(tmp_path / "m", "1")
+        with atomic_file(tmp_path / "f") as file:
+            file.write_text("1")
+    finally:
+        os.umask(before)
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("m", "f")] == [0o755, 0o644]
+
+
+def test_wrong_kind_of_target(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("1")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(InputError, match="is a file: give the name of a folder"), atomic_directory(tmp_path / "file"):
+        pass
+    with pytest.raises(InputError, match="is a folder: give the name of a file"), atomic_file(tmp_path / "folder"):
+        pass
+    assert content(tmp_path) == {"file": "1"}
+
+
+@pytest.mark.parametrize("parent", ["missing", "file"])
+@pytest.mark.parametrize("writer", [atomic_directory, atomic_file])
+def test_parent_that_is_no_folder(
+    tmp_path: Path, parent: str, writer: Callable[[Path], AbstractContextManager[Path]]
+) -> None:
+    (tmp_path / "file").write_text("1")
+    target = tmp_path / parent / "m"
+    with pytest.raises(InputError) as caught, writer(target):
+        pytest.fail("no work may begin")
+    assert str(caught.value) == f"cannot write {target}: {target.parent} is not a folder; create it first"
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: path.write_bytes(bytes(100_000)),
+        lambda path: pl.DataFrame({"a": np.random.default_rng(0).random(10_000)}).write_parquet(path),
+        lambda path: save_file({"a": np.zeros(10_000)}, path),
+    ],
+    ids=["python", "polars", "safetensors"],
+)
+def test_full_disk(tmp_path: Path, write: Callable[[Path], object]) -> None:
+    write_folder(tmp_path / "m", "old")
+    for writer, name in ((atomic_directory, "m"), (atomic_file, "f")):
+        with pytest.raises(InputError) as caught, size_limit(10_000):
+            write_big(writer, tmp_path / name, write)
+        assert str(caught.value) == f"cannot write {tmp_path / name}: File too large; make room or choose another disk"
+    assert content(tmp_path) == {"m/manifest.json": "old"}
+
+
+def test_errors_about_other_things_pass_unchanged(tmp_path: Path) -> None:
+    elsewhere = Path(os.sep, "no such folder", "events.csv")
+    with pytest.raises(FileNotFoundError), atomic_file(tmp_path / "f"):
+        elsewhere.read_text()
+    with pytest.raises(ConfigError, match="of its own"), atomic_directory(tmp_path / "m"):
+        raise ConfigError("of its own (os error 28)")
+    assert content(tmp_path) == {}
+
+
+def test_checksum_is_sha256(tmp_path: Path) -> None:
+    (tmp_path / "abc").write_bytes(b"abc")
+    # The example of the standard, FIPS 180-2 appendix B.1.
+    assert checksum(tmp_path / "abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

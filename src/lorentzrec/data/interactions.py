@@ -123,6 +123,13 @@ class Interactions:
         times = seconds_of(frame["time"]) if "time" in frame.columns else None
         return cls.from_pairs(users, items, times, frame["weight"] if "weight" in frame.columns else None)
 
+    @classmethod
+    def from_dataset(cls, path: str | Path, part: str | None = None) -> Interactions:
+        """Events of a dataset folder, local or remote: those of one part of its split, by name, or all."""
+        from lorentzrec.data.dataset import open_dataset
+
+        return open_dataset(path).interactions(part)
+
     def __len__(self) -> int:
         return len(self.item_rows)
 

@@ -1,0 +1,354 @@
+"""The dataset folder: events sorted by customer and time, two vocabularies and a manifest.
+
+    interactions.parquet   user_row, item_row, time, weight, part, next_item_row; one file, or a folder of files whose
+                           names sort in row order. Columns that the data do not have are left out; `part` counts in
+                           the manifest's `parts`; `next_item_row` is the label of the history up to this row.
+    users.parquet          row, id, count
+    items.parquet          row, id, count, and what an item table added (title, category, price, image)
+    rejected.parquet       file, line, fault, text of rows that preparation refused, if it was told to skip them
+    manifest.json          schema version, counts, options, steps, checksums, and a digest of the content
+
+The digest covers the ids and every event in order. It is made of one hash per block of customers, and no file cuts a
+block in two, so that tasks on many machines make the same digest as one machine does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.atomic import MARKER, atomic_directory, checksum
+from lorentzrec.data.interactions import Interactions, offsets_of
+from lorentzrec.data.storage import fetched, files_at, is_remote, joined, read_text, remove, upload
+from lorentzrec.errors import ArtifactError, ConfigError, InputError
+from lorentzrec.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    import polars as pl
+
+FORMAT = "lorentzrec-dataset"
+SCHEMA_VERSION = 1
+USERS_A_BLOCK = 1024
+EVENTS = "interactions.parquet"
+REJECTED = "rejected.parquet"
+DIGEST_COLUMNS = ("user_row", "item_row", "time", "weight", "part")
+
+
+@dataclass(frozen=True)
+class EventFile:
+    """What is known of one file of events once it is written."""
+
+    name: str
+    """Below the dataset's folder."""
+    checksum: str
+    part_counts: tuple[int, ...]
+    """Events of each part; one number if there are no parts."""
+    blocks: bytes
+    """The block hashes, 32 bytes each, one after another."""
+
+
+def write_events(frame: pl.DataFrame, address: str, *, part_count: int = 1, whole: bool = False) -> EventFile:
+    """Write sorted events of whole blocks of customers, with their next-item labels, to a dataset's folder.
+
+    `frame` has the columns of the dataset without the label. `whole`: these are all events, so one file is enough.
+    """
+    import polars as pl
+
+    following = pl.col("item_row").shift(-1)
+    same = pl.col("user_row").shift(-1) == pl.col("user_row")
+    labelled = frame.with_columns(next_item_row=pl.when(same).then(following))
+    # Files are named by the first customer, so that names sort in row order and a repeated task writes the same file.
+    name = EVENTS if whole else f"{EVENTS}/part-{frame['user_row'][0] if len(frame) else 0:010d}.parquet"
+    sha = write_frame(labelled, address, name)
+    counts = np.bincount(frame["part"].to_numpy(), minlength=part_count) if "part" in frame.columns else [len(frame)]
+    return EventFile(name, sha, tuple(int(count) for count in counts), _block_hashes(frame))
+
+
+def write_frame(frame: pl.DataFrame, address: str, name: str) -> str:
+    """Write a table below a local or remote folder; its checksum."""
+    with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
+        remote = is_remote(address)
+        target = Path(scratch if remote else address, name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        frame.write_parquet(target, compression="zstd", compression_level=1, row_group_size=1_000_000)
+        if remote:
+            upload(target, joined(address, name))
+        return checksum(target)
+
+
+def _block_hashes(frame: pl.DataFrame) -> bytes:
+    columns = [frame[name].to_numpy() for name in DIGEST_COLUMNS if name in frame.columns]
+    blocks = columns[0] // USERS_A_BLOCK
+    bounds = np.flatnonzero(np.diff(blocks, prepend=-1, append=-1)) if len(blocks) else np.empty(0, np.int64)
+    hashes = []
+    for start, stop in pairwise(bounds):
+        block = hashlib.sha256()
+        for column in columns:
+            block.update(np.ascontiguousarray(column[start:stop], column.dtype.newbyteorder("<")).data)
+        hashes.append(block.digest())
+    return b"".join(hashes)
+
+
+def content_digest(users: Vocabulary, items: Vocabulary, columns: Iterable[str], files: Sequence[EventFile]) -> str:
+    """One hash of ids and events, the same however the events are spread over files."""
+    digest = hashlib.sha256(",".join(name for name in DIGEST_COLUMNS if name in set(columns)).encode())
+    users.update_digest(digest)
+    items.update_digest(digest)
+    for file in sorted(files, key=lambda file: file.name):
+        digest.update(file.blocks)
+    return digest.hexdigest()
+
+
+@dataclass
+class DatasetDraft:
+    """A dataset being written; `finish` gives it its manifest, and only then does it count."""
+
+    address: str
+    """Where files go now."""
+    checksums: dict[str, str] = field(default_factory=dict)
+
+    def finish(
+        self,
+        *,
+        columns: Sequence[str],
+        events: Sequence[EventFile],
+        parts: Sequence[str] = (),
+        record: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Write the manifest from the vocabularies and events written before; `record` is added to it."""
+        for file in events:
+            self.checksums[file.name] = file.checksum
+        with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
+            users, items = (
+                _vocabulary(fetched(joined(self.address, f"{name}s.parquet"), Path(scratch)), name)
+                for name in ("user", "item")
+            )
+        counts = np.sum([file.part_counts for file in events], axis=0)
+        manifest = {
+            "format": FORMAT,
+            "schema_version": SCHEMA_VERSION,
+            "digest": content_digest(users, items, columns, events),
+            "counts": {"events": int(counts.sum()), "users": len(users), "items": len(items)},
+            "columns": [*columns, "next_item_row"],
+            "parts": {name: int(count) for name, count in zip(parts, counts, strict=bool(parts))},
+            **(record or {}),
+            "files": dict(sorted(self.checksums.items())),
+        }
+        text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
+        with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
+            remote = is_remote(self.address)
+            path = Path(scratch if remote else self.address, MARKER)
+            path.write_text(text, "utf-8")
+            if remote:
+                upload(path, joined(self.address, MARKER))
+        return manifest
+
+    def write_vocabulary(self, frame: pl.DataFrame, name: str) -> None:
+        """`frame`: row, id, count and further columns, in row order. `name`: user or item."""
+        self.checksums[f"{name}s.parquet"] = write_frame(frame, self.address, f"{name}s.parquet")
+
+
+@contextmanager
+def new_dataset(address: str | Path) -> Iterator[DatasetDraft]:
+    """A dataset to fill. It appears at `address` whole at the end of the block, or not at all.
+
+    A local folder is built under another name and renamed. Object stores cannot rename: there the manifest goes last,
+    without which nothing is a dataset, and a failure removes what was uploaded.
+    """
+    if not is_remote(address):
+        with atomic_directory(address) as folder:
+            yield DatasetDraft(str(folder))
+        return
+    if read_text(joined(address, MARKER)) is None and list_remote(str(address)):
+        raise InputError(f"{address} holds files but no {MARKER}, so it is no dataset: choose another name")
+    remove(str(address))
+    try:
+        yield DatasetDraft(str(address))
+    except BaseException:
+        remove(str(address))
+        raise
+
+
+def list_remote(address: str) -> list[str]:
+    try:
+        return [file.address for file in files_at(address)]
+    except InputError:
+        return []
+
+
+def save_dataset(parts: Mapping[str, Interactions] | Interactions, address: str | Path) -> Dataset:
+    """Write interactions, or the named parts of a split of them, as a dataset."""
+    import polars as pl
+
+    named = {"": parts} if isinstance(parts, Interactions) else dict(parts)
+    first = next(iter(named.values()))
+    frames = []
+    for number, part in enumerate(named.values()):
+        frame = pl.DataFrame({"user_row": part.user_rows, "item_row": part.item_rows})
+        frame = frame if part.times is None else frame.with_columns(time=pl.Series(part.times))
+        frame = frame if part.weights is None else frame.with_columns(weight=pl.Series(part.weights))
+        frame = frame if "" in named else frame.with_columns(part=pl.lit(number, pl.UInt8))
+        frames.append(frame.with_columns(item_id=part.items.series.gather(part.item_rows)))
+    order = ["user_row", *(["time"] if first.times is not None else []), "item_id"]
+    events = pl.concat(frames).sort(order, maintain_order=True).drop("item_id")
+    with new_dataset(address) as draft:
+        for vocabulary, rows in ((first.users, events["user_row"]), (first.items, events["item_row"])):
+            count = np.bincount(rows, minlength=len(vocabulary)).astype(np.int64)
+            row = np.arange(len(vocabulary), dtype=np.int32)
+            draft.write_vocabulary(pl.DataFrame({"row": row, "id": vocabulary.series, "count": count}), vocabulary.name)
+        file = write_events(events, draft.address, part_count=len(named), whole=True)
+        names = () if "" in named else tuple(named)
+        notes = {"notes": list(first.notes)}
+        draft.finish(columns=events.columns, events=[file], parts=names, record=notes)
+    return open_dataset(address)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A dataset folder, opened: its manifest is read, its tables when they are asked for."""
+
+    address: str
+    manifest: dict[str, Any]
+
+    def __repr__(self) -> str:
+        counts = self.manifest["counts"]
+        return f"Dataset({counts['events']:,} events, {counts['users']:,} users, {counts['items']:,} items)"
+
+    @property
+    def digest(self) -> str:
+        return str(self.manifest["digest"])
+
+    @property
+    def part_names(self) -> tuple[str, ...]:
+        """Names of the split's parts in order, training first; empty if it is not split."""
+        return tuple(self.manifest["parts"])
+
+    @cached_property
+    def _scratch(self) -> Path:
+        folder = tempfile.mkdtemp(prefix="lorentzrec-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        return Path(folder)
+
+    def local(self, name: str) -> list[Path]:
+        """Local paths of a table's files, in row order; remote ones are fetched once."""
+        names = [file for file in self.manifest["files"] if file == name or file.startswith(f"{name}/")]
+        if not is_remote(self.address):
+            return [Path(self.address, file) for file in names]
+        targets = {file: self._scratch / self.address.partition("://")[2] / file for file in names}
+        return [
+            target if target.exists() else fetched(joined(self.address, file), self._scratch)
+            for file, target in targets.items()
+        ]
+
+    def verify(self) -> None:
+        """Compare every file with its checksum in the manifest."""
+        for name, expected in self.manifest["files"].items():
+            (path,) = self.local(name)
+            if not path.is_file():
+                raise ArtifactError(f"{self.address}: {name} is missing: prepare the dataset again")
+            if checksum(path) != expected:
+                raise ArtifactError(f"{self.address}: {name} is not as it was written: prepare the dataset again")
+
+    @cached_property
+    def items(self) -> pl.DataFrame:
+        """The item table: row, id, count, and what an item file added."""
+        import polars as pl
+
+        table: pl.DataFrame = self._read("items.parquet", pl.read_parquet)
+        return table
+
+    def interactions(self, part: str | None = None) -> Interactions:
+        """The events of one part by its name, or all of them. All parts share their vocabularies."""
+        if part is not None and part not in self.part_names:
+            have = f"use one of {', '.join(self.part_names)}" if self.part_names else "it is not split, leave part out"
+            raise ConfigError(f"{self.address} has no part {part!r}: {have}")
+        return self._interactions([part])[0]
+
+    def parts(self) -> tuple[Interactions, ...]:
+        """All parts in order, training first; one if the dataset is not split."""
+        return tuple(self._interactions(list(self.part_names) or [None]))
+
+    def _interactions(self, parts: Sequence[str | None]) -> list[Interactions]:
+        import polars as pl
+
+        columns = [name for name in self.manifest["columns"] if name != "next_item_row"]
+        events: pl.DataFrame = self._read(EVENTS, lambda paths: pl.read_parquet(paths, columns=columns, glob=False))
+        expected = self.manifest["counts"]["events"]
+        if len(events) != expected:
+            raise ArtifactError(f"{self.address}: {len(events):,} events instead of {expected:,}: prepare it again")
+        users, items = (
+            self._read(f"{name}s.parquet", lambda paths, name=name: _vocabulary(paths[0], name))
+            for name in ("user", "item")
+        )
+        whole = Interactions(
+            users=users,
+            items=items,
+            offsets=offsets_of(np.bincount(events["user_row"], minlength=len(users))),
+            item_rows=events["item_row"].to_numpy(),
+            times=events["time"].to_numpy() if "time" in columns else None,
+            weights=events["weight"].to_numpy() if "weight" in columns else None,
+            notes=tuple(self.manifest.get("notes", ())),
+        )
+        numbers: NDArray[np.uint8] | None = events["part"].to_numpy() if "part" in columns else None
+        return [
+            whole if name is None or numbers is None else whole.select(numbers == self.part_names.index(name))
+            for name in parts
+        ]
+
+    def _read(self, name: str, read: Any) -> Any:
+        import polars as pl
+
+        try:
+            return read(self.local(name))
+        except (pl.exceptions.PolarsError, OSError) as error:
+            reason = str(error).splitlines()[0]
+            raise ArtifactError(
+                f"{self.address}: {name} cannot be read ({reason}): prepare the dataset again"
+            ) from None
+
+
+def is_dataset(address: str | Path) -> bool:
+    """Whether a dataset stands there, so that commands can take datasets and event files alike."""
+    text = read_text(joined(address, MARKER))
+    try:
+        return text is not None and json.loads(text).get("format") == FORMAT
+    except (ValueError, AttributeError):
+        return False
+
+
+def open_dataset(address: str | Path) -> Dataset:
+    """Open a dataset folder, local or remote."""
+    text = read_text(joined(address, MARKER))
+    if text is None:
+        raise ArtifactError(f"{address} holds no {MARKER}, so it is no dataset: make one with lorentzrec prepare")
+    try:
+        manifest = json.loads(text)
+        version = manifest["schema_version"] if manifest["format"] == FORMAT else None
+    except (ValueError, KeyError, TypeError):
+        version = None
+    if version is None:
+        raise ArtifactError(f"{joined(address, MARKER)} is not of a dataset: give a folder made by lorentzrec prepare")
+    if version != SCHEMA_VERSION:
+        raise ArtifactError(
+            f"{address} has schema version {version}, and this is {SCHEMA_VERSION}: prepare it again with this version"
+        )
+    return Dataset(str(address), manifest)
+
+
+def _vocabulary(path: Path, name: str) -> Vocabulary:
+    import polars as pl
+
+    return Vocabulary(pl.read_parquet(path, columns=["id"], glob=False)["id"], name=name)

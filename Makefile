@@ -13,7 +13,7 @@ bench_extras := bench
 .PHONY: help demo test check bench
 
 help: ## print this list
-	sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/installed-demo ## synthetic data, a trained model, recommendations and a picture
 	$(VENV)/bin/lorentzrec demo --no-serve

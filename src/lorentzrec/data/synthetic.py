@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Space = Literal["hyperbolic", "flat"]
 
 BLOCK_EVENTS = 1 << 20
-"""About how many events are made at once, and stand in one file. A block depends on the configuration and its own number
+"""About how many events are made at once, and stand in one file. A block depends on the configuration and its number
 only, so that any order of work gives the same shop."""
 
 PATIENCE = 8
@@ -85,7 +85,7 @@ class SyntheticConfig:
         if not self.customers <= self.interactions <= self.customers * self.longest_history:
             raise ConfigError(
                 f"{self.interactions:,} interactions of {self.customers:,} customers with {self.items:,} items: give "
-                f"{self.customers:,} (one each) to {self.customers * self.longest_history:,} (a quarter of the items each)"
+                f"{self.customers:,} (one each) to {self.customers * self.longest_history:,} (a quarter of the items)"
             )
 
     @property

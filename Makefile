@@ -22,7 +22,7 @@ demo: $(VENV)/installed-demo ## synthetic data, a trained model, recommendations
 # data file after reading the index, without a lock. So each test process keeps a cache of its own.
 test: $(VENV)/installed-dev ## all tests, on two processes
 	$(VENV)/bin/python -m pytest --quiet --dist load \
-	  $(foreach process,1 2,--tx popen//env:NUMBA_CACHE_DIR=$(CURDIR)/.build/numba/$(process))
+	  $(foreach process,1 2,--tx 'popen//env:NUMBA_CACHE_DIR=$(CURDIR)/.build/numba/$(process)')
 
 check: $(VENV)/installed-dev ## lint, format, types and the layer rule
 	$(VENV)/bin/ruff check --quiet --output-format concise .

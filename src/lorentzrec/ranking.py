@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -22,6 +23,8 @@ Rows: TypeAlias = NDArray[np.integer[Any]]
 
 BLOCK_BYTES = 16 * 2**20
 """Most memory that one thread spends on the scores of a block of queries."""
+
+_ONE_BATCH = Lock()
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,8 +143,9 @@ class Ranker:
             return [answer for start in starts for answer in answers(start)]
         from threadpoolctl import threadpool_limits
 
-        # One thread of ours per core and none of BLAS's own beside them, or they fight for the cores.
-        with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
+        # One thread of ours per core and none of BLAS's own beside them, or they fight for the cores. That limit is one
+        # of the whole process: of two batches at once, the second would restore the limit of the first, so they queue.
+        with _ONE_BATCH, threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
             return [answer for block in pool.map(answers, starts) for answer in block]
 
     def _choose(

@@ -341,7 +341,10 @@ def _known_rows(vocabulary: Vocabulary, ids: Iterable[Id], name: str) -> NDArray
 
 
 def _checked_weights(weights: Iterable[float], rows: Rows) -> NDArray[np.float64]:
-    checked = np.asarray(_plain_list(weights, "weights"), np.float64)
+    try:
+        checked = np.array(_plain_list(weights, "weights"), np.float64)
+    except (TypeError, ValueError):
+        checked = np.full(1, np.nan)
     if checked.shape != rows.shape or not ((checked > 0) & np.isfinite(checked)).all():
         raise InputError(f"weights are not {len(rows)} positive numbers: give one for each event of the history")
     return checked

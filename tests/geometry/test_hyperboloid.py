@@ -195,6 +195,15 @@ def test_tangent_norm_is_the_root_of_the_minkowski_norm(point: FloatArray, space
     assert_allclose(tangent_norm(point, tangent) ** 2, minkowski_squared_norm(tangent), atol=1e-9)
 
 
+@given(points(2))
+def test_gradient_of_the_inner_product_is_sinh_of_the_distance_long(pair: FloatArray) -> None:
+    """f(v) = <u, v> has the Minkowski gradient u; the length of its tangent part needs the score only."""
+    u, v = pair
+    length = tangent_norm(v, project_to_tangent(v, u))
+    assert_allclose(length, np.sinh(distance(u, v)), rtol=1e-7, atol=1e-7)
+    assert_allclose(length**2, minkowski_dot(u, v) ** 2 - 1, rtol=1e-7, atol=1e-7)
+
+
 def test_tangent_norm_survives_where_the_minkowski_norm_does_not() -> None:
     point = polar_point(np.array(12.0, np.float32), np.array([1.0], np.float32))
     tangent = point[::-1]  # (sinh r, cosh r): the outward unit vector
@@ -215,6 +224,15 @@ def test_transport_keeps_tangency_and_inner_products(pair: FloatArray, spaces: F
 def test_transport_follows_the_geodesic(pair: FloatArray) -> None:
     start, end = pair
     assert_allclose(parallel_transport(start, end, log_map(start, end)), -log_map(end, start), atol=1e-8)
+
+
+@given(points(1), vectors(1, DIMENSION, 2.0))
+def test_transport_turns_the_tangent_of_its_own_geodesic(point: FloatArray, space: FloatArray) -> None:
+    """Carried along -rate m, a momentum m becomes cosh(n) m - |m| sinh(n) x with n = rate |m|."""
+    momentum, rate = tangent_at(point, space), 0.7
+    norm = tangent_norm(point, momentum)[:, None]
+    turned = np.cosh(rate * norm) * momentum - norm * np.sinh(rate * norm) * point
+    assert_allclose(parallel_transport(point, exp_map(point, -rate * momentum), momentum), turned, atol=1e-8)
 
 
 @given(points(1))

@@ -13,6 +13,7 @@ from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray
 from lorentzrec.geometry.sums import (
     leave_one_out_sums,
+    leave_one_out_sums_gradient,
     prefix_sums,
     prefix_sums_gradient,
     total_weight,
@@ -46,11 +47,14 @@ def test_prefix_sums_are_the_sums_of_the_prefixes(points: FloatArray, recency: f
 
 
 @given(vectors(6, 3, 5.0), vectors(6, 3, 5.0), st.floats(0.1, 1))
-def test_prefix_sums_gradient_is_the_transpose(points: FloatArray, gradients: FloatArray, recency: float) -> None:
+def test_gradients_of_sums_are_their_transposes(points: FloatArray, gradients: FloatArray, recency: float) -> None:
     """Of a linear map S = A x the gradient is A' h, and A' is the one map with h . A x = A' h . x for all x and h."""
     weights = np.array([1.0, 2.0, 0.0, 0.5, 3.0, 1.0])
     forwards = (gradients * prefix_sums(points, weights, recency)).sum()
     backwards = (prefix_sums_gradient(gradients, weights, recency) * points).sum()
+    assert_allclose(forwards, backwards, atol=1e-9)
+    forwards = (gradients * leave_one_out_sums(points, weights)).sum()
+    backwards = (leave_one_out_sums_gradient(gradients, weights) * points).sum()
     assert_allclose(forwards, backwards, atol=1e-9)
 
 
@@ -61,7 +65,8 @@ def test_leave_one_out_sums_by_hand() -> None:
 
 def test_batches_and_dtype() -> None:
     batch = np.stack([THREE, 2 * THREE]).astype(np.float32)
-    for function in (weighted_sum, prefix_sums, leave_one_out_sums, prefix_sums_gradient):
+    gradients = (prefix_sums_gradient, leave_one_out_sums_gradient)
+    for function in (weighted_sum, prefix_sums, leave_one_out_sums, *gradients):
         result = function(batch, WEIGHTS)
         assert result.dtype == np.float32
         assert_allclose(result[1], function(2 * THREE, WEIGHTS))

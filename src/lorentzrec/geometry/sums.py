@@ -61,3 +61,8 @@ def leave_one_out_sums(points: FloatArray, weights: FloatArray | None = None) ->
     weighted = weights_of(points, weights)[..., None] * points
     rest: FloatArray = weighted.sum(axis=-2, keepdims=True) - weighted
     return rest
+
+
+def leave_one_out_sums_gradient(gradients: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+    """From the gradients h_t in all S - w_t x_t those in all x_t: w_t (sum_s h_s - h_t)."""
+    return weights_of(gradients, weights)[..., None] * leave_one_out_sums(gradients)

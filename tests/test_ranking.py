@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from lorentzrec import ranking
 from lorentzrec.geometry import FloatArray
@@ -204,6 +205,23 @@ def test_nothing_left_and_nobody_asking() -> None:
     assert (rows.tolist(), scores.tolist()) == ([], [])
     assert ranker.top(np.array([1.0, 0.0]), 5)[0].tolist() == [0, 1]
     assert ranker.top_many(np.empty((0, 2)), 5, []) == []
+
+
+def blas_threads() -> set[int]:
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
+def test_threads_of_blas_are_given_back_by_the_last_who_ranks() -> None:
+    with threadpool_limits(2, "blas"):
+        with ranking._SINGLE_THREADED_BLAS:
+            with ranking._SINGLE_THREADED_BLAS:
+                assert blas_threads() == {1}
+            assert blas_threads() == {1}
+        assert blas_threads() == {2}
+        ranker = Ranker(line(1, 2), geometry="hyperboloid", score="inner")
+        ranker.top_many(np.array([[1.0, 0.0]] * 4), 1, [None] * 4, threads=2)
+        ranker.top(np.array([1.0, 0.0]), 1)
+        assert blas_threads() == {2}
 
 
 def test_recommendations_read_as_pairs() -> None:

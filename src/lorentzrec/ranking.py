@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -23,8 +24,6 @@ Rows: TypeAlias = NDArray[np.integer[Any]]
 
 BLOCK_BYTES = 16 * 2**20
 """Most memory that one thread spends on the scores of a block of queries."""
-
-_ONE_BATCH = Lock()
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +115,9 @@ class Ranker:
         self, query: FloatArray, k: int, excluded: Rows | None = None, allowed: Rows | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The rows and scores of the best `k` items, or of all that are left; best first, ties by row."""
-        return self._choose(query, self.linear_scores(query[None])[0], k, excluded, allowed)
+        with _SINGLE_THREADED_BLAS:
+            scores = self.linear_scores(query[None])[0]
+        return self._choose(query, scores, k, excluded, allowed)
 
     def top_many(
         self,
@@ -139,14 +140,9 @@ class Ranker:
             ]
 
         starts = range(0, len(queries), size)
-        if len(starts) <= 1:
-            return [answer for start in starts for answer in answers(start)]
-        from threadpoolctl import threadpool_limits
-
-        # One thread of ours per core and none of BLAS's own beside them, or they fight for the cores. That limit is one
-        # of the whole process: of two batches at once, the second would restore the limit of the first, so they queue.
-        with _ONE_BATCH, threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
-            return [answer for block in pool.map(answers, starts) for answer in block]
+        with _SINGLE_THREADED_BLAS, ThreadPoolExecutor(threads) as pool:
+            blocks = pool.map(answers, starts) if len(starts) > 1 else map(answers, starts)
+            return [answer for block in blocks for answer in block]
 
     def _choose(
         self,
@@ -164,6 +160,37 @@ class Ranker:
         exact = self.exact_scores(query, rows)
         order = np.argsort(-exact, kind="stable")[:k]
         return rows[order], exact[order].astype(np.float32)
+
+
+class _SingleThreadedBlas:
+    """Keeps BLAS to one thread while anybody ranks: more gain nothing on one query, and fight with ours on many.
+
+    The limit is one of the whole process, so the first to come sets it and the last to go lifts it.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._inside = Lock(), 0
+
+    @cached_property
+    def _controller(self) -> Any:
+        from threadpoolctl import ThreadpoolController
+
+        return ThreadpoolController()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._limit = self._controller.limit(limits=1, user_api="blas")
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._limit.restore_original_limits()
+
+
+_SINGLE_THREADED_BLAS = _SingleThreadedBlas()
 
 
 def recency_weights(count: int, recency: float, event_weights: NDArray[Any] | None = None) -> FloatArray:

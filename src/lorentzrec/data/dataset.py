@@ -119,6 +119,13 @@ class DatasetDraft:
     address: str
     """Where files go now."""
     checksums: dict[str, str] = field(default_factory=dict)
+    begun: bool = False
+
+    def begin(self) -> None:
+        """To be called before the first file is written: where nothing can be renamed, an older dataset goes now."""
+        self.begun = True
+        if is_remote(self.address):
+            remove(self.address)
 
     def finish(
         self,
@@ -174,11 +181,12 @@ def new_dataset(address: str | Path) -> Iterator[DatasetDraft]:
         return
     if read_text(joined(address, MARKER)) is None and list_remote(str(address)):
         raise InputError(f"{address} holds files but no {MARKER}, so it is no dataset: choose another name")
-    remove(str(address))
+    draft = DatasetDraft(str(address))
     try:
-        yield DatasetDraft(str(address))
+        yield draft
     except BaseException:
-        remove(str(address))
+        if draft.begun:
+            remove(str(address))
         raise
 
 
@@ -202,9 +210,11 @@ def save_dataset(parts: Mapping[str, Interactions] | Interactions, address: str 
         frame = frame if part.weights is None else frame.with_columns(weight=pl.Series(part.weights))
         frame = frame if "" in named else frame.with_columns(part=pl.lit(number, pl.UInt8))
         frames.append(frame.with_columns(item_id=part.items.series.gather(part.item_rows)))
-    order = ["user_row", *(["time"] if first.times is not None else []), "item_id"]
-    events = pl.concat(frames).sort(order, maintain_order=True).drop("item_id")
+    events = pl.concat(frames)
+    order = [name for name in ("user_row", "time", "item_id", "weight", "part") if name in events.columns]
+    events = events.sort(order).drop("item_id")
     with new_dataset(address) as draft:
+        draft.begin()
         for vocabulary, rows in ((first.users, events["user_row"]), (first.items, events["item_row"])):
             count = np.bincount(rows, minlength=len(vocabulary)).astype(np.int64)
             row = np.arange(len(vocabulary), dtype=np.int32)

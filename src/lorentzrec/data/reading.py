@@ -56,10 +56,8 @@ def events_of(path: Path, source: Source, layout: Layout, label: str, scratch: P
     staged = scratch / f"{name}.parquet"
     sound = is_utf8(source.encoding) and _stage_quickly(path, source, layout, label, staged)
     if not sound:
-        folder = scratch / name
-        folder.mkdir()
-        _write_lines(path, source, layout, label, folder)
-        _typed(pl.scan_parquet(folder), source, layout, label).sink_parquet(staged, compression="lz4")
+        slow = lines_of(path, source, layout, label, scratch / name)
+        _typed(slow, source, layout, label).sink_parquet(staged, compression="lz4")
     return pl.scan_parquet(staged)
 
 
@@ -273,11 +271,12 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _write_lines(path: Path, source: Source, layout: Layout, label: str, folder: Path) -> None:
-    """The slow reading: every record of a text file with its line, its text, and what is wrong with its form."""
+def lines_of(path: Path, source: Source, layout: Layout, label: str, folder: Path) -> pl.LazyFrame:
+    """The slow reading: the fields of every record of a text file, its `__line`, `__text`, and `__fault` of form."""
     import polars as pl
 
     schema = dict.fromkeys([*layout.names, "__line", "__text", "__fault"], pl.String) | {"__line": pl.Int64}
+    folder.mkdir()
     with opened_text(path, source.encoding, label, errors="surrogateescape") as lines:
         records = _records(lines, source, layout)
         for number in range(2**31):
@@ -289,6 +288,7 @@ def _write_lines(path: Path, source: Source, layout: Layout, label: str, folder:
             if layout.format == "adjacency":
                 frame = _adjacency_rows(frame)
             frame.write_parquet(folder / f"{number:09d}.parquet", compression="lz4")
+    return pl.scan_parquet(folder)
 
 
 def _adjacency_rows(frame: pl.DataFrame) -> pl.DataFrame:

@@ -8,7 +8,7 @@ import difflib
 import gzip
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from itertools import islice
@@ -143,39 +143,39 @@ class Layout:
     """Role -> column."""
     spelled: frozenset[str] = frozenset({"user", "item"})
     """Roles whose ids are integers if all of them spell one: a CSV file cannot say which it means."""
+    integers: frozenset[str] = frozenset()
+    """Roles whose column has an integer type in the file itself."""
 
 
-def layout_of(path: Path, source: Source, label: str) -> Layout:
-    """Look at the beginning of a local file, and refuse it if it cannot be what the source says. `label`: its name."""
+def layout_of(path: Path, source: Source, label: str, wanted: Mapping[str, str | None] | None = None) -> Layout:
+    """Look at the beginning of a local file, and refuse it if it cannot be what the source says. `label`: its name.
+
+    `wanted`: role -> column, for tables of other things than events; None: the column of that name, if there is one.
+    """
     file_format, separator = _format_of(label, source)
     if path.stat().st_size == 0:
-        raise InputError(f"{label} is empty: give a file with events")
+        raise InputError(f"{label} is empty: give a file with content")
     if file_format == "adjacency":
         times = {"time": "time"} if source.positions_as_times else {}
         return Layout("adjacency", source.separator or " ", ("user", "item"), {"user": "user", "item": "item"} | times)
     if file_format == "csr":
-        return Layout("csr", "", ("user", "item", "weight"), {role: role for role in ("user", "item", "weight")})
+        roles = {role: role for role in ("user", "item", "weight")}
+        return Layout("csr", "", tuple(roles), roles, integers=frozenset({"user", "item"}))
     names = {"csv": _csv_names, "json": _json_names, "parquet": _parquet_names}[file_format](
         path, source, label, separator
     )
-    roles = _roles(list(names), source, label)
-    spelled = frozenset(role for role in ("user", "item") if not names[roles[role]])
-    return Layout(file_format, separator, tuple(names), roles, spelled)
-
-
-def _roles(names: list[str], source: Source, label: str) -> dict[str, str]:
-    roles = {}
-    for role in ROLES:
-        asked = source.column_of(role)
-        if asked is None and role in ("time", "weight") and role in names:
-            asked = role
-        if asked is None:
-            continue
-        if asked not in names:
+    asked = wanted or {role: source.column_of(role) for role in ROLES}
+    by_name = wanted or ("time", "weight")
+    roles = {role: column or role for role, column in asked.items() if column or (role in by_name and role in names)}
+    for role, column in roles.items():
+        if column not in names:
             found = ", ".join(names)
-            raise InputError(f"{label} has no column {asked!r} for the {role}, only {found}: name it (--{role}-column)")
-        roles[role] = asked
-    return roles
+            raise InputError(
+                f"{label} has no column {column!r} for the {role}, only {found}: name it (--{role}-column)"
+            )
+    spelled = frozenset(role for role, column in roles.items() if names[column] == "either")
+    integers = frozenset(role for role, column in roles.items() if names[column] == "integer")
+    return Layout(file_format, separator, tuple(names), roles, spelled | integers, integers)
 
 
 def _format_of(label: str, source: Source) -> tuple[str, str]:
@@ -191,10 +191,11 @@ def _format_of(label: str, source: Source) -> tuple[str, str]:
     raise InputError(f"{label}: its name does not tell its format: give the format or a reader by name")
 
 
-# The three below give the names of the columns in order, and of each whether its values are text and must stay text.
+# The three below give the columns in order, and of each whether its values are "text" that stays text, of an "integer"
+# type, or "either": text that may spell integers.
 
 
-def _csv_names(path: Path, source: Source, label: str, separator: str) -> dict[str, bool]:
+def _csv_names(path: Path, source: Source, label: str, separator: str) -> dict[str, str]:
     with opened_text(path, source.encoding, label) as lines:
         first = next(lines, "")
     try:
@@ -213,11 +214,11 @@ def _csv_names(path: Path, source: Source, label: str, separator: str) -> dict[s
             raise InputError(f"{label}: column {place + 1} has no name: name it, or say there is no header")
         if name in names[:place]:
             raise InputError(f"{label} has the column {name!r} more than once: rename one of them")
-    return dict.fromkeys(names, False)
+    return dict.fromkeys(names, "either")
 
 
-def _json_names(path: Path, source: Source, label: str, separator: str) -> dict[str, bool]:
-    names: dict[str, bool] = {}
+def _json_names(path: Path, source: Source, label: str, separator: str) -> dict[str, str]:
+    names: dict[str, str] = {}
     with opened_text(path, source.encoding, label) as lines:
         for line in islice((line for line in lines if line.strip()), 100):
             try:
@@ -225,17 +226,18 @@ def _json_names(path: Path, source: Source, label: str, separator: str) -> dict[
             except ValueError:
                 continue  # reported with its line number when the file is read
             for name, value in record.items() if isinstance(record, dict) else ():
-                names[name] = names.get(name, False) or isinstance(value, str)
+                names[name] = "text" if isinstance(value, str) else names.get(name, "either")
     if not names:
         raise InputError(f"{label}: its first lines are not JSON objects: give one object a line, or another format")
     return names
 
 
-def _parquet_names(path: Path, source: Source, label: str, separator: str) -> dict[str, bool]:
+def _parquet_names(path: Path, source: Source, label: str, separator: str) -> dict[str, str]:
     import polars as pl
 
     try:
-        return dict.fromkeys(pl.read_parquet_schema(path), True)
+        schema = pl.read_parquet_schema(path)
+        return {name: "integer" if kind.is_integer() else "text" for name, kind in schema.items()}
     except (pl.exceptions.PolarsError, OSError) as error:
         raise InputError(f"{label} is no Parquet file ({str(error).splitlines()[0]}): check it") from None
 

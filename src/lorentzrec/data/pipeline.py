@@ -1,0 +1,347 @@
+"""From typed events to numbered, ordered histories: one definition, in Narwhals, for every engine.
+
+Order of the steps: faults, event weights, rating threshold, time window; ids to codes (their rank by id, so that
+integers stand for ids from here on and still sort like them); bots, duplicates, minimum counts or k-core, maximum
+history length; rows by falling frequency; split. Every order is total and every sum exact, so engines cannot differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import narwhals as nw
+
+from lorentzrec.data.engine import Engine, Frame
+from lorentzrec.data.reading import FAULT_COLUMNS, INTEGER, fault_error
+from lorentzrec.data.splitting import EventColumns, rule_named, unseen_note
+from lorentzrec.errors import InputError
+
+MICROSECONDS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one step did to the number of rows, and why."""
+
+    name: str
+    rows_in: int
+    rows_out: int
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cleaning:
+    """Which events stay, and how they are split; see `prepare.PrepareConfig` for the meaning of each field."""
+
+    on_error: str = "strict"
+    event_weights: Mapping[str, float] = field(default_factory=dict)
+    minimum_rating: float | None = None
+    since: int | None = None
+    """Microseconds, inclusive."""
+    until: int | None = None
+    """Microseconds, exclusive."""
+    bot_events: int | None = None
+    duplicates: str = "keep"
+    minimum_user_events: int = 1
+    minimum_item_events: int = 1
+    k_core: bool = False
+    maximum_history: int | None = None
+    split: str | None = None
+    split_options: Mapping[str, Any] = field(default_factory=dict)
+    drop_unseen_items: bool = False
+
+
+@dataclass(frozen=True)
+class Histories:
+    """The pipeline's result, not yet written."""
+
+    events: Frame
+    """user_row, item_row, item_code (rank of the item by id), and time, weight, part where there are such."""
+    order: tuple[str, ...]
+    users: Frame
+    """row, id, count"""
+    items: Frame
+    rejected: Frame | None
+    parts: tuple[str, ...]
+    steps: tuple[Step, ...]
+    notes: tuple[str, ...]
+
+
+class Pipeline:
+    """One run. Each method is a step: it takes the events, gives them back changed, and records what it did."""
+
+    def __init__(self, engine: Engine, cleaning: Cleaning, spelled: frozenset[str]) -> None:
+        """`spelled`: roles whose ids are text that may spell integers."""
+        self.engine, self.cleaning, self.spelled = engine, cleaning, spelled
+        self.steps: list[Step] = []
+        self.notes: list[str] = []
+
+    def run(self, events: Frame) -> Histories:
+        """All steps in order."""
+        columns = events.collect_schema().names()
+        self.timed, self.weighted = "time" in columns, "weight" in columns or bool(self.cleaning.event_weights)
+        rejected = events.filter(~nw.col("fault").is_null()).select(*FAULT_COLUMNS)
+        sound = self._rows_that_qualify(events, rejected)
+        coded, users, items = self._codes(sound)
+        train, test = coded, None
+        if self.cleaning.split == "given":
+            train, test = coded.filter(nw.col("part") == 0), coded.filter(nw.col("part") == 1)
+        train = train if test is not None else train.drop("part")
+        train = self._without_bots(train)
+        train = self._without_duplicates(train)
+        train = self._frequent(train)
+        train = self._newest(train)
+        if self._count(train) == 0:
+            raise InputError(
+                "no event is left after " + self.steps[-1].name + ": loosen the filters, or check the options"
+            )
+        parts: tuple[str, ...] = ()
+        if test is not None:
+            train, parts = self._given(train, test), ("train", "test")
+        users, items, numbered = self._rows(train, users, items)
+        if self.cleaning.split not in (None, "given"):
+            numbered, parts = self._split(numbered)
+        if parts and self.cleaning.drop_unseen_items:
+            numbered = self._without_unseen(numbered, parts)
+        order = tuple(
+            name for name in ("user_row", "time", "item_code", "weight", "part") if name in self._names(numbered)
+        )
+        skipped = rejected if self.steps[0].rows_in > self.steps[0].rows_out else None
+        return Histories(numbered, order, users, items, skipped, parts, tuple(self.steps), tuple(self.notes))
+
+    def _names(self, frame: Frame) -> list[str]:
+        return frame.collect_schema().names()
+
+    def _count(self, frame: Frame) -> int:
+        return int(self.engine.collected(frame.select(nw.len().alias("rows"))).item())
+
+    def _record(self, name: str, rows_in: int, frame: Frame, why: str) -> Frame:
+        """The frame computed, and its number of rows written down."""
+        kept = self.engine.kept(frame)
+        self.steps.append(Step(name, rows_in, self._count(kept), why))
+        return kept
+
+    @property
+    def _rows_now(self) -> int:
+        return self.steps[-1].rows_out
+
+    def _rows_that_qualify(self, events: Frame, rejected: Frame) -> Frame:
+        cleaning = self.cleaning
+        rules: list[tuple[str, str, nw.Expr]] = [("read", "rows with faults are refused", nw.col("fault").is_null())]
+        if cleaning.event_weights:
+            named = ", ".join(cleaning.event_weights)
+            rules.append(
+                ("event weights", f"events other than {named}", nw.col("event").is_in(list(cleaning.event_weights)))
+            )
+        if cleaning.minimum_rating is not None:
+            why = f"ratings below {cleaning.minimum_rating:g}"
+            rules.append(("rating threshold", why, nw.col("rating") >= cleaning.minimum_rating))
+        for bound, name, why in (
+            (cleaning.since, "since", "earlier events"),
+            (cleaning.until, "until", "later events"),
+        ):
+            if bound is not None:
+                inside = nw.col("time") >= bound if name == "since" else nw.col("time") < bound
+                rules.append((name, why, inside))
+        masks = [mask for _, _, mask in rules]
+        together = [masks[0]]
+        for mask in masks[1:]:
+            together.append(together[-1] & mask)
+        counts = {f"after_{number}": mask.fill_null(False).sum() for number, mask in enumerate(together)}
+        if self.timed:
+            fractions = (nw.col("time") % MICROSECONDS != 0).fill_null(False)
+            counts["fractions"] = (fractions & together[-1].fill_null(False)).sum()
+        found = self.engine.collected(events.select(nw.len().alias("rows"), **counts)).row(0, named=True)
+        rows_in = int(found["rows"])
+        for number, (name, why, _) in enumerate(rules):
+            rows_out = int(found[f"after_{number}"] or 0)
+            self.steps.append(Step(name, rows_in, rows_out, why))
+            rows_in = rows_out
+            if number == 0 and rows_out < found["rows"] and cleaning.on_error == "strict":
+                first = rejected.sort("file", "line").head(1)
+                raise fault_error(self.engine.collected(first).row(0, named=True))
+        if rows_in == 0:
+            raise InputError("no event is left after reading: give events, and check the options")
+        self.whole_seconds = not found.get("fractions")
+        return events.filter(together[-1])
+
+    def _codes(self, events: Frame) -> tuple[Frame, Frame, Frame]:
+        """Ids to their ranks, with the tables (code, id) that lead back."""
+        tables = []
+        for role in ("user", "item"):
+            table = events.select(nw.col(role)).unique().select(nw.col(role), nw.col(role).alias("id"))
+            kind = events.collect_schema()[role]
+            if kind == nw.String and role in self.spelled:
+                table = self.engine.kept(table)
+                others = (~nw.col("id").str.contains(INTEGER)).cast(nw.Int64).sum().alias("others")
+                if self.engine.collected(table.select(others)).item() == 0:
+                    table = table.with_columns(nw.col("id").cast(nw.Int64))
+            table = table.with_row_index(f"{role}_code", order_by="id").with_columns(
+                nw.col(f"{role}_code").cast(nw.Int64)
+            )
+            tables.append(self.engine.kept(table))
+        columns = {"user_code": nw.col("user_code").cast(nw.Int32), "item_code": nw.col("item_code").cast(nw.Int32)}
+        if self.timed:
+            time = nw.col("time")
+            columns["time"] = (
+                (time // MICROSECONDS).cast(nw.Int64) if self.whole_seconds else time / float(MICROSECONDS)
+            )
+        if self.weighted:
+            columns["weight"] = self._weight(self._names(events))
+        coded = events.join(tables[0], on="user").join(tables[1], on="item", suffix="_of_item")
+        coded = self.engine.kept(coded.select(**columns, part=nw.col("part")))
+        users, items = (
+            table.select(nw.col(f"{role}_code").cast(nw.Int32), "id")
+            for role, table in zip(("user", "item"), tables, strict=True)
+        )
+        return coded, users, items
+
+    def _weight(self, names: Sequence[str]) -> nw.Expr:
+        weight = nw.col("weight") if "weight" in names else nw.lit(1.0)
+        factor: nw.Expr | None = None
+        for event, value in self.cleaning.event_weights.items():
+            case = nw.when(nw.col("event") == event).then(nw.lit(float(value)))
+            factor = case if factor is None else case.otherwise(factor)
+        if factor is not None:
+            weight = weight * factor
+        return weight.cast(nw.Float32).cast(nw.Float64)
+
+    def _without_bots(self, events: Frame) -> Frame:
+        limit = self.cleaning.bot_events
+        if limit is None:
+            return events
+        people = events.group_by("user_code").agg(nw.len().alias("events")).filter(nw.col("events") <= limit)
+        kept = events.join(people.select("user_code"), on="user_code", how="semi")
+        return self._record("bots", self._rows_now, kept, f"customers with more than {limit:,} events")
+
+    def _without_duplicates(self, events: Frame) -> Frame:
+        keep = self.cleaning.duplicates
+        if keep == "keep":
+            return events
+        pair = ["user_code", "item_code", *(["part"] if "part" in self._names(events) else [])]
+        time = [(nw.col("time").min() if keep == "first" else nw.col("time").max())] if self.timed else []
+        weight = nw.col("weight")
+        if keep == "sum":
+            # Weights have 24 bits and sums 53: additions are exact in any order unless weights differ by millions.
+            total = [weight.sum().cast(nw.Float32).cast(nw.Float64)] if self.weighted else [nw.len().alias("weight")]
+            kept = events.group_by(*pair).agg(*time, *total).with_columns(weight.cast(nw.Float64))
+            self.weighted = True
+        elif self.weighted and self.timed:
+            chosen = events.group_by(*pair).agg(*time)
+            same_time = events.join(chosen, on=[*pair, "time"], how="semi")
+            kept = same_time.group_by(*pair, "time").agg(weight.max())
+        else:
+            kept = events.group_by(*pair).agg(*time, *([weight.max()] if self.weighted else []))
+        why = {"first": "the first event", "last": "the last event", "sum": "one event with the summed weight"}[keep]
+        return self._record("duplicates", self._rows_now, kept, f"of each (user, item) pair {why} stays")
+
+    def _frequent(self, events: Frame) -> Frame:
+        bounds = {"user": self.cleaning.minimum_user_events, "item": self.cleaning.minimum_item_events}
+        bounds = {role: bound for role, bound in bounds.items() if bound > 1}
+        if not bounds:
+            return events
+        why = " and ".join(f"fewer than {bound} events per {role}" for role, bound in bounds.items())
+        for turn in range(1, 10_000):
+            before, kept = self._rows_now, events
+            for role, bound in bounds.items():
+                counts = events.group_by(f"{role}_code").agg(nw.len().alias("events"))
+                enough = counts.filter(nw.col("events") >= bound).select(f"{role}_code")
+                kept = kept.join(enough, on=f"{role}_code", how="semi")
+            events = self._record(
+                f"k-core, turn {turn}" if self.cleaning.k_core else "minimum counts", before, kept, why
+            )
+            if not self.cleaning.k_core or self._rows_now in (before, 0):
+                break
+        return events
+
+    def _newest(self, events: Frame) -> Frame:
+        longest = self.cleaning.maximum_history
+        if longest is None:
+            return events
+        order = ["time", "item_code", *(["weight"] if self.weighted else [])]
+
+        def step(frame: Frame) -> Frame:
+            from_the_end = nw.col("item_code").cum_count(reverse=True).over("user_code", order_by=order)
+            return frame.with_columns(place=from_the_end).filter(nw.col("place") <= longest).drop("place")
+
+        kept = self.engine.by_customer(events, "user_code", step)
+        return self._record("maximum history", self._rows_now, kept, f"only the newest {longest:,} events per customer")
+
+    def _given(self, train: Frame, test: Frame) -> Frame:
+        known = test.join(train.select("user_code").unique(), on="user_code", how="semi")
+        rows = self._count(test)
+        joined = self._record(
+            "test events", self._rows_now + rows, nw.concat([train, known.select(*self._names(train))]), ""
+        )
+        why = "test events of customers without training events"
+        self.steps[-1] = Step("test events", self.steps[-1].rows_in, self.steps[-1].rows_out, why)
+        return joined
+
+    def _rows(self, events: Frame, users: Frame, items: Frame) -> tuple[Frame, Frame, Frame]:
+        """Codes to rows: the most frequent first, equal ones by id."""
+        tables = []
+        for role, ids in (("user", users), ("item", items)):
+            code = f"{role}_code"
+            counts = (
+                events.group_by(code).agg(nw.len().cast(nw.Int64).alias("count")).with_columns(rarity=-nw.col("count"))
+            )
+            numbered = counts.with_row_index("row", order_by=["rarity", code]).drop("rarity")
+            numbered = self.engine.kept(numbered.with_columns(nw.col("row").cast(nw.Int32)))
+            tables.append(numbered.join(ids, on=code).select("row", "id", "count"))
+            rows = numbered.select(nw.col("row").alias(f"{role}_row"), code)
+            events = events.join(rows, on=code)
+        return tables[0], tables[1], self.engine.kept(events.drop("user_code"))
+
+    def _split(self, events: Frame) -> tuple[Frame, tuple[str, ...]]:
+        how, options = str(self.cleaning.split), dict(self.cleaning.split_options)
+        rule = rule_named(how, options, ordered=self.timed)
+        last_time = self.engine.collected(events.select(nw.col("time").max())).item() if self.timed else None
+        order = [name for name in ("time", "item_code", "weight") if name in self._names(events)]
+
+        def step(frame: Frame) -> Frame:
+            placed = frame.with_columns(
+                position=nw.col("item_code").cum_count().over("user_row", order_by=order).cast(nw.Int64) - 1,
+                length=nw.len().over("user_row").cast(nw.Int64),
+                **({"first_time": nw.col("time").min().over("user_row")} if self.timed else {}),
+            )
+            masks = rule.masks(
+                EventColumns(
+                    user_row=nw.col("user_row").cast(nw.Int64),
+                    position=nw.col("position"),
+                    length=nw.col("length"),
+                    ordered=self.timed,
+                    time=nw.col("time"),
+                    first_time=nw.col("first_time"),
+                    last_time=last_time,
+                ),
+                **options,
+            )
+            part: nw.Expr = nw.lit(0)
+            for number, name in enumerate(rule.parts, 1):
+                part = nw.when(masks[name]).then(nw.lit(number)).otherwise(part)
+            if "left_out" in masks:
+                part = nw.when(masks["left_out"]).then(nw.lit(-1)).otherwise(part)
+            split = placed.with_columns(part=part.cast(nw.Int32)).filter(nw.col("part") >= 0)
+            return split.select(*self._names(frame), "part")
+
+        before = self._count(events)
+        kept = self._record("split", before, self.engine.by_customer(events, "user_row", step), how)
+        if rule.last_event_rule and not self.timed:
+            self.notes.append(f"without times, {how} takes events of each customer at random")
+        if self._rows_now < before:
+            self.notes.append(
+                f"{before - self._rows_now:,} events left out, of customers first seen after training ends"
+            )
+        return kept, ("train", *rule.parts)
+
+    def _without_unseen(self, events: Frame, parts: Sequence[str]) -> Frame:
+        train, later = events.filter(nw.col("part") == 0), events.filter(nw.col("part") > 0)
+        kept = later.join(train.select("item_code").unique(), on="item_code", how="semi")
+        before = self._count(events)
+        kept = self._record(
+            "unseen items", before, nw.concat([train, kept]), "later events of items without training event"
+        )
+        self.notes.append(unseen_note(" and ".join(parts[1:]), before - self._rows_now))
+        return kept

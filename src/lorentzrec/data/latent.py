@@ -2,8 +2,7 @@
 
 In both, items are points, a customer's interest is a point that moves, and near things meet. In both, the degrees
 asked of the items are the same. They differ in one thing, the one that makes a space hyperbolic: in the plane the reach
-of an item grows with its popularity and with the customer's activity; in the square everything reaches equally far. (So
-an item of the square can be met by its neighbourhood at most, and the very largest degrees come out lower there.)
+of an item grows with its popularity and with the customer's activity; in the square everything reaches equally far.
 
 Items are kept in layers of like popularity. Within a layer each item owns one slot of equal size, at random, and stands
 at a random place inside it. So an item near a place is found by division instead of by comparing all pairs.
@@ -67,15 +66,20 @@ class Layers:
             edges.append(min(item_count, max(FIRST_LAYER, 2 * edges[-1])))
         self.starts = np.array(edges[:-1])
         self.sizes = np.diff(edges)
-        self.largest = degrees[self.starts]
         self.layer_of = np.repeat(np.arange(len(self.sizes)), self.sizes)
         # An item's slot must say nothing of its popularity, so each layer is shuffled.
         order = np.concatenate(
             [start + generator.permutation(size) for start, size in zip(self.starts, self.sizes, strict=True)]
         )
-        self.degrees = degrees[order]
+        self.ranks = order
+        """0 for the most popular item."""
+        self.set_degrees(degrees[order])
 
-        self.mass = np.cumsum(np.add.reduceat(self.degrees, self.starts))
+    def set_degrees(self, degrees: Floats) -> None:
+        """Let the items be drawn with these expected degrees from now on."""
+        self.degrees = degrees
+        self.largest = np.maximum.reduceat(degrees, self.starts)
+        self.mass = np.cumsum(np.add.reduceat(degrees, self.starts))
 
     def choose(self, generator: np.random.Generator, count: int) -> Integers:
         """Layers, each as often as the expected degrees of its items say."""
@@ -142,7 +146,7 @@ class HyperbolicPlane:
 class FlatSquare:
     """The control: a square with glued edges, items clustered by style, one reach for everything.
 
-    A customer meets the items of the style cluster at a normal displacement (`temperature` / 4 of the side) from the
+    A customer meets the items of the style cluster at a normal displacement (`temperature` / 3 of a side) from the
     place of interest, each with a probability proportional to its degree: Zipf within clusters.
     """
 
@@ -150,7 +154,7 @@ class FlatSquare:
 
     def __init__(self, layers: Layers, temperature: float, generator: np.random.Generator) -> None:
         self.layers = layers
-        self.spread = temperature / 4
+        self.spread = temperature / 3
         self.per_cluster = -(-layers.sizes // len(STYLES))
         # Slots (cluster, place in cluster) of each layer; those without an item hold REJECTED.
         self.slot_starts = np.concatenate([[0], np.cumsum(self.per_cluster * len(STYLES))])

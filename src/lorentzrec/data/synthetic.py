@@ -7,7 +7,6 @@ geometry with data grown in it.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -32,11 +31,12 @@ BLOCK_EVENTS = 1 << 20
 """About how many events are made at once, and stand in one file. A block depends on the configuration and its number
 only, so that any order of work gives the same shop."""
 
-PATIENCE = 8
-"""Times that repeated items are drawn anew before the customer begins to look further away, twice as far each time."""
+PATIENCE, MANY_TRIES = 8, 64
+"""How often a customer who finds what they have already, or finds nothing at all, tries again before looking further
+away: twice as far after `PATIENCE` repeated items and at each one after, and after every `MANY_TRIES` empty draws."""
 
-GIVING_UP = 24
-"""Times after which the customer, who seems to own all items of this popularity, looks for another kind."""
+CALIBRATIONS, LARGEST_LIFT = 4, 8.0
+"""How often the degrees that come out are compared with those asked for, and how far they may be lifted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +48,12 @@ class SyntheticConfig:
     interactions: int = 60_000
     space: Space = "hyperbolic"
     """`hyperbolic`: popular items reach far. `flat`: the control, with the same degrees and one reach for all."""
-    exponent: float = 2.6
+    exponent: float = 2.8
     """Of the power law of item degrees, P(degree = k) ~ k^-exponent."""
     customer_exponent: float = 3.0
     """The same for the lengths of histories; a history holds at most a quarter of the items."""
     temperature: float = 0.3
-    """Between 0 and 1: how often customers link with what is far from them. The lower, the more clustering."""
+    """From 0.05 to 0.95: how often customers link with what is far from them. The lower, the more clustering."""
     session_length: float = 4.0
     """Mean events in a row that follow one interest."""
     drift: float = 0.08
@@ -71,17 +71,15 @@ class SyntheticConfig:
         if self.space not in get_args(Space):
             raise ConfigError(f"the space {self.space!r} is unknown: choose one of {', '.join(get_args(Space))}")
         for name, low, high in (
-            ("exponent", 1, math.inf),
-            ("customer_exponent", 1, math.inf),
-            ("temperature", 0, 1),
-            ("drift", -math.ulp(0), math.inf),
+            ("exponent", 1.5, 20),
+            ("customer_exponent", 1.5, 20),
+            ("temperature", 0.05, 0.95),
+            ("session_length", 1, 1e9),
+            ("drift", 0, 1),
+            ("seed", 0, 2**63),
         ):
-            if not low < getattr(self, name) < high:
-                raise ConfigError(f"{name} is {getattr(self, name)}: give a number above {low:g} and below {high:g}")
-        if not 1 <= self.session_length < math.inf:
-            raise ConfigError(f"session_length is {self.session_length}: give a number of at least 1")
-        if self.seed < 0:
-            raise ConfigError(f"seed is {self.seed}: give a whole number of at least 0")
+            if not low <= getattr(self, name) <= high:
+                raise ConfigError(f"{name} is {getattr(self, name)}: give a number from {low:g} to {high:g}")
         if not self.customers <= self.interactions <= self.customers * self.longest_history:
             raise ConfigError(
                 f"{self.interactions:,} interactions of {self.customers:,} customers with {self.items:,} items: give "
@@ -122,9 +120,15 @@ class SyntheticShop:
             if config.space == "hyperbolic"
             else FlatSquare(layers, config.temperature, generator)
         )
+        if layers.degrees.max() > config.customers:
+            raise ConfigError(
+                f"with exponent {config.exponent} the most popular item needs {layers.degrees.max():,.0f} customers; "
+                f"there are {config.customers:,}: raise the exponent, or give fewer interactions or more customers"
+            )
         # Ids in an order of their own, or they would tell popularity.
         self.numbers: Integers = generator.permutation(config.items)
         self.block_count = -(-config.customers // config.block_customers)
+        self._calibrate()
 
     @cached_property
     def items(self) -> pl.DataFrame:
@@ -157,6 +161,20 @@ class SyntheticShop:
         """The events of one block of customers, each customer's in order of time."""
         import polars as pl
 
+        first = number * self.config.block_customers
+        customer, items, times = self._draw(number)
+        names = np.arange(first, first + customer[-1] + 1)
+        width = len(str(self.config.customers))
+        return pl.DataFrame(
+            {
+                "user": ("c" + pl.Series(names).cast(pl.String).str.zfill(width)).gather(customer),
+                "item": self._items_as_drawn["item"].gather(items),
+                "time": times,
+            }
+        )
+
+    def _draw(self, number: int) -> tuple[Integers, Integers, Integers]:
+        """Customer (counted from the first of the block), item and time of each event of a block."""
         config = self.config
         first = number * config.block_customers
         last = min(first + config.block_customers, config.customers)
@@ -168,15 +186,23 @@ class SyntheticShop:
         opens_history = np.concatenate([[True], customer[1:] != customer[:-1]])
         opens_session = opens_history | (generator.random(event_count) < 1 / config.session_length)
         items = self._choose(generator, customer, lengths, self._places(generator, opens_history, opens_session))
-        width = len(str(config.customers))
-        names = "c" + pl.Series(np.arange(first, last)).cast(pl.String).str.zfill(width)
-        return pl.DataFrame(
-            {
-                "user": names.gather(customer),
-                "item": self._items_as_drawn["item"].gather(items),
-                "time": _times(generator, customer, opens_history, opens_session, config),
-            }
-        )
+        return customer, items, _times(generator, customer, opens_history, opens_session, config)
+
+    def _calibrate(self) -> None:
+        """Draw the first block a few times, each time lifting the degrees where fewer links came out than were asked.
+
+        Nobody takes an item twice, so the most popular ones would end below what was asked of them.
+        """
+        layers = self.world.layers
+        asked = layers.degrees
+        like = np.log2(1 + layers.ranks).astype(np.int64)
+        for _ in range(CALIBRATIONS):
+            items = self._draw(0)[1]
+            found = np.bincount(like[items], minlength=like.max() + 1) / len(items)
+            wanted = np.bincount(like, asked) / self.config.interactions
+            lifted = layers.degrees * (wanted / np.maximum(found, 1 / len(items)))[like]
+            # Beyond this an item is known to everybody it can reach: more would only slow the draws.
+            layers.set_degrees(np.minimum(lifted, LARGEST_LIFT * asked))
 
     def _places(self, generator: np.random.Generator, opens_history: Booleans, opens_session: Booleans) -> Floats:
         """Where the interest is at each event: anywhere at first, then moved a little at each new session."""
@@ -191,18 +217,17 @@ class SyntheticShop:
     ) -> Integers:
         """An item for each event, none twice for one customer."""
         items = np.full(len(customer), REJECTED)
-        layers = self.world.layers.choose(generator, len(customer))
         open_events = np.arange(len(customer))
         rounds = 0
         while len(open_events):
-            if rounds >= GIVING_UP:
-                layers[open_events] = self.world.layers.choose(generator, len(open_events))
-            widening = 2.0 ** max(0, rounds - PATIENCE)
-            waiting = open_events
+            layers = self.world.layers.choose(generator, len(open_events))
+            waiting, tries = open_events, 0
             while len(waiting):
+                widening = 2.0 ** min(40, max(0, rounds - PATIENCE) + tries // MANY_TRIES)
                 activity = lengths[customer[waiting]]
-                items[waiting] = self.world.draw(generator, layers[waiting], places[waiting], activity, widening)
-                waiting = waiting[items[waiting] == REJECTED]
+                items[waiting] = self.world.draw(generator, layers, places[waiting], activity, widening)
+                rejected = items[waiting] == REJECTED
+                waiting, layers, tries = waiting[rejected], layers[rejected], tries + 1
             # Of equal pairs all but one are drawn again; only customers who had one need another look.
             among = np.flatnonzero(np.isin(customer, customer[open_events])) if rounds else open_events
             pairs = customer[among] * self.config.items + items[among]

@@ -1,0 +1,1 @@
+"""Pictures for paper and screen; everything here needs the `plots` extra."""

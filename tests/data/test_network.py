@@ -141,7 +141,7 @@ def test_p_values_of_true_power_laws_are_spread_evenly() -> None:
 
 
 def test_a_lumpy_tail_is_rejected() -> None:
-    """Powers of two alone, with the mean slope of a power law: no tail of them is smooth, and no draw from a law is so."""
+    """Powers of two alone, with the mean slope of a power law: no tail of them is smooth, as draws from a law are."""
     values = 2 ** np.random.default_rng(0).geometric(0.6, 2_000)
     assert fit_power_law(values, trials=50).p_value == 0
 

@@ -1,0 +1,143 @@
+"""Preparation of raw events: time and memory on Polars, beside the same job on Spark `local[2]` in the same run.
+
+    python benchmarks/bench_prepare.py --events 28000000 [--engines polars,spark] [--folder DIR]
+
+Makes Parquet files of random events (text ids, popularity by Zipf's law, one file per four million), prepares them in a
+fresh process per engine, and compares the digests. Prints a table and writes results/bench_prepare.json beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import psutil
+
+USERS, ITEMS, EVENTS_A_FILE = 1_000_000, 132_399, 4_000_000
+RESULTS = Path(__file__).parent / "results"
+
+
+def make_events(folder: Path, count: int, seed: int = 7) -> None:
+    """Random events with the sizes of the paper's commercial data set."""
+    folder.mkdir(parents=True, exist_ok=True)
+    generator = np.random.default_rng(seed)
+    popularity = np.arange(1, ITEMS + 1) ** -0.9
+    cumulative = np.cumsum(popularity / popularity.sum())
+    users = max(1, USERS * count // 28_000_000)
+    for start in range(0, count, EVENTS_A_FILE):
+        size = min(EVENTS_A_FILE, count - start)
+        item = np.searchsorted(cumulative, generator.random(size))
+        frame = pl.DataFrame(
+            {
+                "user": (generator.random(size) ** 2 * users).astype(np.int64),
+                "item": item,
+                "time": generator.integers(1_700_000_000, 1_720_000_000, size),
+            }
+        )
+        frame.with_columns(user=pl.format("customer-{}", "user"), item=pl.format("sku-{}", "item")).write_parquet(
+            folder / f"events-{start // EVENTS_A_FILE:04d}.parquet"
+        )
+
+
+def prepare_here(events: Path, out: Path, engine_name: str) -> None:
+    """The measured job, in a process of its own; prints what it did as JSON."""
+    from lorentzrec.data.prepare import PrepareConfig, prepare
+
+    config = PrepareConfig(events=(str(events),), out=str(out))
+    if engine_name == "polars":
+        report = prepare(config, scratch=out.parent)
+    else:
+        from lorentzrec.scale.spark import spark_engine
+
+        with spark_engine(master="local[2]") as engine:
+            report = prepare(config, engine, scratch=out.parent)
+    print(json.dumps(report.to_dict()))
+
+
+def watched(command: list[str]) -> tuple[dict[str, Any], float, float]:
+    """Run a command; its answer, its seconds, and the largest memory in GiB of it and all its children together."""
+    started, largest, done = time.perf_counter(), 0, threading.Event()
+    process = psutil.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    def watch() -> None:
+        nonlocal largest
+        while not done.wait(0.1):
+            total = 0
+            for one in [process, *process.children(recursive=True)]:
+                try:
+                    memory = one.memory_full_info()
+                    total += memory.uss
+                except psutil.Error:
+                    continue
+            largest = max(largest, total)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        answer, _ = process.communicate()
+    finally:
+        done.set()
+        watcher.join()
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} failed with {process.returncode}")
+    return json.loads(answer.splitlines()[-1]), time.perf_counter() - started, largest / 2**30
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--events", type=int, default=28_000_000)
+    parser.add_argument("--engines", default="polars,spark")
+    parser.add_argument("--folder", type=Path, help="where events and datasets go; a temporary folder by default")
+    parser.add_argument("--only", nargs=3, metavar=("EVENTS", "OUT", "ENGINE"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.only:
+        prepare_here(Path(arguments.only[0]), Path(arguments.only[1]), arguments.only[2])
+        return
+    with tempfile.TemporaryDirectory(prefix="bench-prepare-", dir=arguments.folder) as temporary:
+        folder = Path(temporary)
+        events = (arguments.folder or folder) / f"events-{arguments.events}"
+        if not events.is_dir():
+            make_events(events, arguments.events)
+        rows = []
+        for engine in arguments.engines.split(","):
+            command = [sys.executable, __file__, "--only", str(events), str(folder / engine), engine]
+            report, seconds, memory = watched(command)
+            rows.append(
+                {
+                    "engine": engine,
+                    "events": report["counts"]["events"],
+                    "seconds_whole_process": round(seconds, 1),
+                    "seconds_prepare": round(report["seconds"], 1),
+                    "memory_gib": round(memory, 2),
+                    "digest": report["digest"],
+                }
+            )
+    fastest = rows[0]["seconds_prepare"]
+    print(f"{'engine':<8}{'events':>13}{'prepare s':>11}{'process s':>11}{'GiB':>7}{'times':>7}  digest")
+    for row in rows:
+        print(
+            f"{row['engine']:<8}{row['events']:>13,}{row['seconds_prepare']:>11}{row['seconds_whole_process']:>11}"
+            f"{row['memory_gib']:>7}{row['seconds_prepare'] / fastest:>7.1f}  {row['digest'][:12]}"
+        )
+    if len({row["digest"] for row in rows}) > 1:
+        raise SystemExit("the engines' digests differ")
+    RESULTS.mkdir(exist_ok=True)
+    machine = {"cores": os.cpu_count(), "processor": platform.processor(), "polars": pl.__version__}
+    (RESULTS / f"bench_prepare_{arguments.events}.json").write_text(
+        json.dumps({"machine": machine, "rows": rows}, indent=2) + "\n"
+    )
+
+
+if __name__ == "__main__":
+    main()

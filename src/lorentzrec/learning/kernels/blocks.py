@@ -1,0 +1,321 @@
+"""Blocks of customers that share their negatives: both models, all losses, one step per distinct point of a block.
+
+A block is: queries (the customers' points at each target), targets, and one set of negatives. Scoring is a matrix product per tile of
+queries; so are the gradients of queries and negatives. Gradients are taken at the points as they stand when the block begins, summed
+over all the roles a point plays in it, and applied once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lorentzrec.learning.kernels.compiling import inlined, kernel
+from lorentzrec.learning.kernels.numbers import GOLDEN, below, mix, permuted
+from lorentzrec.learning.kernels.scores import MASKED, chain, distances_of, loss_of_row, score_of
+from lorentzrec.learning.kernels.steps import dot, row_step
+from lorentzrec.learning.kernels.structures import HISTORY, SATURATED, TARGET, TILE
+
+f32, u32, u64 = np.float32, np.uint32, np.uint64
+_ZERO, _ONE = f32(0), f32(1)
+
+
+@inlined
+def _is_set(bits, item):
+    return (bits[item >> 5] >> u32(item & 31)) & u32(1) != 0
+
+
+@inlined
+def _set(bits, item):
+    bits[item >> 5] |= u32(1) << u32(item & 31)
+
+
+@inlined
+def _clear(bits, item):
+    bits[item >> 5] &= ~(u32(1) << u32(item & 31))
+
+
+@kernel
+def draw_negatives(rows, bits, items, item_count, popular, key):
+    """Fill `rows` with distinct items and set their bits, from nothing but the key; returns how many (all items, if no more are asked).
+
+    Few of many are drawn and drawn again when taken; more than half are chosen in one pass over all (Knuth's selection sampling).
+    """
+    wanted = min(rows.shape[0], item_count)
+    state = mix(key)
+    if 2 * wanted > item_count:
+        count = 0
+        for item in range(item_count):
+            state += GOLDEN
+            if below(state, item_count - item) < wanted - count:
+                rows[count] = item
+                _set(bits, item)
+                count += 1
+        return wanted
+    for place in range(wanted):
+        tries = 0
+        drawn = 0
+        while True:
+            state += GOLDEN
+            # a popular item is the item of a random event; where nearly all that occur are taken, any item will do
+            drawn = (
+                np.int64(items[below(state, items.shape[0])]) if popular and tries < 64 else below(state, item_count)
+            )
+            tries += 1
+            if not _is_set(bits, drawn):
+                break
+        rows[place] = drawn
+        _set(bits, drawn)
+    return wanted
+
+
+@kernel
+def _gather_negatives(items, events, settings, key, negatives):
+    """Draw the block's negatives and copy their points together."""
+    rows = negatives.rows
+    draw_negatives(rows, negatives.bits, events.items, items.points.shape[0], settings.popular, key)
+    for place in range(rows.shape[0]):
+        negatives.places[rows[place]] = place
+        point = items.points[rows[place]]
+        negatives.points[place, :] = point
+        negatives.sizes[place] = point[0] if settings.curved else dot(point, point)
+    negatives.gradients[:] = _ZERO
+
+
+@kernel
+def _mask_history(first, last, owner, items, negatives, counters):
+    """List the negatives that one customer has touched."""
+    bits, masks, offsets = negatives.bits, negatives.masks, negatives.mask_offsets
+    count = offsets[owner]
+    for t in range(first, last):
+        item = items[t]
+        if _is_set(bits, item):
+            masks[count] = negatives.places[item]
+            count += 1
+            _clear(bits, item)  # so that a repeated item is listed once
+    for m in range(offsets[owner], count):
+        _set(bits, negatives.rows[masks[m]])
+    if count - offsets[owner] == negatives.rows.shape[0]:
+        counters[SATURATED] += 1
+    offsets[owner + 1] = count
+
+
+@inlined
+def _slot_of(row, side, used, slots):
+    """Where the gradient of a row stands in this block, zero when first asked for; and the number of slots in use."""
+    slot_of_row = slots.histories if side == HISTORY else slots.targets
+    slot = slot_of_row[row]
+    if slot < 0:
+        slot = used
+        slot_of_row[row] = slot
+        slots.rows[slot] = row
+        slots.sides[slot] = side
+        slots.gradients[slot, :] = _ZERO
+        used += 1
+    return slot, used
+
+
+@kernel
+def _compare(count, items, settings, used, queries, negatives, slots, tile, counters):
+    """Score `count` queries against their targets and the negatives; the loss, and the gradients of queries, targets and negatives."""
+    total = 0.0
+    size_of_all, width = negatives.points.shape
+    flat_distance = settings.distance and not settings.curved
+    for start in range(0, count, TILE):
+        size = min(TILE, count - start)
+        points, gradients = queries.points[start : start + size], queries.gradients[start : start + size]
+        scores, slopes = tile.scores[:size], tile.slopes[:size]
+        # <u, v> is the plain product with u's time coordinate turned
+        points[:, 0] *= -_ONE
+        np.dot(points, negatives.points.T, scores)
+        points[:, 0] *= -_ONE
+        if settings.distance:
+            distances_of(scores, slopes, points, negatives.points, negatives.sizes, settings, counters)
+        for t in range(size):
+            owner, row = queries.owners[start + t], queries.targets[start + t]
+            for m in range(negatives.mask_offsets[owner], negatives.mask_offsets[owner + 1]):
+                scores[t, negatives.masks[m]] = MASKED
+            target = items.points[row]
+            positive, slope = score_of(dot(points[t], target), points[t], target, settings, counters)
+            total += loss_of_row(scores[t], positive, queries.weights[start + t], settings)
+            pull, own = chain(scores[t], slopes[t], settings)
+            pull *= slope
+            slot, used = _slot_of(row, TARGET, used, slots)
+            for k in range(width):
+                u, v = points[t, k], target[k]
+                slots.gradients[slot, k] += pull * (u - v if flat_distance else u)
+                gradients[t, k] = pull * v - ((own + pull) * u if flat_distance else _ZERO)
+        product = tile.products[:size]
+        np.dot(scores, negatives.points, product)
+        gradients += product
+        product = tile.products[:size_of_all]
+        np.dot(scores.T, points, product)
+        negatives.gradients[:] += product
+        if flat_distance:
+            for k in range(size_of_all):
+                negatives.gradients[k] -= scores[:, k].sum() * negatives.points[k]
+    return total, used
+
+
+@kernel
+def _apply(histories, items, settings, used, negatives, slots, counters):
+    """Add the negatives' gradients, step once per distinct row, and leave the workspace as it was found."""
+    for place in range(negatives.rows.shape[0]):
+        row = negatives.rows[place]
+        slot, used = _slot_of(row, TARGET, used, slots)
+        for k in range(negatives.gradients.shape[1]):
+            slots.gradients[slot, k] += negatives.gradients[place, k]
+        _clear(negatives.bits, row)
+    for slot in range(used):
+        row = slots.rows[slot]
+        if slots.sides[slot] == HISTORY:
+            row_step(histories, row, slots.gradients[slot], settings, counters)
+            slots.histories[row] = -1
+        else:
+            row_step(items, row, slots.gradients[slot], settings, counters)
+            slots.targets[row] = -1
+
+
+# --- symmetric: a block is some events of any customers -------------------------------------------------------------------------
+
+
+@kernel
+def symmetric_steps(start, stop, rows, events, users, items, settings, key, workspace):
+    """Blocks start..stop-1 of an epoch, each of `rows` events in an order that the key chooses; the summed loss."""
+    queries, negatives, slots, tile, _, counters = workspace
+    total = 0.0
+    event_count = events.items.shape[0]
+    weighted = events.weights.shape[0] > 1
+    for block in range(start, stop):
+        _gather_negatives(items, events, settings, mix(key + u64(block) * GOLDEN), negatives)
+        count = min(rows, event_count - block * rows)
+        for t in range(count):
+            event = permuted(block * rows + t, event_count, key)
+            user = np.searchsorted(events.offsets, event, side="right") - 1
+            _mask_history(events.offsets[user], events.offsets[user + 1], t, events.items, negatives, counters)
+            queries.owners[t] = t
+            queries.targets[t] = events.items[event]
+            queries.weights[t] = events.weights[event] if weighted else _ONE
+            queries.points[t, :] = users.points[user]
+        loss, used = _compare(count, items, settings, 0, queries, negatives, slots, tile, counters)
+        total += loss
+        for t in range(count):
+            event = permuted(block * rows + t, event_count, key)
+            user = np.searchsorted(events.offsets, event, side="right") - 1
+            slot, used = _slot_of(user, HISTORY, used, slots)
+            for k in range(queries.gradients.shape[1]):
+                slots.gradients[slot, k] += queries.gradients[t, k]
+        _apply(users, items, settings, used, negatives, slots, counters)
+    return total
+
+
+# --- asymmetric: a block is some customers, whole -------------------------------------------------------------------------------
+
+
+@inlined
+def _write_query(total, weight, row, settings, queries):
+    """The midpoint of a history from its sum: S / sqrt(-<S, S>), and in flat space S / W."""
+    divisor = weight
+    if settings.curved:
+        # -<S, S> >= W^2 for a sum of points with weights W in all; only rounding, or a torn row, takes it below
+        divisor = np.sqrt(max(-dot(total, total), weight * weight))
+    queries.divisors[row] = divisor
+    for k in range(total.shape[0]):
+        queries.points[row, k] = total[k] / divisor
+
+
+@kernel
+def _write_queries(first, last, owner, count, events, points, settings, queries, running, others):
+    """All queries of one customer in linear time: prefixes share a running sum, and leave-one-out is the whole minus one. The new count."""
+    weighted = events.weights.shape[0] > 1
+    running[:] = _ZERO
+    weight_sum = _ZERO
+    if settings.leave_one_out:
+        for t in range(first, last):
+            weight = events.weights[t] if weighted else _ONE
+            weight_sum += weight
+            for k in range(running.shape[0]):
+                running[k] += weight * points[events.items[t], k]
+    for t in range(first, last):
+        weight = events.weights[t] if weighted else _ONE
+        item = events.items[t]
+        if settings.leave_one_out or t > first:
+            queries.owners[count] = owner
+            queries.targets[count] = item
+            queries.weights[count] = weight
+            if settings.leave_one_out:
+                for k in range(running.shape[0]):
+                    others[k] = running[k] - weight * points[item, k]
+                _write_query(others, weight_sum - weight, count, settings, queries)
+            else:
+                _write_query(running, weight_sum, count, settings, queries)
+            count += 1
+        if not settings.leave_one_out:
+            weight_sum = settings.recency * weight_sum + weight
+            for k in range(running.shape[0]):
+                running[k] = settings.recency * running[k] + weight * points[item, k]
+    return count
+
+
+@inlined
+def _gradient_of_sum(row, settings, queries):
+    """Turn the gradient of a query into that of the sum it was made from: (h + <u, h> u) / n."""
+    gradient, query = queries.gradients[row], queries.points[row]
+    along = dot(query, gradient) if settings.curved else _ZERO
+    for k in range(gradient.shape[0]):
+        gradient[k] = (gradient[k] + along * query[k]) / queries.divisors[row]
+
+
+@kernel
+def _spread_gradients(first, last, row, events, settings, used, queries, slots, running):
+    """Hand the gradients of one customer's queries (from `row` on) to the items of the history, by the same recurrence backwards."""
+    weighted = events.weights.shape[0] > 1
+    width = running.shape[0]
+    count = last - first if settings.leave_one_out else last - first - 1
+    running[:] = _ZERO
+    for q in range(row, row + count):
+        _gradient_of_sum(q, settings, queries)
+        if settings.leave_one_out:
+            for k in range(width):
+                running[k] += queries.gradients[q, k]
+    for t in range(last - 1, first - 1, -1):
+        weight = events.weights[t] if weighted else _ONE
+        slot, used = _slot_of(events.items[t], HISTORY, used, slots)
+        if settings.leave_one_out:
+            for k in range(width):
+                slots.gradients[slot, k] += weight * (running[k] - queries.gradients[row + t - first, k])
+        else:
+            for k in range(width):
+                slots.gradients[slot, k] += weight * running[k]
+            if t > first:
+                for k in range(width):
+                    running[k] = queries.gradients[row + t - first - 1, k] + settings.recency * running[k]
+    return used
+
+
+@kernel
+def asymmetric_steps(order, bounds, start, stop, events, histories, items, settings, key, workspace):
+    """Blocks start..stop-1 of an epoch: block b is the customers order[bounds[b]:bounds[b + 1]]; the summed loss.
+
+    Customers with fewer than two events have nothing to be predicted from: the caller leaves them out of `order`.
+    """
+    queries, negatives, slots, tile, vectors, counters = workspace
+    total = 0.0
+    for block in range(start, stop):
+        customers = order[bounds[block] : bounds[block + 1]]
+        _gather_negatives(items, events, settings, mix(key + u64(customers[0]) * GOLDEN), negatives)
+        count = 0
+        for owner in range(customers.shape[0]):
+            first, last = events.offsets[customers[owner]], events.offsets[customers[owner] + 1]
+            count = _write_queries(
+                first, last, owner, count, events, histories.points, settings, queries, vectors[0], vectors[1]
+            )
+            _mask_history(first, last, owner, events.items, negatives, counters)
+        loss, used = _compare(count, items, settings, 0, queries, negatives, slots, tile, counters)
+        total += loss
+        row = 0
+        for owner in range(customers.shape[0]):
+            first, last = events.offsets[customers[owner]], events.offsets[customers[owner] + 1]
+            used = _spread_gradients(first, last, row, events, settings, used, queries, slots, vectors[0])
+            row += last - first if settings.leave_one_out else last - first - 1
+        _apply(histories, items, settings, used, negatives, slots, counters)
+    return total

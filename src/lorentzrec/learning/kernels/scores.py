@@ -1,0 +1,154 @@
+"""Scores of pairs and losses of positives against negatives, with their derivatives."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lorentzrec.learning.kernels.compiling import inlined, kernel
+from lorentzrec.learning.kernels.numbers import fast_exp, fast_log
+from lorentzrec.learning.kernels.steps import dot
+from lorentzrec.learning.kernels.structures import BPR, COINCIDENT, WMRB
+from lorentzrec.learning.limits import NEAR
+
+f32 = np.float32
+_ZERO, _ONE, _TWO = f32(0), f32(1), f32(2)
+_NEAR = f32(NEAR)
+MASKED = f32(-1e30)
+"""The score of a negative that does not count: below every real one, and finite."""
+_HALF_MASKED = f32(-5e29)
+
+
+@inlined
+def score_of(product, u, v, settings, counters):
+    """The score of a pair and its derivative by the inner product, which is given.
+
+    Distance: d = arccosh(z) with z = -<u, v>, derivative 1 / sinh d. For near points z has lost the digits that matter, and the
+    difference of the points tells: q = |u - v|^2, d = 2 asinh(sqrt(q) / 2), sinh d = sqrt(q (1 + q / 4)). At d = 0 there is no direction.
+    """
+    if not settings.distance:
+        return product, _ONE
+    if settings.curved and -product - _ONE >= _NEAR * u[0] * v[0]:
+        sinh = np.sqrt(product * product - _ONE)
+        distance = np.log(sinh - product)
+    else:
+        squared = _ZERO
+        squares = _ZERO
+        for k in range(1, u.shape[0]):
+            difference = u[k] - v[k]
+            squared += difference * difference
+            squares += difference * (u[k] + v[k])
+        if settings.curved:
+            time = squares / (u[0] + v[0])
+            squared = max(squared - time * time, _ZERO)
+            sinh = np.sqrt(squared * (_ONE + f32(0.25) * squared))
+            distance = np.log1p(f32(0.5) * squared + sinh)
+        else:
+            distance = np.sqrt(squared)
+            sinh = distance
+    if sinh < f32(1e-5):
+        counters[COINCIDENT] += 1
+        return -distance, _ZERO
+    return -distance, _ONE / sinh
+
+
+@inlined
+def offset_of(product, settings):
+    """The k of the tangent gradient u + k v that a score has at v: the projection on the hyperboloid, u - v for flat distances."""
+    if settings.curved:
+        return product
+    return -_ONE if settings.distance else _ZERO
+
+
+@kernel
+def distances_of(scores, slopes, queries, negatives, sizes, settings, counters):
+    """Turn the inner products of queries and negatives into minus distances in place, and write their derivatives by the inner product.
+
+    `sizes` holds each negative's time coordinate, in flat space its squared length. Near pairs are told by a slope of zero and
+    computed again from the difference of their points.
+    """
+    for t in range(queries.shape[0]):
+        near = 0
+        if settings.curved:
+            limit = _NEAR * queries[t, 0]
+            for k in range(negatives.shape[0]):
+                z = -scores[t, k]
+                is_near = z - _ONE < limit * sizes[k]
+                near += is_near
+                sinh = np.sqrt(max(z * z - _ONE, f32(1e-12)))
+                slopes[t, k] = _ZERO if is_near else _ONE / sinh
+                scores[t, k] = scores[t, k] if is_near else -fast_log(z + sinh)
+        else:
+            own = dot(queries[t], queries[t])
+            for k in range(negatives.shape[0]):
+                squared = own + sizes[k] - _TWO * scores[t, k]
+                is_near = squared < _NEAR * (own + sizes[k])
+                near += is_near
+                distance = np.sqrt(max(squared, f32(1e-12)))
+                slopes[t, k] = _ZERO if is_near else _ONE / distance
+                scores[t, k] = scores[t, k] if is_near else -distance
+        if near > 0:
+            for k in range(negatives.shape[0]):
+                if slopes[t, k] == _ZERO:
+                    scores[t, k], slopes[t, k] = score_of(scores[t, k], queries[t], negatives[k], settings, counters)
+
+
+@kernel
+def loss_of_row(scores, positive, weight, settings):
+    """The loss of one positive score against its negatives' scores, which are overwritten with the loss's derivatives by them.
+
+    All three losses depend on differences of scores alone, so the derivative by the positive score is minus the sum of the others.
+    BPR: mean_k ln(1 + e^x_k); WMRB: ln(1 + sum_k max(0, margin + x_k)); softmax: ln(1 + sum_k e^x_k), with x_k = scale (s_k - positive).
+    """
+    count = scores.shape[0]
+    scale = settings.scale
+    if settings.loss == WMRB:
+        rank = _ZERO
+        for k in range(count):
+            x = settings.margin + scale * (scores[k] - positive)
+            rank += x if x > _ZERO else _ZERO
+        part = weight * scale / (_ONE + rank)
+        for k in range(count):
+            x = settings.margin + scale * (scores[k] - positive)
+            scores[k] = part if x > _ZERO else _ZERO
+        return weight * np.log1p(rank)
+    if settings.loss == BPR:
+        total = _ZERO
+        counted = _ZERO
+        for k in range(count):
+            x = scale * (scores[k] - positive)
+            total += (x if x > _ZERO else _ZERO) + fast_log(_ONE + fast_exp(-abs(x)))
+            counted += _ONE if scores[k] > _HALF_MASKED else _ZERO
+        counted = max(counted, _ONE)
+        part = weight * scale / counted
+        for k in range(count):
+            x = scale * (scores[k] - positive)
+            scores[k] = part / (_ONE + fast_exp(-x)) if scores[k] > _HALF_MASKED else _ZERO
+        return weight * total / counted
+    highest = positive
+    total = _ZERO
+    for k in range(count):
+        total += fast_exp(scale * (scores[k] - highest))
+    if not total < f32(1e30):  # the exponentials near their range: start again from the highest score
+        for k in range(count):
+            highest = max(highest, scores[k])
+        total = _ZERO
+        for k in range(count):
+            total += fast_exp(scale * (scores[k] - highest))
+    own = fast_exp(scale * (positive - highest))
+    part = weight * scale / (own + total)
+    for k in range(count):
+        scores[k] = part * fast_exp(scale * (scores[k] - highest))
+    return weight * (scale * (highest - positive) + np.log(own + total))
+
+
+@kernel
+def chain(derivatives, slopes, settings):
+    """The chain rule from scores to inner products, in place; minus the sum before it (the positive's derivative) and the sum after it."""
+    before = _ZERO
+    after = _ZERO
+    for k in range(derivatives.shape[0]):
+        before += derivatives[k]
+        if settings.distance:
+            derivatives[k] *= slopes[k]
+        after += derivatives[k]
+    return -before, after

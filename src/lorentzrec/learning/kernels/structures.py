@@ -1,0 +1,106 @@
+"""What the kernels are handed: settings, tables of points, events, and the paper they scribble on."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+BPR, WMRB, SOFTMAX = 0, 1, 2
+RSGD, ADAGRAD, ADAM = 0, 1, 2
+CLIPPED, CAPPED, COINCIDENT, SATURATED, BROKEN = 0, 1, 2, 3, 4
+"""Places in the counters: gradients shortened, steps shortened, distances at zero, customers without a negative, first broken row + 1."""
+
+HISTORY, TARGET = 0, 1
+"""The two sides of a block: what customers are made of (item points, or their own), and what is recommended."""
+
+TILE = 64
+"""Queries scored at once: the scores of a tile against all negatives stay in the second-level cache."""
+
+
+class Settings(NamedTuple):
+    """The hyper-parameters as the kernels read them."""
+
+    curved: bool
+    distance: bool
+    loss: int
+    optimiser: int
+    learning_rate: np.float32
+    margin: np.float32
+    scale: np.float32
+    regularisation: np.float32
+    clip_norm: np.float32
+    recency: np.float32
+    leave_one_out: bool
+    popular: bool
+    negative_count: int
+
+
+class Table(NamedTuple):
+    """Points and the state of their optimiser: a squared length per row, and for Adam a tangent momentum and a count of steps."""
+
+    points: Any
+    squared: Any
+    momentum: Any
+    steps: Any
+
+
+class Events(NamedTuple):
+    """Histories: user row u owns items[offsets[u]:offsets[u + 1]]. `weights` has one entry per event, or a single 1."""
+
+    offsets: Any
+    items: Any
+    weights: Any
+
+
+class Queries(NamedTuple):
+    """The questions of a block: one row per positive."""
+
+    points: Any  # (rows, width) the customers' points
+    gradients: Any  # (rows, width)
+    divisors: Any  # (rows,) what the sum of a history was divided by
+    targets: Any  # (rows,) item rows
+    weights: Any  # (rows,)
+    owners: Any  # (rows,) place in the block of the customer who asks
+
+
+class Negatives(NamedTuple):
+    """The items that all queries of a block are compared with, and who must not be."""
+
+    points: Any  # (negatives, width)
+    gradients: Any  # (negatives, width)
+    sizes: Any  # (negatives,) time coordinate, or in flat space squared length
+    rows: Any  # (negatives,) item rows
+    places: Any  # (items,) place among the negatives, where the item's bit is set
+    bits: Any  # one per item
+    masks: Any  # places of negatives that a customer has touched, customer after customer
+    mask_offsets: Any  # (customers + 1,)
+
+
+class Slots(NamedTuple):
+    """One gradient for each distinct point of a block."""
+
+    gradients: Any  # (slots, width)
+    rows: Any  # (slots,)
+    sides: Any  # (slots,) HISTORY or TARGET
+    histories: Any  # (rows of the history side's table,) slot of each row, or -1
+    targets: Any  # (items,) the same array where both sides share their points
+
+
+class Tile(NamedTuple):
+    """A few queries against all negatives: what the matrix products read and write."""
+
+    scores: Any  # (TILE, negatives) scores, then the loss's derivatives by the inner products
+    slopes: Any  # (TILE, negatives) derivatives of the scores by the inner products
+    products: Any  # (max(TILE, negatives), width)
+
+
+class Workspace(NamedTuple):
+    """What one thread scribbles on: allocated once, sized for the largest block."""
+
+    queries: Queries
+    negatives: Negatives
+    slots: Slots
+    tile: Tile
+    vectors: Any  # (3, width)
+    counters: Any  # int64

@@ -1,8 +1,10 @@
-"""Every error a user can cause or meet. Each message is one line that names the thing at fault and ends with the next action."""
+"""Every error a user can cause or meet. Each message is one line that names the thing at fault and ends with the next
+action."""
 
 
 class LorentzrecError(Exception):
-    """Base of all errors raised on purpose; the command line prints its message as one line and exits with `exit_code`."""
+    """Base of all errors raised on purpose; the command line prints its message as one line and exits with
+    `exit_code`."""
 
     exit_code = 1
 

@@ -22,13 +22,15 @@ UNKNOWN = -1
 
 
 class Vocabulary:
-    """Ids in row order: row 3 is the fourth id. Ids are all strings or all integers, and come back in the type they went in.
+    """Ids in row order: row 3 is the fourth id. Ids are all strings or all integers, and come back in the type they
+    went in.
 
     Immutable. Single look-ups use a dictionary made at the first of them; bulk look-ups use a join and need none.
     """
 
     def __init__(self, ids: Any, *, name: str = "id") -> None:
-        """`ids`: a polars Series, array or list of distinct strings or integers. `name` is what error messages call one of them."""
+        """`ids`: a polars Series, array or list of distinct strings or integers. `name` is what error messages call
+        one of them."""
         self.name = name
         self.series: pl.Series = id_series(ids, name)
         if self.series.n_unique() != len(self.series):
@@ -98,7 +100,9 @@ class Vocabulary:
         try:
             return int(text)
         except ValueError:
-            raise InputError(f"the {self.name} {text!r} is not a whole number, and all {self.name}s here are: check it") from None
+            raise InputError(
+                f"the {self.name} {text!r} is not a whole number, and all {self.name}s here are: check it"
+            ) from None
 
     def update_digest(self, digest: hashlib._Hash) -> None:
         """Add the ids in row order, and whether they are strings, to a running hash."""
@@ -129,8 +133,8 @@ def id_series(values: Any, name: str) -> pl.Series:
         raise InputError(f"the {name} in row {row + 1} is missing: give every event one, or drop the row")
     if series.dtype in (pl.Categorical, pl.Enum):
         series = series.cast(pl.String)
-    if series.dtype == pl.UInt64 and len(series) and series.max() > np.iinfo(np.int64).max:  # type: ignore[operator]
-        raise InputError(f"the {name} {series.max()} does not fit 64 bits with sign: pass {name}s of that size as strings")
+    if series.dtype == pl.UInt64 and (series > np.iinfo(np.int64).max).any():
+        raise InputError(f"a {name} does not fit 64 bits with sign: pass {name}s of that size as strings")
     if series.dtype.is_integer():
         return series.cast(pl.Int64)
     if series.dtype == pl.String:
@@ -155,7 +159,8 @@ def _series_of_objects(values: list[Any], name: str) -> pl.Series:
         if isinstance(value, bool) or not isinstance(value, wanted | np.integer if wanted is int else wanted):
             kinds = "strings" if wanted is str else "integers"
             raise InputError(
-                f"the {name} in row {row + 1} is {value!r} ({type(value).__name__}): {name}s must be all strings or all integers"
+                f"the {name} in row {row + 1} is {value!r} ({type(value).__name__}): "
+                f"{name}s must be all strings or all integers"
                 + (f", and the first is one of the {kinds}" if row else "")
                 + "; convert them first"
             )

@@ -79,5 +79,6 @@ class Checkpoint:
         for name in mine.keys() - {"threads"}:
             if mine[name] != asked[name]:
                 raise ConfigError(
-                    f"the checkpoint was made with {name}={mine[name]}, not {asked[name]}: set it back, or train without resume"
+                    f"the checkpoint was made with {name}={mine[name]}, not {asked[name]}: "
+                    "set it back, or train without resume"
                 )

@@ -37,9 +37,11 @@ class TrainingConfig:
     learning_rate_decay: float | None = None
     """See `schedule`."""
     schedule: Literal["inverse", "linear"] = "linear"
-    """Rate in epoch e of E, from 0: `inverse`: rate / (1 + decay e), `linear`: rate (1 - decay e / E). A decay of 0 keeps it constant."""
+    """Rate in epoch e of E, from 0: `inverse`: rate / (1 + decay e), `linear`: rate (1 - decay e / E). A decay of 0
+    keeps it constant."""
     negative_count: int | None = None
-    """Negatives that each positive is compared with. Symmetric BPR draws them for each positive; otherwise a block of customers shares them."""
+    """Negatives that each positive is compared with. Symmetric BPR draws them for each positive; otherwise a block of
+    customers shares them."""
     margin: float = 1.0
     """WMRB's slack epsilon."""
     scale: float | None = None
@@ -59,7 +61,8 @@ class TrainingConfig:
     """Weight of a history item per step back from the target; 1 weighs all alike."""
     sampler: Literal["uniform", "popularity"] = "uniform"
     validation: float = 0.0
-    """Share of customers (below 1) or number of them (from 1) whose last event is held out to choose the best epoch; 0: none."""
+    """Share of customers (below 1) or number of them (from 1) whose last event is held out to choose the best epoch;
+    0: none."""
     patience: int = 5
     """Epochs without a better validation NDCG@10 before training stops."""
     threads: int | None = None
@@ -88,7 +91,8 @@ class TrainingConfig:
         _check_range("seed", self.seed, 0, 2**63 - 1)
         if self.history == "leave_one_out" and self.recency not in (None, 1.0):
             raise ConfigError(
-                f"recency is {self.recency} but history is leave_one_out, which has no order: set recency=1 or history=causal"
+                f"recency is {self.recency} but history is leave_one_out, which has no order: "
+                "set recency=1 or history=causal"
             )
         if self.model == "symmetric" and self.targets == "separate":
             raise ConfigError(
@@ -136,7 +140,8 @@ class TrainingConfig:
         return asdict(self)
 
     def resolve(self, *, ordered: bool, events: int, users: int, items: int) -> TrainingConfig:
-        """A copy in which everything that depends on the data is decided; `docs/quality.md` has the measurements behind it."""
+        """A copy in which everything that depends on the data is decided; `docs/quality.md` has the measurements
+        behind it."""
         if not ordered and (self.history == "causal" or self.recency not in (None, 1.0)):
             asked = "history=causal" if self.history == "causal" else f"recency={self.recency}"
             raise ConfigError(

@@ -22,7 +22,8 @@ from lorentzrec.learning.kernels.triplets import triplet_steps
 from lorentzrec.learning.tables import BLOCK_ROWS, events_of, settings_of, workspace_of
 
 _EVENTS_PER_CALL = 1 << 15
-"""Events that a thread takes at a time: enough to make a call's cost vanish, few enough that Ctrl-C and the progress bar feel prompt."""
+"""Events that a thread takes at a time: enough to make a call's cost vanish, few enough that Ctrl-C and the progress
+bar feel prompt."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,8 @@ class EpochResult:
 class EpochRunner:
     """Runs epochs over one set of interactions. The key of an epoch, not the threads, decides what is sampled.
 
-    `histories` holds what customers are made of: their own points (symmetric), or items' points (the same table as `items` unless
-    targets are separate).
+    `histories` holds what customers are made of: their own points (symmetric), or items' points (the same table as
+    `items` unless targets are separate).
     """
 
     def __init__(self, data: Interactions, config: TrainingConfig, histories: Table, items: Table) -> None:
@@ -63,7 +64,8 @@ class EpochRunner:
     def run(
         self, epoch: int, learning_rate: float, advance: Callable[[int, float], None], cancelled: threading.Event
     ) -> EpochResult:
-        """One epoch (the first is 1). `advance` is told of positives done and their summed loss; stops early once `cancelled` is set."""
+        """One epoch (the first is 1). `advance` is told of positives done and their summed loss; stops early once
+        `cancelled` is set."""
         started = time.perf_counter()
         key = epoch_key(self.config.seed, epoch)
         step, weights = self._cut(epoch, settings_of(self.config, learning_rate), key)
@@ -108,52 +110,27 @@ class EpochRunner:
         self, epoch: int, settings: Any, key: np.uint64
     ) -> tuple[Callable[[int, int, Workspace], float], NDArray[np.int64]]:
         """How to run places first..last-1 of the epoch, and the positives in each place (a customer, or a block)."""
-        random = np.random.default_rng([self.config.seed, epoch])
+        shared = (self.events, self.histories, self.items, settings, key)
         if self.config.model == "symmetric" and self.config.loss != "bpr":
-            blocks = -(-self.positives // BLOCK_ROWS)
-            sizes = np.full(blocks, BLOCK_ROWS, np.int64)
-            sizes[-1] = self.positives - BLOCK_ROWS * (blocks - 1)
-
-            def symmetric(first: int, last: int, workspace: Workspace) -> float:
-                return symmetric_steps(
-                    first, last, BLOCK_ROWS, self.events, self.histories, self.items, settings, key, workspace
-                )  # type: ignore[no-any-return]
-
-            return symmetric, sizes
-        order = random.permutation(self.learners)
+            sizes = np.minimum(BLOCK_ROWS, self.positives - np.arange(0, self.positives, BLOCK_ROWS))
+            return lambda first, last, workspace: symmetric_steps(first, last, BLOCK_ROWS, *shared, workspace), sizes
+        order = np.random.default_rng([self.config.seed, epoch]).permutation(self.learners)
         lengths = self.lengths[order]
         if self.config.model == "symmetric":
-
-            def triplets(first: int, last: int, workspace: Workspace) -> float:
-                return triplet_steps(
-                    order,
-                    first,
-                    last,
-                    self.events,
-                    self.histories,
-                    self.items,
-                    settings,
-                    key,
-                    workspace.negatives.bits,
-                    workspace.vectors,
-                    workspace.counters,
-                )  # type: ignore[no-any-return]
-
-            return triplets, lengths * settings.negative_count
+            return (
+                lambda first, last, workspace: triplet_steps(order, first, last, *shared, workspace),
+                lengths * settings.negative_count,
+            )
         bounds = block_bounds(lengths)
-        skipped = 0 if settings.leave_one_out else 1
-        positives = np.diff(offsets_of(lengths - skipped)[bounds])
-
-        def asymmetric(first: int, last: int, workspace: Workspace) -> float:
-            return asymmetric_steps(
-                order, bounds, first, last, self.events, self.histories, self.items, settings, key, workspace
-            )  # type: ignore[no-any-return]
-
-        return asymmetric, positives
+        positives = np.diff(offsets_of(lengths - (0 if settings.leave_one_out else 1))[bounds])
+        return lambda first, last, workspace: asymmetric_steps(
+            order, bounds, first, last, *shared, workspace
+        ), positives
 
     def _in_threads(self, work: Callable[[Workspace], None], cancelled: threading.Event) -> None:
-        # the kernels' matrix products are small and run in our own threads: BLAS starting more of them is a slowdown of a hundred
-        # times. The limit reaches only libraries that are loaded, and it is SciPy's BLAS that numba calls.
+        # the kernels' matrix products are small and run in our own threads: BLAS starting more of them is a slowdown
+        # of a hundred times. The limit reaches only libraries that are loaded, and it is SciPy's BLAS that numba
+        # calls.
         import scipy.linalg.cython_blas  # noqa: F401
         from threadpoolctl import threadpool_limits
 
@@ -185,7 +162,8 @@ def epoch_key(seed: int, epoch: int) -> np.uint64:
 
 
 def block_bounds(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where blocks of customers begin, and the end: a block is closed by the customer with whom it reaches BLOCK_ROWS events."""
+    """Where blocks of customers begin, and the end: a block is closed by the customer with whom it reaches BLOCK_ROWS
+    events."""
     ends = np.cumsum(lengths)
     bounds = [0]
     while bounds[-1] < len(lengths):

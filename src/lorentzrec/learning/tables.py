@@ -29,7 +29,8 @@ _OPTIMISERS = ("rsgd", "adagrad", "adam")
 
 
 def padded(dimension: int) -> int:
-    """Floats per row: time and space coordinates, and zeros up to a multiple of eight, so that vector loops have no remainder."""
+    """Floats per row: time and space coordinates, and zeros up to a multiple of eight, so that vector loops have no
+    remainder."""
     return -(-(dimension + 1) // 8) * 8
 
 
@@ -62,7 +63,8 @@ def events_of(data: Interactions) -> Events:
 
 def settings_of(config: TrainingConfig, learning_rate: float) -> Settings:
     """A resolved config as the kernels read it."""
-    assert config.scale is not None and config.recency is not None and config.negative_count is not None
+    if config.scale is None or config.recency is None or config.negative_count is None:
+        raise ValueError("resolve the config first")
     return Settings(
         curved=config.geometry == "hyperboloid",
         distance=config.score == "distance",
@@ -82,7 +84,8 @@ def settings_of(config: TrainingConfig, learning_rate: float) -> Settings:
 
 def workspace_of(config: TrainingConfig, rows: int, history_count: int, item_count: int, *, shared: bool) -> Workspace:
     """Paper for one thread and blocks of up to `rows` events; triplets need little of it."""
-    assert config.negative_count is not None
+    if config.negative_count is None:
+        raise ValueError("resolve the config first")
     width = padded(config.dimension)
     if config.model == "symmetric" and config.loss == "bpr":
         rows, negatives, history_count, places = 1, 1, 1, 1

@@ -37,13 +37,16 @@ def train(
     resume: bool = False,
     progress: bool | None = None,
 ) -> Model:
-    """Learn the points. Hyper-parameters that `config` leaves open are decided from the data; the model's config has them all.
+    """Learn the points. Hyper-parameters that `config` leaves open are decided from the data; the model's config has
+    them all.
 
-    validation: events to choose the best epoch by, in the vocabularies of `data`; without them, `config.validation` holds some out.
+    validation: events to choose the best epoch by, in the vocabularies of `data`; without them, `config.validation`
+    holds some out.
     checkpoint: a folder that is written as training goes on; with `resume`, training continues from it.
     progress: show a bar on standard error; None does where that is a terminal.
 
-    Ctrl-C ends training early and returns the model so far (the best one, where there is validation); its notes say so.
+    Ctrl-C ends training early and returns the model so far (the best one, where there is validation); its notes say
+    so.
     """
     config = (config or TrainingConfig()).resolve(
         ordered=data.ordered, events=len(data), users=len(data.users), items=len(data.items)
@@ -185,9 +188,7 @@ class _Run:
             )
         capped = sum(epoch.capped_steps for epoch in self.record)
         if capped:
-            notes.append(
-                f"{capped:,} steps were longer than the safety length, or led beyond the largest radius, and were shortened"
-            )
+            notes.append(f"{capped:,} steps beyond the safety length or the largest radius were shortened")
         metrics = (
             {f"validation {name}": value for name, value in (self._best_record().validation or {}).items()}
             if self.best_epoch
@@ -226,10 +227,12 @@ class _Run:
 
 def learning_rate(config: TrainingConfig, epoch: int) -> float:
     """The rate of an epoch; the first is 1."""
-    assert config.learning_rate is not None and config.learning_rate_decay is not None and config.epochs is not None
+    rate, decay, epochs = config.learning_rate, config.learning_rate_decay, config.epochs
+    if rate is None or decay is None or epochs is None:
+        raise ValueError("resolve the config first")
     if config.schedule == "inverse":
-        return config.learning_rate / (1 + config.learning_rate_decay * (epoch - 1))
-    return config.learning_rate * (1 - config.learning_rate_decay * (epoch - 1) / config.epochs)
+        return rate / (1 + decay * (epoch - 1))
+    return rate * (1 - decay * (epoch - 1) / epochs)
 
 
 def _validated(record: EpochRecord) -> float:
@@ -245,7 +248,8 @@ def _refuse_hopeless(data: Interactions, config: TrainingConfig) -> None:
         )
     if config.model == "asymmetric" and data.lengths.max() < 2:
         raise InputError(
-            "no customer has two events, and a history must predict something: give longer histories, or set model=symmetric"
+            "no customer has two events, and a history must predict something: "
+            "give longer histories, or set model=symmetric"
         )
 
 
@@ -258,7 +262,8 @@ def _hold_out(data: Interactions, config: TrainingConfig) -> tuple[Interactions,
     count = min(int(wanted), len(able))
     if count == 0:
         raise InputError(
-            f"validation={config.validation} holds out no event: {len(able)} customers have the three it takes, set it to 0 or higher"
+            f"validation={config.validation} holds out no event, as {len(able)} customers have the three it takes: "
+            "set it to 0, or higher"
         )
     random = np.random.default_rng([config.seed, 1])
     chosen = random.choice(able, count, replace=False)

@@ -1,8 +1,8 @@
 """Blocks of customers that share their negatives: both models, all losses, one step per distinct point of a block.
 
-A block is: queries (the customers' points at each target), targets, and one set of negatives. Scoring is a matrix product per tile of
-queries; so are the gradients of queries and negatives. Gradients are taken at the points as they stand when the block begins, summed
-over all the roles a point plays in it, and applied once.
+A block is: queries (the customers' points at each target), targets, and one set of negatives. Scoring is a matrix
+product per tile of queries; so are the gradients of queries and negatives. Gradients are taken at the points as they
+stand when the block begins, summed over all the roles a point plays in it, and applied once.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ def _clear(bits, item):
 
 @kernel
 def draw_negatives(rows, bits, items, item_count, popular, key):
-    """Fill `rows` with distinct items and set their bits, from nothing but the key; returns how many (all items, if no more are asked).
+    """Fill `rows` with distinct items and set their bits, from nothing but the key; returns how many.
 
-    Few of many are drawn and drawn again when taken; more than half are chosen in one pass over all (Knuth's selection sampling).
+    Few of many are drawn and drawn again when taken; more than half are chosen in one pass over all (Knuth's
+    selection sampling).
     """
     wanted = min(rows.shape[0], item_count)
     state = mix(key)
@@ -116,7 +117,7 @@ def _slot_of(row, side, used, slots):
 
 @kernel
 def _compare(count, items, settings, used, queries, negatives, slots, tile, counters):
-    """Score `count` queries against their targets and the negatives; the loss, and the gradients of queries, targets and negatives."""
+    """Score `count` queries against targets and negatives: the loss, and the gradients of all three."""
     total = 0.0
     size_of_all, width = negatives.points.shape
     flat_distance = settings.distance and not settings.curved
@@ -175,7 +176,7 @@ def _apply(histories, items, settings, used, negatives, slots, counters):
             slots.targets[row] = -1
 
 
-# --- symmetric: a block is some events of any customers -------------------------------------------------------------------------
+# --- symmetric: a block is some events of any customers
 
 
 @kernel
@@ -208,7 +209,7 @@ def symmetric_steps(start, stop, rows, events, users, items, settings, key, work
     return total
 
 
-# --- asymmetric: a block is some customers, whole -------------------------------------------------------------------------------
+# --- asymmetric: a block is some customers, whole
 
 
 @inlined
@@ -225,7 +226,10 @@ def _write_query(total, weight, row, settings, queries):
 
 @kernel
 def _write_queries(first, last, owner, count, events, points, settings, queries, running, others):
-    """All queries of one customer in linear time: prefixes share a running sum, and leave-one-out is the whole minus one. The new count."""
+    """All queries of one customer in linear time; the new count.
+
+    Prefixes share a running sum, and leave-one-out is the whole minus one.
+    """
     weighted = events.weights.shape[0] > 1
     running[:] = _ZERO
     weight_sum = _ZERO
@@ -267,7 +271,7 @@ def _gradient_of_sum(row, settings, queries):
 
 @kernel
 def _spread_gradients(first, last, row, events, settings, used, queries, slots, running):
-    """Hand the gradients of one customer's queries (from `row` on) to the items of the history, by the same recurrence backwards."""
+    """Hand the gradients of one customer's queries, from `row` on, to the history: the same recurrence backwards."""
     weighted = events.weights.shape[0] > 1
     width = running.shape[0]
     count = last - first if settings.leave_one_out else last - first - 1

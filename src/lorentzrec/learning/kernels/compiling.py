@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numba
 
-# "nnan" and "ninf" stay out: with them the compiler may drop the checks for numbers that are not finite. Python's error model would
-# put a branch at every division, and no loop with a branch vectorises.
+# "nnan" and "ninf" stay out: with them the compiler may drop the checks for numbers that are not finite. Python's
+# error model would put a branch at every division, and no loop with a branch vectorises.
 _OPTIONS: dict[str, Any] = {
     "nogil": True,
     "fastmath": {"nsz", "arcp", "contract", "afn", "reassoc"},
@@ -25,16 +26,18 @@ inlined = numba.njit(**_OPTIONS)
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile at the first call, once per machine.
 
-    Numba's cache looks at the file of a function but not at the files of those it calls, so the folder of the cache is named after
-    the content of all of them: an edit anywhere compiles anew, and nothing stale is ever run.
+    Numba's cache looks at the file of a function but not at the files of those it calls, so the folder of the cache
+    is named after the content of all of them: an edit anywhere compiles anew, and nothing stale is ever run.
     """
-    shared, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(_cache_folder())
+    settings: Any = numba.config
+    shared, settings.CACHE_DIR = settings.CACHE_DIR, str(_cache_folder())
     try:
         return numba.njit(cache=True, **_OPTIONS)(function)
     finally:
-        numba.config.CACHE_DIR = shared
+        settings.CACHE_DIR = shared
 
 
+@cache
 def _cache_folder() -> Path:
     digest = hashlib.sha256(numba.__version__.encode())
     for source in sorted([*Path(__file__).parent.glob("*.py"), Path(__file__).parents[1] / "limits.py"]):

@@ -27,7 +27,7 @@ def below(state, bound):
 
 @kernel
 def permuted(index, count, key):
-    """Place `index` of a permutation of 0..count-1 chosen by `key`: four Feistel rounds, walked until inside. Needs no table."""
+    """Place `index` of a permutation of 0..count-1 that `key` chooses: Feistel rounds, walked until inside."""
     half = u64(1)
     while (u64(1) << (half + half)) < u64(count):
         half += u64(1)
@@ -44,7 +44,7 @@ def permuted(index, count, key):
 
 @inlined
 def fast_exp(x):
-    """e^x to 3e-7, in a form that vectorises: 2^n times a polynomial on [-ln 2 / 2, ln 2 / 2]. Saturates beyond +-87."""
+    """e^x to 3e-7, in a form that vectorises: 2^n times a polynomial around 0. Saturates beyond +-87."""
     x = min(max(x, f32(-87)), f32(87))
     n = np.floor(x * f32(1.4426950408889634) + f32(0.5))
     r = x - n * f32(0.693359375) + n * f32(2.12194440e-4)
@@ -54,7 +54,7 @@ def fast_exp(x):
 
 @inlined
 def fast_log(x):
-    """ln x for positive x to 2e-6, in a form that vectorises: exponent bits, and atanh's series on [1/sqrt 2, sqrt 2]."""
+    """ln x for positive x to 2e-6, in a form that vectorises: exponent bits, and atanh's series around 1."""
     shifted = i32(f32(x).view(i32) - i32(0x3F3504F3))
     exponent = f32(i32(shifted >> i32(23)))
     fraction = i32(i32(shifted & i32(0x007FFFFF)) + i32(0x3F3504F3)).view(f32)

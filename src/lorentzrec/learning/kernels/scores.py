@@ -22,8 +22,9 @@ _HALF_MASKED = f32(-5e29)
 def score_of(product, u, v, settings, counters):
     """The score of a pair and its derivative by the inner product, which is given.
 
-    Distance: d = arccosh(z) with z = -<u, v>, derivative 1 / sinh d. For near points z has lost the digits that matter, and the
-    difference of the points tells: q = |u - v|^2, d = 2 asinh(sqrt(q) / 2), sinh d = sqrt(q (1 + q / 4)). At d = 0 there is no direction.
+    Distance: d = arccosh(z) with z = -<u, v>, derivative 1 / sinh d. For near points z has lost the digits that
+    matter, and the difference of the points tells: q = |u - v|^2, d = 2 asinh(sqrt(q) / 2), sinh d = sqrt(q (1 + q /
+    4)). At d = 0 there is no direction.
     """
     if not settings.distance:
         return product, _ONE
@@ -53,7 +54,8 @@ def score_of(product, u, v, settings, counters):
 
 @inlined
 def offset_of(product, settings):
-    """The k of the tangent gradient u + k v that a score has at v: the projection on the hyperboloid, u - v for flat distances."""
+    """The k of the tangent gradient u + k v that a score has at v: the projection on the hyperboloid, u - v for flat
+    distances."""
     if settings.curved:
         return product
     return -_ONE if settings.distance else _ZERO
@@ -61,10 +63,11 @@ def offset_of(product, settings):
 
 @kernel
 def distances_of(scores, slopes, queries, negatives, sizes, settings, counters):
-    """Turn the inner products of queries and negatives into minus distances in place, and write their derivatives by the inner product.
+    """Turn the inner products of queries and negatives into minus distances in place, and write their derivatives by
+    the inner product.
 
-    `sizes` holds each negative's time coordinate, in flat space its squared length. Near pairs are told by a slope of zero and
-    computed again from the difference of their points.
+    `sizes` holds each negative's time coordinate, in flat space its squared length. Near pairs are told by a slope of
+    zero and computed again from the difference of their points.
     """
     for t in range(queries.shape[0]):
         near = 0
@@ -94,10 +97,13 @@ def distances_of(scores, slopes, queries, negatives, sizes, settings, counters):
 
 @kernel
 def loss_of_row(scores, positive, weight, settings):
-    """The loss of one positive score against its negatives' scores, which are overwritten with the loss's derivatives by them.
+    """The loss of one positive score against its negatives' scores, which are overwritten with the loss's derivatives
+    by them.
 
-    All three losses depend on differences of scores alone, so the derivative by the positive score is minus the sum of the others.
-    BPR: mean_k ln(1 + e^x_k); WMRB: ln(1 + sum_k max(0, margin + x_k)); softmax: ln(1 + sum_k e^x_k), with x_k = scale (s_k - positive).
+    All three losses depend on differences of scores alone, so the derivative by the positive score is minus the sum
+    of the others.
+    BPR: mean_k ln(1 + e^x_k); WMRB: ln(1 + sum_k max(0, margin + x_k)); softmax: ln(1 + sum_k e^x_k), with x_k =
+    scale (s_k - positive).
     """
     count = scores.shape[0]
     scale = settings.scale
@@ -143,7 +149,8 @@ def loss_of_row(scores, positive, weight, settings):
 
 @kernel
 def chain(derivatives, slopes, settings):
-    """The chain rule from scores to inner products, in place; minus the sum before it (the positive's derivative) and the sum after it."""
+    """The chain rule from scores to inner products, in place; minus the sum before it (the positive's derivative) and
+    the sum after it."""
     before = _ZERO
     after = _ZERO
     for k in range(derivatives.shape[0]):

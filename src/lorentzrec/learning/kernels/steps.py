@@ -28,7 +28,8 @@ def dot(x, y):
 
 @inlined
 def pull_to_origin(point, settings):
-    """What the regularisation adds to a tangent gradient: this times the space coordinates. Penalty: regularisation * d(origin, x)^2."""
+    """What the regularisation adds to a tangent gradient: this times the space coordinates. Penalty: regularisation *
+    d(origin, x)^2."""
     if settings.regularisation == _ZERO:
         return _ZERO
     if not settings.curved:
@@ -41,7 +42,8 @@ def pull_to_origin(point, settings):
 
 @inlined
 def step_factor(squared_norm, table, row, settings, counters):
-    """What RSGD or Adagrad multiplies a tangent gradient of this squared length with, clipping and cap included and counted."""
+    """What RSGD or Adagrad multiplies a tangent gradient of this squared length with, clipping and cap included and
+    counted."""
     factor = settings.learning_rate
     if squared_norm > settings.clip_norm * settings.clip_norm:
         counters[CLIPPED] += 1
@@ -61,7 +63,8 @@ def step_factor(squared_norm, table, row, settings, counters):
 
 @inlined
 def lift(point, squared_space, row, settings, counters):
-    """Set the time coordinate from the space part; pull a point beyond the largest radius back onto it; notice what is not finite."""
+    """Set the time coordinate from the space part; pull a point beyond the largest radius back onto it; notice what
+    is not finite."""
     if not np.isfinite(squared_space):
         if counters[BROKEN] == 0:
             counters[BROKEN] = row + 1
@@ -80,8 +83,9 @@ def lift(point, squared_space, row, settings, counters):
 def row_step(table, row, gradient, settings, counters):
     """One step of one row down a gradient (the metric already applied), which is overwritten.
 
-    The paper's three steps: h = g^-1 gradient (the caller's), h_t = h + <x, h> x, x' = Exp_x(-factor h_t). The tangent vector's time
-    coordinate is recomputed from tangency, so that its length has a relative, not an absolute error far from the origin.
+    The paper's three steps: h = g^-1 gradient (the caller's), h_t = h + <x, h> x, x' = Exp_x(-factor h_t). The
+    tangent vector's time coordinate is recomputed from tangency, so that its length has a relative, not an absolute
+    error far from the origin.
     """
     point = table.points[row]
     width = point.shape[0]
@@ -114,7 +118,8 @@ def row_step(table, row, gradient, settings, counters):
 
 @inlined
 def _momentum_step(table, row, gradient, squared_norm, settings, counters):
-    """Adam: mix the gradient into the momentum (left in `gradient`), one squared length per row; the factor and the momentum's squared length."""
+    """Adam: mix the gradient into the momentum (left in `gradient`), one squared length per row; the factor and the
+    momentum's squared length."""
     point = table.points[row]
     momentum = table.momentum[row]
     shortening = _ONE

@@ -9,7 +9,8 @@ import numpy as np
 BPR, WMRB, SOFTMAX = 0, 1, 2
 RSGD, ADAGRAD, ADAM = 0, 1, 2
 CLIPPED, CAPPED, COINCIDENT, SATURATED, BROKEN = 0, 1, 2, 3, 4
-"""Places in the counters: gradients shortened, steps shortened, distances at zero, customers without a negative, first broken row + 1."""
+"""Places in the counters: gradients shortened, steps shortened, distances at zero, customers without a negative,
+first broken row + 1."""
 
 HISTORY, TARGET = 0, 1
 """The two sides of a block: what customers are made of (item points, or their own), and what is recommended."""
@@ -37,7 +38,8 @@ class Settings(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Points and the state of their optimiser: a squared length per row, and for Adam a tangent momentum and a count of steps."""
+    """Points and the state of their optimiser: a squared length per row, and for Adam a tangent momentum and a count
+    of steps."""
 
     points: Any
     squared: Any

@@ -16,7 +16,8 @@ _ZERO, _ONE, _TWO = f32(0), f32(1), f32(2)
 
 @inlined
 def unseen(state, bits, items, item_count, settings):
-    """A random item whose bit is clear: tries, and after 64 of them the next clear one from a random start. Also the new state."""
+    """A random item whose bit is clear: tries, and after 64 of them the next clear one from a random start. Also the
+    new state."""
     for _ in range(64):
         state += GOLDEN
         drawn = np.int64(items[below(state, items.shape[0])]) if settings.popular else below(state, item_count)
@@ -30,13 +31,17 @@ def unseen(state, bits, items, item_count, settings):
 
 
 @kernel
-def triplet_steps(order, start, stop, events, users, items, settings, key, bits, vectors, counters):
-    """Symmetric BPR over the customers order[start:stop], one step of three points per (customer, item, unseen item); the summed loss.
+def triplet_steps(order, start, stop, events, users, items, settings, key, workspace):
+    """Symmetric BPR over the customers order[start:stop], one step of three points per (customer, item, unseen item);
+    the summed loss.
 
-    Every tangent gradient is a combination of the three points, so its length follows from their inner products, and projection plus
-    exponential map is x' = a x + b (others) with scalars a and b: three dot products and one fused loop per triplet.
+    Every tangent gradient is a combination of the three points, so its length follows from their inner products, and
+    projection plus exponential map is x' = a x + b (others) with scalars a and b: three dot products and one fused
+    loop per triplet.
     """
-    item_count, width = items.points.shape
+    _, negatives, _, _, vectors, counters = workspace
+    bits = negatives.bits
+    item_count = items.points.shape[0]
     weighted = events.weights.shape[0] > 1
     total = 0.0
     for place in range(start, stop):
@@ -151,6 +156,6 @@ def _home_cross(u, v, product, square, offset, settings):
 
 @inlined
 def _home_square(point, square, home, cross, settings):
-    """What the pull to the origin adds to the squared length of a gradient whose product with a pull of 1 is `cross`."""
+    """What the pull to the origin adds to the squared length of a gradient; `cross`: its product with a pull of 1."""
     own = _ONE - _ONE / (point[0] * point[0]) if settings.curved else square
     return home * (home * own + _TWO * cross)

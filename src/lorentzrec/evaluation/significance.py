@@ -1,0 +1,120 @@
+"""Is the difference real? Intervals and tests over customers (one model each) and over seeds (several runs each)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.errors import InputError
+from lorentzrec.evaluation.report import Report
+
+Floats = NDArray[np.float64]
+
+CELLS_PER_BLOCK = 4_000_000
+"""Signs drawn at one time, over customers and resamples."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A difference of means, first minus second, with its 95 % interval and the p-value of "there is none"."""
+
+    difference: float
+    low: float
+    high: float
+    p_value: float
+    test: str
+
+    @property
+    def significant(self) -> bool:
+        """At the 5 % level, for one comparison: with m of them ask for p_value < 0.05 / m."""
+        return self.p_value < 0.05
+
+
+def bootstrap_intervals(values: Floats, *, resamples: int = 1000, seed: int = 0) -> tuple[Floats, Floats]:
+    """Ends of the 95 % percentile interval of the mean of each column; rows are customers, drawn with replacement."""
+    generator = np.random.default_rng(seed)
+    count = len(values)
+    columns = np.ascontiguousarray(values.T)
+    means = np.empty((resamples, len(columns)))
+    for sample in range(resamples):
+        times_drawn = np.bincount(generator.integers(count, size=count), minlength=count)
+        means[sample] = columns @ times_drawn.astype(np.float64) / count
+    low, high = np.quantile(means, [0.025, 0.975], axis=0)
+    return low, high
+
+
+def compare_users(first: Report, second: Report, metric: str, *, resamples: int = 10_000, seed: int = 0) -> Comparison:
+    """Two models on the same customers. It says whether *these two models* differ, not whether two methods do.
+
+    The p-value is that of a randomisation test: if the models were alike, each customer's difference could as well have
+    the other sign. The interval is a bootstrap over customers.
+    """
+    if first.protocol != second.protocol:
+        raise InputError(
+            f"one report is of the {first.protocol} protocol, the other {second.protocol}: compare within one protocol"
+        )
+    for report in (first, second):
+        if metric not in report.per_user:
+            raise InputError(
+                f"there is no {metric!r} per customer in both reports: choose from {', '.join(report.per_user)}"
+            )
+    rows = second.users.rows(first.users.series)
+    if len(second.users) != len(rows) or (rows < 0).any():
+        raise InputError("the reports are about different customers: evaluate both models on the same test part")
+    differences = first.per_user[metric] - second.per_user[metric][rows]
+    low, high = bootstrap_intervals(differences[:, None], resamples=1000, seed=seed)
+    return Comparison(
+        difference=float(differences.mean()),
+        low=float(low[0]),
+        high=float(high[0]),
+        p_value=_randomisation_p_value(differences, resamples, seed),
+        test="randomisation test over customers",
+    )
+
+
+def compare_seeds(first: Sequence[float], second: Sequence[float]) -> Comparison:
+    """Two methods, several runs each: Welch's t-test, for the paper's "significant difference in means at 5 % level".
+
+    `first` and `second` hold one metric of each run: `[report["hr@10"] for report in reports]`.
+    """
+    from scipy import stats
+
+    if min(len(first), len(second)) < 2:
+        raise InputError(
+            f"{len(first)} runs against {len(second)}: a test over seeds needs at least two of each, run more"
+        )
+    if np.ptp(first) == 0 and np.ptp(second) == 0:
+        raise InputError("no run differs from another of its method: vary the seed, or use compare_users")
+    # SciPy's own test warns where one method gives the same number in every run, and a baseline does.
+    difference = float(np.mean(first) - np.mean(second))
+    squared_errors = [float(np.var(runs, ddof=1)) / len(runs) for runs in (first, second)]
+    error = math.sqrt(sum(squared_errors))
+    freedom = error**4 / (squared_errors[0] ** 2 / (len(first) - 1) + squared_errors[1] ** 2 / (len(second) - 1))
+    reach = float(stats.t.ppf(0.975, freedom)) * error
+    return Comparison(
+        difference=difference,
+        low=difference - reach,
+        high=difference + reach,
+        p_value=float(2 * stats.t.sf(abs(difference) / error, freedom)),
+        test="Welch's t-test over seeds",
+    )
+
+
+def _randomisation_p_value(differences: Floats, resamples: int, seed: int) -> float:
+    """The share of sign patterns, the observed one among them, whose sum is at least as far from 0."""
+    moved = differences[differences != 0]  # a zero has no sign to turn, and most differences are zero
+    if len(moved) == 0:
+        return 1.0
+    generator = np.random.default_rng(seed)
+    observed = abs(moved.sum()) * (1 - 1e-9)  # so that rounding does not part equal sums
+    extreme, done = 0, 0
+    while done < resamples:
+        count = min(resamples - done, max(1, CELLS_PER_BLOCK // len(moved)))
+        turned = generator.integers(0, 2, (count, len(moved)), np.int8).astype(np.float64) @ moved
+        extreme += int((np.abs(moved.sum() - 2 * turned) >= observed).sum())
+        done += count
+    return (extreme + 1) / (resamples + 1)

@@ -1,0 +1,132 @@
+"""The held-out items among all items, without sorting all items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.evaluation.held_out import HeldOut
+from lorentzrec.evaluation.metrics import Ranks, hit_rate, ndcg, recall, reciprocal_rank
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Scores = NDArray[np.floating[Any]]
+
+
+class FullRanking:
+    """Takes the scores of some customers at a time and keeps the metrics of each, and how often each item was missed.
+
+    Candidates are all items but those of the history. A held-out item is one even if it stands in the history, or a
+    repeat purchase could never be found.
+    """
+
+    def __init__(self, held_out: HeldOut, item_counts: Integers, cutoffs: Sequence[int]) -> None:
+        """`cutoffs`: lengths of lists, rising."""
+        self.held_out = held_out
+        self.cutoffs = cutoffs
+        self.quantiles = popularity_quantiles(item_counts)
+        names = [f"{name}@{k}" for k in cutoffs for name in ("hr", "recall", "ndcg", "mrr", "popularity")]
+        self.per_user = {name: np.zeros(len(held_out.users)) for name in names}
+        self.counts: dict[str, int] = {}
+        self._log_missed = {k: np.zeros(len(item_counts)) for k in cutoffs}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        wanted = self.quantiles[self.held_out.item_rows].mean()
+        return (f"the popularity of the held-out items themselves is {wanted:.4f}, that of the whole catalogue 0.5",)
+
+    @property
+    def over_all(self) -> dict[str, float]:
+        """Coverage@k: the share of items in at least one list, expected over the orders of ties."""
+        return {f"coverage@{k}": float(np.mean(-np.expm1(log_missed))) for k, log_missed in self._log_missed.items()}
+
+    def add(self, user_rows: Integers, scores: Scores) -> None:
+        """`scores`: (user_rows, items), finite; overwritten."""
+        places, item_rows = self.held_out.positives_of(user_rows)
+        own = scores[places, item_rows]
+        scores[self.held_out.histories_of(user_rows)] = -np.inf
+        scores[places, item_rows] = own
+
+        # Where there are fewer candidates than places, the last of the best is below every candidate, but above -inf.
+        best = best_scores(scores, min(self.cutoffs[-1], scores.shape[1]))
+        best = np.maximum(best, np.finfo(scores.dtype).min)
+        for k in self.cutoffs:
+            equals_of_last = self._add_lists(k, user_rows, scores, best[:, min(k, best.shape[1]) - 1])
+
+        # What is below the last of the best is in no list. What equals it may have more equals beyond the best.
+        last = best[:, -1]
+        inside = own >= last[places]
+        places, own = places[inside], own[inside]
+        above = (best[places] > own[:, None]).sum(axis=1)
+        tied = np.where(own == last[places], equals_of_last[places], (best[places] == own[:, None]).sum(axis=1))
+        ranks = Ranks(places, above, tied, self.held_out.positives[user_rows])
+        for k in self.cutoffs:
+            self.per_user[f"hr@{k}"][user_rows] = hit_rate(ranks, k)
+            self.per_user[f"recall@{k}"][user_rows] = recall(ranks, k)
+            self.per_user[f"ndcg@{k}"][user_rows] = ndcg(ranks, k)
+            self.per_user[f"mrr@{k}"][user_rows] = reciprocal_rank(ranks, k)
+
+    def _add_lists(self, k: int, user_rows: Integers, scores: Scores, last: Scores) -> Integers:
+        """Lists of length k: items better than the `last` of a list are sure of a place, its equals share those left.
+
+        Returns how many equals the last one has, itself among them.
+        """
+        count, item_count = scores.shape
+        sure_places, sure_items = _places_and_items(scores > last[:, None])
+        tied_places, tied_items = _places_and_items(scores == last[:, None])
+        sure = np.bincount(sure_places, minlength=count)
+        tied = np.bincount(tied_places, minlength=count)
+        share = np.minimum((k - sure) / np.maximum(tied, 1), 1.0)
+
+        self._log_missed[k][sure_items] = -np.inf
+        with np.errstate(divide="ignore"):  # a share of 1 is sure too: log(0) = -inf
+            self._log_missed[k] += np.bincount(tied_items, np.log1p(-share)[tied_places], item_count)
+        sure_popularity = np.bincount(sure_places, self.quantiles[sure_items], count)
+        popularity = sure_popularity + share * np.bincount(tied_places, self.quantiles[tied_items], count)
+        # A list is empty where a customer has touched every item and is to find an unknown one: popularity 0.
+        self.per_user[f"popularity@{k}"][user_rows] = popularity / np.maximum(sure + share * tied, np.finfo(float).tiny)
+        return tied
+
+
+def best_scores(scores: Scores, count: int) -> Scores:
+    """(rows, count): the highest scores of each row, falling. `np.partition` is far slower where most scores are equal.
+
+    The columns are cut into groups. The count-th highest of the groups' maxima is a bound: at least `count` scores
+    reach it, and those above it are in fewer than `count` groups, so that only these few need sorting.
+    """
+    row_count, column_count = scores.shape
+    size = max(1, min(64, column_count // (4 * count)))
+    groups = column_count // size  # column c is in group c % groups; the few left over at the end stand alone
+    maxima = scores[:, : size * groups].reshape(row_count, size, groups).max(axis=1)
+    bound = np.sort(np.hstack([maxima, scores[:, size * groups :]]), axis=1)[:, -count]
+    above = scores > bound[:, None]
+    places, _ = _places_and_items(above)
+    values = scores[above]
+    order = np.lexsort((-values, places))
+    ranks = np.arange(len(order)) - np.searchsorted(places, places)
+    first = ranks < count
+    best = np.repeat(bound[:, None], count, axis=1)
+    best[places[first], ranks[first]] = values[order][first]
+    return best
+
+
+def _places_and_items(chosen: NDArray[np.bool_]) -> tuple[Integers, Integers]:
+    """`np.nonzero`, several times faster."""
+    row_count, column_count = chosen.shape
+    flat = np.flatnonzero(chosen)
+    bounds = np.searchsorted(flat, np.arange(row_count + 1) * column_count)
+    places = np.repeat(np.arange(row_count), np.diff(bounds))
+    return places, flat - places * column_count
+
+
+def popularity_quantiles(item_counts: Integers) -> Floats:
+    """The share of the catalogue with fewer training events than an item, half of those with equally many counted in.
+
+    The mean over the catalogue is 0.5, whatever the data.
+    """
+    _, inverse, equals = np.unique(item_counts, return_inverse=True, return_counts=True)
+    quantiles: Floats = ((np.cumsum(equals) - equals / 2) / len(item_counts))[inverse]
+    return quantiles

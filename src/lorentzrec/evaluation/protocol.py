@@ -1,0 +1,125 @@
+"""Ask a model for the held-out items: among all items, or among a few sampled ones as in the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.data.interactions import Interactions
+from lorentzrec.errors import ConfigError, InputError
+from lorentzrec.evaluation.full_ranking import FullRanking
+from lorentzrec.evaluation.held_out import HeldOut, hold_out
+from lorentzrec.evaluation.report import Metric, Report
+from lorentzrec.evaluation.sampled_ranking import SampledRanking
+from lorentzrec.evaluation.significance import bootstrap_intervals
+from lorentzrec.vocabulary import Vocabulary
+
+ProtocolName = Literal["full", "sampled"]
+
+
+class Recommender(Protocol):
+    """What can be evaluated: a trained model, a baseline, or anything else with these four."""
+
+    @property
+    def items(self) -> Vocabulary:
+        """The catalogue."""
+
+    @property
+    def histories(self) -> Interactions | None:
+        """The training histories, if the model carries them."""
+
+    @property
+    def item_counts(self) -> NDArray[np.int64]:
+        """Training events of each item row."""
+
+    def score_histories(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """A fresh (len(user_rows), len(items)) matrix of finite scores, higher is better; the caller may write into it.
+
+        `user_rows` are rows of `histories`, whose item rows are those of `items`. A customer may be new to the model,
+        and a history may be empty.
+        """
+
+
+def evaluate(
+    model: Recommender,
+    test: Interactions,
+    protocol: ProtocolName = "full",
+    k: int | Sequence[int] = 10,
+    *,
+    negatives: int = 100,
+    histories: Interactions | None = None,
+    users: int | None = None,
+    seed: int = 0,
+    intervals: bool = True,
+) -> Report:
+    """How well `model` finds the events of `test`, given what their customers did before.
+
+    `protocol`: "full" ranks every item that is not in the customer's history; "sampled" is the paper's, each held-out
+    item among `negatives` others, drawn uniformly from those the customer never touched. `k`: one length of list, or
+    several. `histories`: what the customers did before; None takes the model's training histories. `users`: evaluate so
+    many customers drawn at random; None takes all. `seed` fixes every draw. `intervals`: a 95 % interval for each mean
+    over customers, by bootstrap.
+    """
+    cutoffs = sorted({k} if isinstance(k, int) else set(k))
+    _check(protocol, cutoffs, negatives, users, seed)
+    before = model.histories if histories is None else histories
+    if before is None:
+        raise InputError("the model carries no training histories: pass the events before the test as histories=")
+    held_out = hold_out(test, before, model.items, model.item_counts, users, seed)
+    ranking: FullRanking | SampledRanking
+    if protocol == "full":
+        ranking = FullRanking(held_out, model.item_counts, cutoffs)
+    else:
+        ranking = SampledRanking(held_out, cutoffs, negatives, seed)
+    for user_rows in held_out.blocks():
+        ranking.add(user_rows, _scores(model, held_out, user_rows))
+
+    values = np.stack(list(ranking.per_user.values()), axis=1)
+    ends = (
+        [array.tolist() for array in bootstrap_intervals(values, seed=seed)]
+        if intervals
+        else [[None] * len(values.T)] * 2
+    )
+    metrics = dict(zip(ranking.per_user, map(Metric, values.mean(axis=0).tolist(), *ends), strict=True))
+    return Report(
+        protocol=protocol,
+        metrics=metrics | {name: Metric(value) for name, value in ranking.over_all.items()},
+        per_user=ranking.per_user,
+        users=held_out.users,
+        counts=held_out.counts | ranking.counts,
+        notes=held_out.notes + ranking.notes,
+    )
+
+
+def _check(protocol: str, cutoffs: list[int], negatives: int, users: int | None, seed: int) -> None:
+    if protocol not in get_args(ProtocolName):
+        raise ConfigError(f"there is no protocol {protocol!r}: choose full or sampled")
+    if not cutoffs or cutoffs[0] < 1:
+        raise ConfigError(f"k={cutoffs} asks for lists without places: give whole numbers from 1 up")
+    if users is not None and users < 1:
+        raise ConfigError(f"users={users} asks for no customer: give 1 or more, or None for all")
+    if seed < 0:
+        raise ConfigError(f"seed={seed} is negative: give 0 or more")
+    if protocol == "sampled" and cutoffs[-1] > negatives:
+        raise ConfigError(
+            f"k={cutoffs[-1]} with {negatives} negatives always hits: ask for a smaller k or more negatives"
+        )
+
+
+def _scores(model: Recommender, held_out: HeldOut, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    scores = model.score_histories(held_out.histories, held_out.history_rows[user_rows])
+    if scores.shape != (len(user_rows), len(model.items)):
+        raise InputError(
+            f"score_histories gave a matrix of {scores.shape}: it owes one of {(len(user_rows), len(model.items))}"
+        )
+    if not np.isfinite(scores).all():
+        place, item_row = np.argwhere(~np.isfinite(scores))[0]
+        user, item = held_out.users.id(int(user_rows[place])), model.items.id(int(item_row))
+        raise InputError(
+            f"the model scores item {item!r} for user {user!r} as {scores[place, item_row]}: "
+            "train it again with smaller steps"
+        )
+    return scores

@@ -1,0 +1,171 @@
+"""Full ranking against a twin that sorts every list in every order of ties."""
+
+from __future__ import annotations
+
+from math import log2
+from typing import Any
+
+import numpy as np
+import pytest
+from fixed_scores import FixedScores, Pairs, events, tied_lists
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
+
+from lorentzrec.evaluation import held_out
+from lorentzrec.evaluation.full_ranking import best_scores, popularity_quantiles
+from lorentzrec.evaluation.protocol import evaluate
+from lorentzrec.vocabulary import Id
+
+USERS = ["u", "v", "w"]
+ITEMS = ["a", "b", "c", "d", "e"]
+pairs = st.lists(st.tuples(st.sampled_from(USERS), st.sampled_from(ITEMS)), min_size=1, max_size=8)
+tables = st.fixed_dictionaries(
+    {user: st.fixed_dictionaries({item: st.sampled_from([-1.0, 0.0, 2.5]) for item in ITEMS}) for user in USERS}
+)
+
+
+def slow_twin(train: Pairs, test: Pairs, table: dict[Id, dict[Id, float]], k: int) -> dict[str, float]:
+    """The definitions, word by word."""
+    counts = {item: sum(event[1] == item for event in train) for _, item in train}
+    quantile: dict[Id, Any] = {
+        item: np.mean([(other < count) + (other == count) / 2 for other in counts.values()])
+        for item, count in counts.items()
+    }
+    totals = dict.fromkeys(["hr", "recall", "ndcg", "mrr", "popularity"], 0.0)
+    missed_by_all: dict[Id, Any] = dict.fromkeys(counts, 1.0)
+    users = {user for user, _ in test}
+    for user in users:
+        wanted = {item for owner, item in test if owner == user}
+        history = {item for owner, item in train if owner == user}
+        candidates = {item: table[user][item] for item in counts if item in wanted or item not in history}
+        lists = [ordered[:k] for ordered in tied_lists(candidates)]
+        for listed in lists:
+            hits = [place for place, item in enumerate(listed, start=1) if item in wanted]
+            ideal = sum(1 / log2(place + 1) for place in range(1, min(k, len(wanted)) + 1))
+            totals["hr"] += bool(hits) / len(lists)
+            totals["recall"] += len(hits) / len(wanted) / len(lists)
+            totals["ndcg"] += sum(1 / log2(place + 1) for place in hits) / ideal / len(lists)
+            totals["mrr"] += (1 / hits[0] if hits else 0) / len(lists)
+            totals["popularity"] += float(np.mean([quantile[item] for item in listed] or [0.0])) / len(lists)
+        for item in candidates:
+            missed_by_all[item] *= np.mean([item not in listed for listed in lists])
+    expected = {f"{name}@{k}": total / len(users) for name, total in totals.items()}
+    return expected | {f"coverage@{k}": float(np.mean([1 - missed for missed in missed_by_all.values()]))}
+
+
+@given(train=pairs, test=pairs, table=tables, k=st.integers(1, 6))
+def test_as_the_slow_twin(
+    train: list[tuple[Id, Id]], test: list[tuple[Id, Id]], table: dict[Id, dict[Id, float]], k: int
+) -> None:
+    train = [*train, ("u", "a")]
+    test = [*test, ("u", "a")]  # one customer with a history and one item that the model knows
+    report = evaluate(FixedScores(events(train), table), events(test), k=k, intervals=False)
+    expected = slow_twin(train, test, table, k)
+    assert {name: report[name] for name in report.metrics} == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_list_worked_out_by_hand() -> None:
+    train = events([("u", "a"), ("u", "b"), ("v", "a"), ("v", "c"), ("v", "d"), ("w", "a")])
+    table: dict[Id, dict[Id, float]] = {"u": {"a": 9, "b": 8, "d": 7, "c": 6}, "w": {"a": 9, "b": 7, "c": 8, "d": 6}}
+    report = evaluate(
+        FixedScores(train, table), events([("u", "c"), ("w", "b"), ("w", "d")]), k=[1, 2], intervals=False
+    )
+    # Without the histories, u is shown d, c and wants c; w is shown c, b, d and wants b and d.
+    assert report["hr@1"] == 0
+    assert report["hr@2"] == 1
+    assert report["recall@2"] == pytest.approx((1 + 1 / 2) / 2)
+    assert report["ndcg@2"] == pytest.approx((1 / log2(3) + (1 / log2(3)) / (1 + 1 / log2(3))) / 2)
+    assert report["mrr@2"] == pytest.approx(1 / 2)
+    assert report["coverage@1"] == 2 / 4  # d and c
+    assert report["coverage@2"] == 3 / 4
+    # a has 3 training events, b, c and d have 1: quantiles (3 + 1/2) / 4 and (3/2) / 4.
+    assert report["popularity@2"] == pytest.approx(3 / 8)
+
+
+def test_scores_all_equal_are_chance() -> None:
+    """Ten items, one in each history, one held out: nine candidates in any order."""
+    users = [f"u{number}" for number in range(10)]
+    train = events([(user, number) for number, user in enumerate(users)])
+    report = evaluate(
+        FixedScores(train, {}), events([(user, (number + 1) % 10) for number, user in enumerate(users)]), k=3
+    )
+    assert report["hr@3"] == pytest.approx(3 / 9)
+    assert report["recall@3"] == pytest.approx(3 / 9)
+    assert report["ndcg@3"] == pytest.approx((1 + 1 / log2(3) + 1 / 2) / 9)
+    assert report["mrr@3"] == pytest.approx((1 + 1 / 2 + 1 / 3) / 9)
+    assert report["coverage@3"] == pytest.approx(1 - (1 - 3 / 9) ** 9)  # each item is a candidate of nine customers
+    assert report["popularity@3"] == pytest.approx(1 / 2)
+
+
+def test_a_repeat_purchase_can_be_found() -> None:
+    """u bought a before and buys it again; b, also bought before, stays out of the way."""
+    train = events([("u", "a"), ("u", "b"), ("v", "c"), ("v", "d")])
+    table: dict[Id, dict[Id, float]] = {"u": {"b": 9, "c": 8, "a": 7, "d": 6}}
+    report = evaluate(FixedScores(train, table), events([("u", "a")]), k=2, intervals=False)
+    assert report["mrr@2"] == pytest.approx(1 / 2)
+    assert report.counts["in_history"] == 1
+    assert any(note.startswith("1 held-out items also stand in") for note in report.notes)
+
+
+def test_fewer_candidates_than_places() -> None:
+    train = events([("u", "a"), ("u", "b"), ("v", "c")])
+    report = evaluate(FixedScores(train, {"u": {"a": 9, "c": 1}}), events([("u", "c")]), k=20, intervals=False)
+    assert report["mrr@20"] == 1
+    assert report["coverage@20"] == pytest.approx(1 / 3)
+    assert report["popularity@20"] == pytest.approx(1 / 2)
+
+
+def test_an_empty_list_is_worth_nothing() -> None:
+    """u has touched every item of the model, and is to find one that it does not know."""
+    train = events([("u", "a"), ("u", "b"), ("v", "a")])
+    report = evaluate(FixedScores(train, {}), events([("u", "new"), ("v", "b")]), k=2, intervals=False)
+    assert [report[f"{name}@2"] for name in ("hr", "recall", "ndcg", "mrr")] == [1 / 2] * 4
+    assert report.per_user["popularity@2"].tolist() == [0, 1 / 4]
+
+
+def test_scores_at_the_end_of_their_range_are_candidates() -> None:
+    lowest = float(np.finfo(np.float32).min)
+    train = events([("u", "a"), ("v", "b"), ("v", "c")])
+    report = evaluate(FixedScores(train, {"u": {"b": lowest, "c": lowest}}), events([("u", "b")]), k=1, intervals=False)
+    assert report["hr@1"] == pytest.approx(1 / 2)
+
+
+def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(3)
+    train = events([(int(user), int(item)) for user, item in generator.integers(0, 40, (300, 2))])
+    test = events([(int(user), int(item)) for user, item in generator.integers(0, 40, (60, 2))])
+    table: dict[Id, dict[Id, float]] = {
+        user: {item: float(generator.integers(0, 8)) for item in range(40)} for user in range(40)
+    }
+    model = FixedScores(train, table)
+    whole = evaluate(model, test, k=[1, 5, 20])
+    monkeypatch.setattr(held_out, "CELLS_PER_BLOCK", 120)
+    assert len(list(held_out.hold_out(test, train, train.items, train.item_counts, None, 0).blocks())) == 10
+    blocks = evaluate(model, test, k=[1, 5, 20])
+    for name, values in whole.per_user.items():
+        np.testing.assert_allclose(blocks.per_user[name], values, rtol=1e-12)
+    for name, metric in whole.metrics.items():
+        assert blocks.metrics[name] == pytest.approx(metric)
+
+
+@given(
+    scores=arrays(
+        np.float32, st.tuples(st.integers(1, 3), st.integers(1, 400)), elements=st.sampled_from([-np.inf, 0, 1, 2])
+    ),
+    data=st.data(),
+)
+def test_best_scores_are_the_head_of_a_sorted_list(scores: NDArray[np.float32], data: st.DataObject) -> None:
+    count = data.draw(st.integers(1, scores.shape[1]))
+    np.testing.assert_array_equal(best_scores(scores, count), np.sort(scores, axis=1)[:, ::-1][:, :count])
+
+
+def test_best_of_many_different_scores() -> None:
+    scores = np.random.default_rng(0).standard_normal((5, 10_007)).astype(np.float32)
+    np.testing.assert_array_equal(best_scores(scores, 20), np.sort(scores, axis=1)[:, ::-1][:, :20])
+
+
+def test_popularity_quantiles() -> None:
+    """Counts 5, 1, 1, 3: 3 1/2 items up to the first, half of two for the twins, 2 1/2 for the last; of four."""
+    assert popularity_quantiles(np.array([5, 1, 1, 3])).tolist() == [3.5 / 4, 1 / 4, 1 / 4, 2.5 / 4]

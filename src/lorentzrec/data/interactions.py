@@ -85,9 +85,10 @@ class Interactions:
         """
         from scipy import sparse
 
-        if not sparse.issparse(user_items):
+        matrix: Any = user_items
+        if not sparse.issparse(matrix):
             raise InputError(f"from_csr takes a SciPy sparse matrix, not {type(user_items).__name__}: use from_pairs")
-        matrix = sparse.csr_array(user_items)
+        matrix = user_items.tocsr(copy=True)
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
         if matrix.nnz == 0:

@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError
-from lorentzrec.evaluation.protocol import evaluate
 from lorentzrec.learning.checkpoint import Checkpoint
 from lorentzrec.learning.config import TrainingConfig
-from lorentzrec.learning.epochs import EpochResult, EpochRunner
-from lorentzrec.learning.initialisation import initial_space
-from lorentzrec.learning.kernels.structures import Table
 from lorentzrec.learning.model import Model
 from lorentzrec.learning.progress import TrainingProgress
-from lorentzrec.learning.record import EpochRecord
-from lorentzrec.learning.tables import points_of, table_of
+from lorentzrec.learning.run import TrainingRun
 
-VALIDATION_METRIC = "ndcg@10"
 _SECONDS_BETWEEN_CHECKPOINTS = 10.0
 
 
@@ -48,20 +37,13 @@ def train(
     Ctrl-C ends training early and returns the model so far (the best one, where there is validation); its notes say
     so.
     """
-    config = (config or TrainingConfig()).resolve(
-        ordered=data.ordered, events=len(data), users=len(data.users), items=len(data.items)
-    )
-    _refuse_hopeless(data, config)
-    learned, held_out = (data, validation) if validation is not None else _hold_out(data, config)
-    run = _Run(data, learned, held_out, config)
+    run = TrainingRun.begin(data, config, validation)
     if resume:
         if checkpoint is None:
             raise InputError("resume without a checkpoint: name the folder of the checkpoint")
         run.restore(Checkpoint.load(checkpoint))
     with TrainingProgress(progress, run.epochs, run.runner.positives, done=len(run.record)) as shown:
-        shown.say(
-            [f"training {config.geometry} {config.model} {config.loss} on {learned!r}", _summary(config), *run.notes]
-        )
+        shown.say([f"training {run.learned!r}", _summary(run.config), *run.notes])
         saved = time.monotonic()
         cancelled = threading.Event()
         try:
@@ -76,221 +58,6 @@ def train(
             run.notes.append(f"stopped by Ctrl-C in epoch {len(run.record) + 1} of {run.epochs}")
             shown.say(run.notes[-1:])
     return run.result()
-
-
-@dataclass
-class _Run:
-    """The state of one training run between epochs."""
-
-    data: Interactions
-    """All that was given: the histories that the model will know."""
-    learned: Interactions
-    """What is learned from: all but what is held out."""
-    held_out: Interactions | None
-    config: TrainingConfig
-    record: list[EpochRecord] = field(default_factory=list)
-    best_epoch: int = 0
-    best: dict[str, NDArray[np.float32]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        config = self.config
-        random = np.random.default_rng(config.seed)
-        frequency = self.learned.item_counts
-        self.items = table_of(initial_space(len(self.data.items), config, frequency, random), config)
-        if config.model == "symmetric":
-            self.histories = table_of(initial_space(len(self.data.users), config, None, random), config)
-        elif config.targets == "separate":
-            self.histories = table_of(initial_space(len(self.data.items), config, frequency, random), config)
-        else:
-            self.histories = self.items
-        self.runner = EpochRunner(self.learned, config, self.histories, self.items)
-        self.notes = [*self.data.notes, *_notes(self.learned, self.runner, config)]
-
-    @property
-    def epochs(self) -> int:
-        assert self.config.epochs is not None
-        return self.config.epochs
-
-    @property
-    def finished(self) -> bool:
-        waited = len(self.record) - self.best_epoch
-        return len(self.record) >= self.epochs or (self.held_out is not None and waited >= self.config.patience)
-
-    def epoch(self, progress: TrainingProgress, cancelled: threading.Event) -> EpochRecord:
-        """Run the next epoch, validate it, and keep its points if they are the best so far."""
-        number = len(self.record) + 1
-        progress.begin(number)
-        rate = learning_rate(self.config, number)
-        result = self.runner.run(number, rate, progress.advance, cancelled)
-        if number == 1:
-            self._note_first(result)
-        metrics = None
-        if self.held_out is not None:
-            report = evaluate(self._model(self._points()), self.held_out, k=10, intervals=False)
-            metrics = {name: report[name] for name in (VALIDATION_METRIC, "hr@10")}
-        record = EpochRecord(
-            epoch=number,
-            loss=result.loss,
-            learning_rate=rate,
-            clipped_gradients=result.clipped,
-            capped_steps=result.capped,
-            seconds=result.seconds,
-            events_per_second=result.positives / max(result.seconds, 1e-9),
-            validation=metrics,
-        )
-        best_before = max((_validated(earlier) for earlier in self.record), default=-1.0)
-        self.record.append(record)
-        if metrics is not None and _validated(record) > best_before:
-            self.best_epoch, self.best = number, self._points()
-        return record
-
-    def _note_first(self, result: EpochResult) -> None:
-        if result.saturated and result.saturated >= len(self.runner.learners):
-            raise InputError(
-                "every customer has touched every item, so there is nothing to rank: give data with something unseen"
-            )
-        if result.saturated:
-            self.notes.append(
-                f"{result.saturated:,} customers had touched all items they were to be compared with in epoch 1"
-            )
-        if result.coincident:
-            self.notes.append(f"{result.coincident:,} pairs of points coincided in epoch 1 and gave no direction")
-
-    def _points(self) -> dict[str, NDArray[np.float32]]:
-        points = {"items": points_of(self.items, self.config)}
-        if self.histories is not self.items:
-            points["histories"] = points_of(self.histories, self.config)
-        return points
-
-    def _model(self, points: dict[str, NDArray[np.float32]]) -> Model:
-        symmetric = self.config.model == "symmetric"
-        return Model(
-            config=self.config,
-            items=self.data.items,
-            item_points=points["items"],
-            history_points=points["items"] if symmetric else points.get("histories", points["items"]),
-            item_counts=self.learned.item_counts,
-            users=self.data.users,
-            user_points=points["histories"] if symmetric else None,
-            histories=self.learned,
-        )
-
-    def result(self) -> Model:
-        """The best points where there was validation, else the last; with all histories that were given."""
-        notes = list(self.notes)
-        if (
-            self.held_out is not None
-            and len(self.record) < self.epochs
-            and len(self.record) - self.best_epoch >= self.config.patience
-        ):
-            notes.append(
-                f"stopped after epoch {len(self.record)}: no better {VALIDATION_METRIC} since epoch {self.best_epoch}"
-            )
-        capped = sum(epoch.capped_steps for epoch in self.record)
-        if capped:
-            notes.append(f"{capped:,} steps beyond the safety length or the largest radius were shortened")
-        metrics = (
-            {f"validation {name}": value for name, value in (self._best_record().validation or {}).items()}
-            if self.best_epoch
-            else {}
-        )
-        return replace(
-            self._model(self.best if self.best_epoch else self._points()),
-            item_counts=self.data.item_counts,
-            histories=self.data,
-            record=tuple(self.record),
-            data_digest=self.data.digest,
-            metrics=metrics,
-            notes=tuple(notes),
-        )
-
-    def _best_record(self) -> EpochRecord:
-        return self.record[self.best_epoch - 1]
-
-    def _tables(self) -> dict[str, Table]:
-        return {"items": self.items} | ({} if self.histories is self.items else {"histories": self.histories})
-
-    def checkpoint(self) -> Checkpoint:
-        arrays: dict[str, NDArray[Any]] = {f"best_{side}": points for side, points in self.best.items()}
-        for side, table in self._tables().items():
-            arrays |= {f"{side}_{name}": array for name, array in table._asdict().items()}
-        return Checkpoint(self.config, self.data.digest, tuple(self.record), self.best_epoch, arrays)
-
-    def restore(self, checkpoint: Checkpoint) -> None:
-        checkpoint.refuse_other(self.config, self.data.digest)
-        for side, table in self._tables().items():
-            for name, array in table._asdict().items():
-                array[...] = checkpoint.arrays[f"{side}_{name}"]
-        self.best = {side: checkpoint.arrays[f"best_{side}"] for side in self._tables() if checkpoint.best_epoch}
-        self.record, self.best_epoch = list(checkpoint.record), checkpoint.best_epoch
-
-
-def learning_rate(config: TrainingConfig, epoch: int) -> float:
-    """The rate of an epoch; the first is 1."""
-    rate, decay, epochs = config.learning_rate, config.learning_rate_decay, config.epochs
-    if rate is None or decay is None or epochs is None:
-        raise ValueError("resolve the config first")
-    if config.schedule == "inverse":
-        return rate / (1 + decay * (epoch - 1))
-    return rate * (1 - decay * (epoch - 1) / epochs)
-
-
-def _validated(record: EpochRecord) -> float:
-    return -1.0 if record.validation is None else record.validation[VALIDATION_METRIC]
-
-
-def _refuse_hopeless(data: Interactions, config: TrainingConfig) -> None:
-    if len(data) == 0:
-        raise InputError("there are no events to learn from: give at least one")
-    if len(data.items) < 2:
-        raise InputError(
-            f"there is only one item ({data.items.id(0)!r}), so there is nothing to rank: give at least two"
-        )
-    if config.model == "asymmetric" and data.lengths.max() < 2:
-        raise InputError(
-            "no customer has two events, and a history must predict something: "
-            "give longer histories, or set model=symmetric"
-        )
-
-
-def _hold_out(data: Interactions, config: TrainingConfig) -> tuple[Interactions, Interactions | None]:
-    """Take the last event (without order: a random one) from some customers with at least three."""
-    if config.validation == 0:
-        return data, None
-    able = np.flatnonzero(data.lengths >= 3)
-    wanted = config.validation if config.validation >= 1 else config.validation * len(able)
-    count = min(int(wanted), len(able))
-    if count == 0:
-        raise InputError(
-            f"validation={config.validation} holds out no event, as {len(able)} customers have the three it takes: "
-            "set it to 0, or higher"
-        )
-    random = np.random.default_rng([config.seed, 1])
-    chosen = random.choice(able, count, replace=False)
-    places = data.offsets[chosen + 1] - 1
-    if not data.ordered:
-        places = data.offsets[chosen] + (random.random(count) * data.lengths[chosen]).astype(np.int64)
-    out = np.zeros(len(data), bool)
-    out[places] = True
-    return data.select(~out), data.select(out)
-
-
-def _notes(data: Interactions, runner: EpochRunner, config: TrainingConfig) -> list[str]:
-    notes = []
-    if config.model == "asymmetric" and not data.ordered:
-        notes.append("the events have no times, so histories are used leave-one-out and without recency")
-    elif config.model == "asymmetric" and config.history == "causal" and data.tied_share > 0:
-        notes.append(
-            f"{data.tied_share:.1%} of neighbouring events have equal times; their order is that of the item ids"
-        )
-    short = int((data.lengths > 0).sum()) - len(runner.learners)
-    if short:
-        notes.append(f"{short:,} customers have a single event and nothing to predict it from: not learned from")
-    if config.negative_count is not None and config.negative_count > len(data.items):
-        notes.append(
-            f"negative_count is {config.negative_count}, more than the {len(data.items)} items: all of them are used"
-        )
-    return notes
 
 
 def _summary(config: TrainingConfig) -> str:

@@ -1,0 +1,97 @@
+"""What every benchmark shares: data shaped like MovieLens 20M, a stopwatch, a table in the terminal and a JSON file."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec import Interactions
+from lorentzrec.data.interactions import offsets_of
+from lorentzrec.vocabulary import Vocabulary
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def like_movielens(events: int = 8_000_000, users: int = 138_000, items: int = 20_700, seed: int = 0) -> Interactions:
+    """Zipf-like items, log-normal histories, no pair twice: the shape of MovieLens 20M's ratings of 4 and more."""
+    random = np.random.default_rng(seed)
+    popularity = 1 / np.arange(10, items + 10) ** 0.9
+    lengths = random.lognormal(3.4, 1.1, users)
+    lengths = np.clip(lengths * events / lengths.sum(), 3, items // 4).astype(np.int64)
+    owners = np.repeat(np.arange(users), lengths)
+    drawn = random.choice(items, len(owners), p=popularity / popularity.sum())
+    pairs = np.unique(owners * np.int64(items) + drawn)
+    owners, item_rows = pairs // items, (pairs % items).astype(np.int32)
+    times = random.permuted(np.arange(len(pairs)))
+    order = np.lexsort((times, owners))
+    return Interactions(
+        users=Vocabulary.numbered(users, name="user"),
+        items=Vocabulary.numbered(items, name="item"),
+        offsets=offsets_of(np.bincount(owners, minlength=users)),
+        item_rows=item_rows[order],
+        times=times[order],
+    )
+
+
+def best_seconds(job: Callable[[], object], times: int = 3) -> float:
+    """The shortest of a few runs: what the work costs when nothing else disturbs it."""
+    seconds = []
+    for _ in range(times):
+        start = time.perf_counter()
+        job()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
+
+
+def sgemm_rate(threads: int, size: int = 1024) -> float:
+    """Floating-point operations per second of a single-precision matrix product with this many BLAS threads."""
+    from threadpoolctl import threadpool_limits
+
+    matrix: NDArray[np.float32] = np.random.default_rng(0).standard_normal((size, size), np.float32)
+    with threadpool_limits(threads, user_api="blas"):
+        matrix @ matrix
+        return 2 * size**3 / best_seconds(lambda: matrix @ matrix, 20)
+
+
+def report(name: str, title: str, rows: list[dict[str, Any]], notes: list[str] | None = None) -> None:
+    """Print rows as a table and write them, with the machine, to results/NAME.json."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for column in rows[0]:
+        table.add_column(column.replace("_", " "), justify="left" if isinstance(rows[0][column], str) else "right")
+    for row in rows:
+        table.add_row(
+            *(
+                f"{value:,.3g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+                for value in row.values()
+            )
+        )
+    console = Console()
+    console.print(table)
+    for note in notes or []:
+        console.print(note, markup=False, highlight=False)
+    machine = {"processor": _processor(), "cores": os.cpu_count(), "python": platform.python_version()}
+    document = {
+        "title": title,
+        "date": time.strftime("%Y-%m-%d"),
+        "machine": machine,
+        "rows": rows,
+        "notes": notes or [],
+    }
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines() if Path("/proc/cpuinfo").exists() else []
+    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.processor())

@@ -92,9 +92,9 @@ def network_statistics(
     The projection joins two items as often as they share a customer. It is never made: a customer with n items gives
     each of them n - 1 neighbours, so the weighted degree of an item is the sum of n - 1 over its customers.
     """
-    user_rows, item_rows = np.divmod(
-        np.unique(data.user_rows.astype(np.int64) * len(data.items) + data.item_rows), len(data.items)
-    )
+    # Sorted by hand: NumPy's unique hashes, many times slower where nearly all pairs differ.
+    pairs = np.sort(data.user_rows.astype(np.int64) * len(data.items) + data.item_rows)
+    user_rows, item_rows = np.divmod(pairs[np.diff(pairs, prepend=-1) != 0], len(data.items))
     basket_sizes = np.bincount(user_rows)
     degrees = np.bincount(item_rows, minlength=len(data.items))
     # Sums in double precision are exact: no weighted degree comes near 2^53.

@@ -66,6 +66,7 @@ def test_a_clear_difference() -> None:
     compared = compare_users(report([1.0] * 30), report([0.0] * 30), "hr@1", resamples=999)
     assert compared.p_value == 1 / 1000  # no drawn pattern is as extreme; the observed one itself counts
     assert compared.significant
+    assert str(compared) == "1.0000 [1.0000, 1.0000], p = 0.001 (randomisation test over customers)"
 
 
 def test_welch_by_hand() -> None:

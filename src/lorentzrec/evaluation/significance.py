@@ -28,6 +28,9 @@ class Comparison:
     p_value: float
     test: str
 
+    def __str__(self) -> str:
+        return f"{self.difference:.4f} [{self.low:.4f}, {self.high:.4f}], p = {self.p_value:.2g} ({self.test})"
+
     @property
     def significant(self) -> bool:
         """At the 5 % level, for one comparison: with m of them ask for p_value < 0.05 / m."""

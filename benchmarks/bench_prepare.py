@@ -2,8 +2,8 @@
 
     python benchmarks/bench_prepare.py --events 28000000 [--engines polars,spark] [--folder DIR]
 
-Makes Parquet files of random events (text ids, popularity by Zipf's law, one file per four million), prepares them in a
-fresh process per engine, and compares the digests. Prints a table and writes results/bench_prepare.json beside this file.
+Makes Parquet files of random events (text ids, popularity by Zipf's law, one file per four million), prepares them in
+a fresh process per engine, and compares the digests. Prints a table and writes results/bench_prepare_EVENTS.json.
 """
 
 from __future__ import annotations

@@ -105,6 +105,7 @@ class Pipeline:
             numbered, parts = self._split(numbered)
         if parts and self.cleaning.drop_unseen_items:
             numbered = self._without_unseen(numbered, parts)
+        self._refuse_empty_parts(numbered, parts)
         order = tuple(
             name for name in ("user_row", "time", "item_code", "weight", "part") if name in self._names(numbered)
         )
@@ -149,10 +150,10 @@ class Pipeline:
         together = [masks[0]]
         for mask in masks[1:]:
             together.append(together[-1] & mask)
-        counts = {f"after_{number}": mask.fill_null(False).sum() for number, mask in enumerate(together)}
+        counts = {f"after_{number}": mask.fill_null(False).cast(nw.Int64).sum() for number, mask in enumerate(together)}
         if self.timed:
             fractions = (nw.col("time") % MICROSECONDS != 0).fill_null(False)
-            counts["fractions"] = (fractions & together[-1].fill_null(False)).sum()
+            counts["fractions"] = (fractions & together[-1].fill_null(False)).cast(nw.Int64).sum()
         found = self.engine.collected(events.select(nw.len().alias("rows"), **counts)).row(0, named=True)
         rows_in = int(found["rows"])
         for number, (name, why, _) in enumerate(rules):
@@ -335,6 +336,13 @@ class Pipeline:
                 f"{before - self._rows_now:,} events left out, of customers first seen after training ends"
             )
         return kept, ("train", *rule.parts)
+
+    def _refuse_empty_parts(self, events: Frame, parts: Sequence[str]) -> None:
+        filled = self.engine.collected(events.select("part").unique())["part"].to_list() if parts else []
+        for number, name in enumerate(parts):
+            if number not in filled:
+                why = f"the split {self.cleaning.split} leaves the {name} part without events"
+                raise InputError(f"{why}: use another split, or more data")
 
     def _without_unseen(self, events: Frame, parts: Sequence[str]) -> Frame:
         train, later = events.filter(nw.col("part") == 0), events.filter(nw.col("part") > 0)

@@ -30,7 +30,7 @@ FAULT_COLUMNS = ("file", "line", "fault", "text")
 NEWEST_TIME = int(datetime(2100, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
 """Times from here on, in microseconds, are taken for mistakes."""
 
-INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
+INTEGER = r"^(0|-?[1-9][0-9]{0,17})\z"
 """Integers of 64 bits in their one usual spelling, so that turning text into integers and back changes nothing."""
 
 _UNITS = {"seconds": 1_000_000, "milliseconds": 1_000, "microseconds": 1}

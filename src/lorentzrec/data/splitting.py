@@ -22,7 +22,7 @@ from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.vocabulary import UNKNOWN, Vocabulary
 
 KEY_RANGE = 2**31 - 1
-"""`random_key` gives whole numbers below this; a prime, so that fifth powers modulo it are a permutation."""
+"""`random_key` gives whole numbers below this, a prime."""
 
 SECONDS_PER_DAY = 86_400
 
@@ -59,17 +59,16 @@ class Rule:
 def random_key(seed: int, *columns: Any) -> Any:
     """A whole number in [0, KEY_RANGE) per entry, the same for the same (seed, columns) on every engine.
 
-    Each column is added and the sum raised to the fifth power modulo a prime, three times over: no product leaves 63
-    bits, so engines that wrap around and engines that refuse to overflow agree.
+    Each column is added to the key, which is then scaled and squared modulo a prime, twice. No product leaves 63 bits,
+    so engines that wrap around and engines that refuse to overflow agree.
     """
     key: Any = (seed * 1_000_003 + 12_345) % KEY_RANGE
     for column in columns:
         key = (column + key) % KEY_RANGE
-        for constant in (1_640_531_527, 748_932_582, 362_436_069):
-            key = (key + constant) % KEY_RANGE
-            square = key * key % KEY_RANGE
-            key = square * square % KEY_RANGE * key % KEY_RANGE
-    return key
+        for factor, constant in ((1_640_531_527, 748_932_582), (1_566_083_941, 362_436_069)):
+            key = (key * factor + constant) % KEY_RANGE
+            key = key * key % KEY_RANGE
+    return key * 1_812_433_253 % KEY_RANGE
 
 
 def _held_position(events: EventColumns, seed: int) -> Any:

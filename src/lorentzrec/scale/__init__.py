@@ -1,0 +1,1 @@
+"""The same jobs on many machines."""

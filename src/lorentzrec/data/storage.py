@@ -13,9 +13,11 @@ from __future__ import annotations
 import fnmatch
 import glob
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -153,20 +155,24 @@ def _store(address: str) -> Iterator[tuple[Any, str]]:
     container, _, path = rest.partition("/")
     try:
         yield _azure(container) if scheme == "az" else _s3(container), path
-    except (exceptions.UnauthenticatedError, exceptions.PermissionDeniedError):
-        raise InputError(
-            f"{address}: access denied: check the credentials in the environment and their rights"
-        ) from None
-    except (exceptions.NotFoundError, FileNotFoundError):
-        raise InputError(f"{address}: not found: check the account, the container and the path") from None
-    except exceptions.BaseError as error:
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(
-            f"{address}: the storage cannot be used ({reason}): check the address and the network"
-        ) from None
+    except (exceptions.BaseError, FileNotFoundError, PermissionError) as error:
+        # Failed listings come without a kind of their own, and only their text tells the status.
+        reason = " ".join(str(error).split())
+        denied = isinstance(error, exceptions.UnauthenticatedError | exceptions.PermissionDeniedError | PermissionError)
+        if denied or re.search(r"\b40[13] (Unauthorized|Forbidden)\b", reason):
+            action = "access denied: check the credentials in the environment and their rights"
+        elif isinstance(error, FileNotFoundError | exceptions.NotFoundError) or re.search(r"\b404 Not Found\b", reason):
+            action = "not found: check the account, the container and the path"
+        else:
+            action = f"the storage cannot be used ({reason[:200]}): check the address and the network"
+        raise InputError(f"{address}: {action}") from None
 
 
-_RETRIES: Any = {"max_retries": 3, "backoff": {"init_backoff": 0.1, "max_backoff": 1, "base": 2}, "retry_timeout": 20}
+_RETRIES: Any = {
+    "max_retries": 3,
+    "backoff": {"init_backoff": timedelta(seconds=0.1), "max_backoff": timedelta(seconds=1), "base": 2},
+    "retry_timeout": timedelta(seconds=20),
+}
 
 
 def _azure(container: str) -> ObjectStore:

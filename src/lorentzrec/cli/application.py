@@ -1,0 +1,166 @@
+"""All commands in their order, each with its examples, and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from lorentzrec import __version__
+from lorentzrec.cli.bench import bench
+from lorentzrec.cli.demo import demo
+from lorentzrec.cli.evaluate import evaluate
+from lorentzrec.cli.export import export
+from lorentzrec.cli.prepare import prepare
+from lorentzrec.cli.recommend import recommend, similar
+from lorentzrec.cli.recommend_all import recommend_all
+from lorentzrec.cli.stats import stats
+from lorentzrec.cli.synthesize import synthesize
+from lorentzrec.cli.train import train
+from lorentzrec.errors import LorentzrecError
+
+INTERRUPTED = 130
+"""The exit code after Ctrl-C: 128 and the number of the signal, as shells have it."""
+
+# Typer is built on click in some versions and holds a copy of it in others; this is the UsageError of either.
+UsageError: type[Any] = typer.BadParameter.__mro__[1]
+
+
+class Commands(TyperGroup):
+    """The group of commands. Whatever a user can cause ends in one line on standard error, without a traceback."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        try:
+            code = super().main(*args, **options | {"standalone_mode": False})
+        except UsageError as error:
+            code = _fail(f"{error.format_message().rstrip('.')}: see {_help_command(error)}", error.exit_code)
+        except LorentzrecError as error:
+            code = _fail(str(error), error.exit_code)
+        except KeyboardInterrupt:
+            code = INTERRUPTED
+        except BrokenPipeError:
+            # The reader has left, as `head` does. What is still buffered must go nowhere, or Python complains at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = 1
+        except OSError as error:
+            place = f"{error.filename}: " if error.filename else ""
+            code = _fail(f"{place}{error.strerror or error}: check the path, the permissions and the disk", 2)
+        except MemoryError:
+            code = _fail("the memory is not enough: give less data, or a machine with more", 1)
+        if code == INTERRUPTED:
+            typer.secho("stopped by Ctrl-C", err=True, fg="yellow")
+        sys.exit(code)
+
+
+def _fail(message: str, code: int) -> int:
+    typer.secho("error: ", err=True, fg="red", bold=True, nl=False)
+    typer.echo(" ".join(message.split()), err=True)
+    return code
+
+
+def _help_command(error: Any) -> str:
+    return f"{error.ctx.command_path if error.ctx else 'lorentzrec'} --help"
+
+
+app = typer.Typer(
+    cls=Commands,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,  # a traceback means a defect, and is for whoever mends it
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="[dim]First steps:[/] lorentzrec demo    [dim]More on one command:[/] lorentzrec train --help",
+)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"lorentzrec {__version__}")
+        raise typer.Exit
+
+
+ABOUT = """Recommender systems in hyperbolic space.
+
+Results go to standard output, progress and notes to standard error; with --json the result is JSON.
+
+Exit codes: 0 done, 1 the work failed, 2 the input cannot be used as it is, 130 stopped by Ctrl-C."""
+
+
+@app.callback(invoke_without_command=True, help=ABOUT)
+def lorentzrec(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def _add(panel: str, command: Callable[..., None], *examples: str, **settings: Any) -> None:
+    lines = "\n\n".join(f"[cyan]lorentzrec {example}[/]" for example in examples)
+    name, text = command.__name__.replace("_", "-"), _flowing(command.__doc__ or "")
+    app.command(name, help=text, rich_help_panel=panel, epilog=f"[bold]Examples[/]\n\n{lines}", **settings)(command)
+
+
+def _flowing(text: str) -> str:
+    """Paragraphs without line ends in them: the terminal's width decides where lines break, not the source's."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(text).split("\n\n"))
+
+
+_add("Start here", demo, "demo", "demo --out my-demo")
+_add(
+    "Data",
+    prepare,
+    "prepare events.csv --out shop --split leave_last_out",
+    "prepare 'logs/*.parquet' --out shop --user-column customer --item-column sku --minimum-user-events 5",
+    "prepare ml-1m --reader movielens-1m --items ml-1m --out films --minimum-rating 4 --split leave_last_two",
+    "prepare az://container/events --out az://container/shop --split last_days:days=14",
+)
+_add("Data", stats, "stats shop", "stats shop films --plot degrees.pdf", "stats events.csv --trials 0 --json")
+_add(
+    "Data",
+    synthesize,
+    "synthesize --out pretend",
+    "synthesize --out large --customers 1000000 --items 100000 --interactions 20000000",
+)
+_add(
+    "Models",
+    train,
+    "train shop --out model",
+    "train events.csv --out model --user-column customer --item-column sku --set dimension=64 --set seed=7",
+    "train shop --out twin --set geometry=euclidean",
+    "train shop --out model --config settings.toml --resume",
+)
+_add(
+    "Models",
+    evaluate,
+    "evaluate model shop",
+    "evaluate model shop -k 10 -k 20 --baselines",
+    "evaluate model later-events.csv --users 10000 --json",
+)
+_add("Models", export, "export model --out points.parquet", "export model --to npz --out points.npz")
+_add(
+    "Answers",
+    recommend,
+    "recommend model --history sku-1,sku-9",
+    "recommend model --user u-17 -k 20 --titles shop",
+    "recommend model --history @basket.txt --items @in-stock.txt --json",
+)
+_add("Answers", similar, "similar model sku-1 -k 5 --titles items.csv")
+_add("Answers", recommend_all, "recommend-all model --out recommendations.parquet -k 10")
+_add(
+    "Measurements",
+    bench,
+    "bench",
+    "bench --quick",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+
+
+def main() -> None:
+    """What the `lorentzrec` script runs."""
+    app(prog_name="lorentzrec")

@@ -1,0 +1,140 @@
+"""`lorentzrec demo`: from nothing to recommendations in under a minute."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lorentzrec.cli.evaluate import comparison, evaluated, to_dict
+from lorentzrec.cli.options import Json
+from lorentzrec.cli.output import note, print_json, show, working
+from lorentzrec.cli.recommend import answer_table
+from lorentzrec.cli.train import was_interrupted
+
+if TYPE_CHECKING:
+    from lorentzrec.cli.titles import Titles
+    from lorentzrec.data.interactions import Interactions
+    from lorentzrec.vocabulary import Id
+
+CUSTOMERS, ITEMS, EVENTS = 3_000, 1_000, 60_000
+NEW_BASKET = "Running Top"
+"""The category that the customer nobody knows has bought from."""
+METRICS = ("hr@10", "ndcg@10", "coverage@10")
+
+
+def demo(
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to keep everything in.", show_default="a new temporary one")
+    ] = None,
+    no_serve: Annotated[bool, typer.Option("--no-serve", help="End after the recommendations.")] = True,
+    json: Json = False,
+) -> None:
+    """Grow a shop, train on it in both geometries, compare, and recommend.
+
+    Everything it makes stays in one folder, ready for the other commands.
+    """
+    from lorentzrec.cli.titles import Titles
+    from lorentzrec.data.dataset import open_dataset
+    from lorentzrec.evaluation.baselines import Popularity
+    from lorentzrec.evaluation.significance import compare_users
+    from lorentzrec.learning.config import TrainingConfig
+    from lorentzrec.learning.trainer import train
+
+    folder = Path(tempfile.mkdtemp(prefix="lorentzrec-demo-")) if out is None else out
+    folder.mkdir(parents=True, exist_ok=True)
+    shop = folder / "shop"
+    with working(f"A shop that does not exist: {EVENTS:,} events of {CUSTOMERS:,} customers with {ITEMS:,} items ..."):
+        _make_shop(folder / "raw", shop)
+        train_part, test_part = open_dataset(shop).parts()
+    models = {}
+    for geometry in ("hyperboloid", "euclidean"):
+        with working(f"One point for each item, {geometry} ..."):
+            models[geometry] = train(train_part, TrainingConfig(geometry=geometry), progress=False)
+            if was_interrupted(models[geometry]):
+                raise KeyboardInterrupt
+            models[geometry].save(folder / geometry)
+    with working("The last purchase of every customer was held out: which system finds it? ..."):
+        reports = evaluated({**models, "popularity": Popularity(train_part)}, test_part, None, [10])
+        difference = compare_users(reports["hyperboloid"]["full"], reports["euclidean"]["full"], "ndcg@10")
+
+    model, titles = models["hyperboloid"], Titles(str(shop))
+    known = _regular_customer(train_part)
+    basket = _basket(shop)
+    answers = {"known customer": model.recommend(user=known, k=5), "new basket": model.recommend(basket, k=5)}
+    if json:
+        print_json(
+            {
+                "folder": str(folder),
+                "systems": to_dict(reports),
+                "recommendations": {name: [{"id": i, "score": s} for i, s in one] for name, one in answers.items()},
+            }
+        )
+        return
+    show("", comparison(reports, METRICS), "")
+    chance = "chance hardly explains it" if difference.significant else "chance explains it"
+    show(
+        f"Hyperboloid against Euclidean twin, ndcg@10 of full ranking: {difference.difference:+.4f} "
+        f"[{difference.low:+.4f}, {difference.high:+.4f}], p = {difference.p_value:.2f}: {chance}.\n"
+    )
+    show(f"Customer {known} bought, among others:", _titles(train_part.history_ids(known)[-3:], titles))
+    show(answer_table(answers["known customer"], titles, "and may like"), "")
+    show("Somebody who was never seen before has in the basket:", _titles(basket, titles))
+    show(answer_table(answers["new basket"], titles, "and may like"), "")
+    note([one.fallback for one in answers.values() if one.fallback])
+    _draw(train_part, folder / "degrees.png")
+    _next_steps(folder, basket)
+
+
+def _make_shop(raw: Path, shop: Path) -> None:
+    """Events and item table as files, then a dataset with the last event of each customer held out."""
+    from lorentzrec.data.prepare import PrepareConfig, prepare
+    from lorentzrec.data.synthetic import SyntheticConfig, synthesize
+
+    report = synthesize(SyntheticConfig(customers=CUSTOMERS, items=ITEMS, interactions=EVENTS), raw)
+    prepare(PrepareConfig(events=(str(report.events),), items=str(report.items), out=str(shop), split="leave_last_out"))
+
+
+def _regular_customer(events: Interactions) -> Id:
+    """Somebody with about a dozen events."""
+    return events.users.id(int(abs(events.lengths - 12).argmin()))
+
+
+def _basket(shop: Path) -> list[Id]:
+    """The three best sellers of one category."""
+    from lorentzrec.data.dataset import open_dataset
+
+    items = open_dataset(shop).items
+    return items.filter(items["category"] == NEW_BASKET)["id"].head(3).to_list()
+
+
+def _titles(items: list[Id], titles: Titles) -> str:
+    return "  " + ", ".join(f"{titles[item]}" for item in items)
+
+
+def _draw(events: Interactions, path: Path) -> None:
+    """The degrees of the items, if there is something to draw with."""
+    if find_spec("matplotlib") is None:
+        return
+    from lorentzrec.data.network import network_statistics
+    from lorentzrec.figures.degrees import plot_degrees
+
+    plot_degrees([network_statistics(events, name="the demo's shop", trials=0)], path)
+    show(f"A few items are popular and most are not: {path} shows the power law.\n")
+
+
+def _next_steps(folder: Path, basket: list[Id]) -> None:
+    model, shop = shlex.quote(f"{folder}/hyperboloid"), shlex.quote(f"{folder}/shop")
+    show("Try next:")
+    for command in (
+        f"evaluate {model} {shop} --baselines",
+        f"recommend {model} --history {','.join(map(str, basket))} --titles {shop}",
+        f"similar {model} {basket[0]} --titles {shop}",
+        f"stats {shop}",
+        f"train {shop} --out my-model --set dimension=20",
+    ):
+        show(f"  lorentzrec {command}")

@@ -1,0 +1,87 @@
+"""What commands print: the result on standard output, progress and notes on standard error."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+
+WIDTH_OF_FILES = 120
+"""Columns of a table that is not shown on a terminal, unless COLUMNS says otherwise."""
+
+
+def print_json(result: Any) -> None:
+    """The result for a program."""
+    typer.echo(json.dumps(result, indent=2, ensure_ascii=False))
+
+
+def show(*parts: RenderableType) -> None:
+    """The result for a person: text and tables. Text is printed as it is, so that ids and titles may hold anything."""
+    console = _console(stderr=False)
+    for part in parts:
+        console.print(part, soft_wrap=isinstance(part, str))
+
+
+def say(text: str) -> None:
+    """A line about what is going on, beside the result."""
+    _console(stderr=True).print(text, soft_wrap=True)
+
+
+def note(sentences: Iterable[str]) -> None:
+    """Sentences that a reader of the result should know."""
+    for sentence in sentences:
+        _console(stderr=True).print(f"note: {sentence}", style="yellow", soft_wrap=True)
+
+
+def table(columns: Mapping[str, str], rows: Iterable[Sequence[Any]], *, title: str | None = None) -> Table:
+    """`columns`: heading -> "left" or "right", perhaps with a style: "right bold"."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    made = Table(
+        title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, show_edge=False, pad_edge=False
+    )
+    for heading, look in columns.items():
+        side, _, style = look.partition(" ")
+        made.add_column(heading, justify="right" if side == "right" else "left", style=style, overflow="fold")
+    for row in rows:
+        made.add_row(*("" if cell is None else str(cell) for cell in row))
+    return made
+
+
+@contextmanager
+def working(text: str) -> Iterator[None]:
+    """Say what is being done; on a terminal, with something that moves until it is."""
+    if sys.stderr.isatty():
+        with _console(stderr=True).status(text):
+            yield
+    else:
+        say(text)
+        yield
+
+
+@contextmanager
+def progress(what: str, total: float) -> Iterator[Callable[[float], None]]:
+    """A bar on standard error, if that is a terminal; the function given says how much of `total` is done."""
+    from rich.progress import Progress
+
+    with Progress(console=_console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def _console(*, stderr: bool) -> Console:
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() or "COLUMNS" in os.environ else WIDTH_OF_FILES
+    return Console(stderr=stderr, width=width, markup=False, highlight=False, emoji=False)

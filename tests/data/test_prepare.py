@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -282,6 +284,27 @@ def test_an_interrupt_leaves_the_old_dataset(tmp_path: Path, monkeypatch: pytest
         run(tmp_path, "user,item\nu,b\n")
     assert open_dataset(tmp_path / "out").digest == before.digest
     assert sorted(path.name for path in tmp_path.iterdir()) == ["events.csv", "out"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit on the size of files")
+@pytest.mark.parametrize("fault", ["", "u,i\n"])
+def test_a_full_disk_leaves_nothing(tmp_path: Path, fault: str) -> None:
+    script = """
+import resource
+from lorentzrec.data.prepare import PrepareConfig, prepare
+from lorentzrec.errors import InputError
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+try:
+    prepare(PrepareConfig(events=("events.csv",), out="out", on_error="skip"), scratch=".")
+except InputError as error:
+    print(error)
+"""
+    rows = "".join(f"user {n * 7919 % 10_007},item {n * 31 % 5003},{n}\n" for n in range(20_000))
+    write(tmp_path, "user,item,time\n" + fault + rows)
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "File too large" in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["events.csv"]
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
 from lorentzrec.data.dataset import open_dataset
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.prepare import PrepareConfig, prepare
-from lorentzrec.data.storage import files_at
+from lorentzrec.data.storage import files_at, outlined
 from lorentzrec.errors import InputError
 
 AZURITE = Path(__file__).parents[1] / "azurite" / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
@@ -134,6 +135,34 @@ def test_patterns_and_single_files(container: Any) -> None:
     assert [file.address for file in files_at(f"{root}/*/*.csv")] == [f"{root}/d/a.csv", f"{root}/d/b.csv"]
     assert [file.address for file in files_at(f"{root}/e.csv")] == [f"{root}/e.csv"]
     assert len(Interactions.from_file(f"{root}/e.csv")) == 600
+
+
+def test_an_outline_shows_the_layout_of_a_large_file(container: Any, tmp_path: Path) -> None:
+    frame = pl.DataFrame({"user": np.random.default_rng(1).integers(0, 2**62, 1_500_000)}).with_columns(item=pl.lit(7))
+    frame.write_parquet(tmp_path / "large.parquet")
+    container.upload_blob("large.parquet", (tmp_path / "large.parquet").read_bytes())
+    outline = outlined(f"az://{container.container_name}/large.parquet", tmp_path)
+    assert pl.read_parquet_schema(outline) == frame.schema
+    assert pl.scan_parquet(outline).select(pl.len()).collect().item() == 1_500_000
+    assert outline.stat().st_blocks * 512 < outline.stat().st_size == (tmp_path / "large.parquet").stat().st_size
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(shutil.which("java") is None, reason="Java is not installed")
+@pytest.mark.filterwarnings("ignore::FutureWarning:pyspark", "ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_tasks_of_spark_read_and_write_blobs(container: Any, tmp_path: Path) -> None:
+    pytest.importorskip("pyspark", reason="pyspark is not installed")
+    from lorentzrec.scale.spark import spark_engine
+
+    container.upload_blob("raw/a.csv", TEXT)
+    root = f"az://{container.container_name}"
+    config = PrepareConfig(events=(f"{root}/raw",), out=f"{root}/out")
+    with spark_engine(master="local[2]", memory="1g") as engine:
+        there = prepare(config, engine)
+    here = prepare(replace(config, out=str(tmp_path / "out")))
+    assert there.digest == here.digest
+    open_dataset(f"{root}/out").verify()
 
 
 def test_faults_leave_nothing_in_the_container(container: Any) -> None:

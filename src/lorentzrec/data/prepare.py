@@ -7,9 +7,11 @@ import json
 import math
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -19,7 +21,7 @@ from lorentzrec.data.item_table import read_item_table, with_item_table
 from lorentzrec.data.pipeline import MICROSECONDS, Cleaning, Histories, Pipeline, Step
 from lorentzrec.data.sources import Source, layout_of
 from lorentzrec.data.splitting import RULES, rule_named
-from lorentzrec.data.storage import StoredFile, fetched, files_at
+from lorentzrec.data.storage import StoredFile, fetched, files_at, outlined
 from lorentzrec.errors import ConfigError, InputError
 
 Duplicates = Literal["keep", "first", "last", "sum"]
@@ -143,9 +145,11 @@ def prepare(config: PrepareConfig, engine: Engine | None = None, *, scratch: str
         manifest = open_dataset(config.out).manifest
         if manifest.get("fingerprint") == fingerprint:
             return _report(config.out, manifest, True, started)
-    with tempfile.TemporaryDirectory(prefix="lorentzrec-", dir=scratch) as folder:
+    with _told_in_one_line(), tempfile.TemporaryDirectory(prefix="lorentzrec-", dir=scratch) as folder:
+        # This machine needs the files whole; where others read them, an outline is enough to know their layout.
+        look = outlined if engine else fetched
         engine = engine or PolarsEngine(Path(folder))
-        event_inputs = _looked_at(inputs, config, Path(folder))
+        event_inputs = _looked_at(inputs, config, partial(look, folder=Path(folder)))
         spelled = frozenset.intersection(*(one.layout.spelled for one in event_inputs))
         id_types = {
             role: "Int64" if all(role in one.layout.integers for one in event_inputs) else "String"
@@ -183,6 +187,17 @@ def prepare(config: PrepareConfig, engine: Engine | None = None, *, scratch: str
     return _report(config.out, manifest, False, started)
 
 
+@contextmanager
+def _told_in_one_line() -> Iterator[None]:
+    import polars as pl
+
+    try:
+        yield
+    except (pl.exceptions.PolarsError, OSError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"preparation stopped ({reason}): check the files and the room on disk (--scratch)") from error
+
+
 def _columns(histories: Histories) -> list[str]:
     return histories.events.collect_schema().names()
 
@@ -200,11 +215,13 @@ def _fingerprint(config: PrepareConfig, inputs: list[tuple[StoredFile, int]]) ->
     return hashlib.sha256(described.encode()).hexdigest()
 
 
-def _looked_at(inputs: list[tuple[StoredFile, int]], config: PrepareConfig, folder: Path) -> list[EventInput]:
+def _looked_at(
+    inputs: list[tuple[StoredFile, int]], config: PrepareConfig, look: Callable[[str], Path]
+) -> list[EventInput]:
     """Every file's layout, so that wrong names and columns are met before any work is done."""
     found = []
     for file, part in inputs:
-        layout = layout_of(fetched(file.address, folder), config.source, file.address)
+        layout = layout_of(look(file.address), config.source, file.address)
         found.append(EventInput(file.address, config.source, layout, part))
         if set(layout.roles) != set(found[0].layout.roles):
             ours, theirs = ", ".join(found[0].layout.roles), ", ".join(layout.roles)

@@ -267,7 +267,9 @@ def opened_text(path: Path, encoding: str, label: str, *, errors: str = "replace
     try:
         with gzip.open(path) if label.endswith(".gz") else path.open("rb") as binary:
             yield iter(io.TextIOWrapper(binary, encoding, errors, newline="\n"))
-    except (OSError, EOFError, gzip.BadGzipFile) as error:
+    except (OSError, EOFError) as error:
+        if getattr(error, "errno", None) is not None:
+            raise  # the disk's trouble, not the file's
         raise InputError(f"{label} cannot be read ({error}): check the file and its name") from None
 
 

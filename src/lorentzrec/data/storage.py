@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 SCHEMES = ("az", "s3")
 _WILD = frozenset("*?[")
+_OUTLINE = 4 * 2**20
 
 
 @dataclass(frozen=True)
@@ -64,14 +65,38 @@ def files_at(address: str | Path, *, name: str | None = None) -> list[StoredFile
 
 
 def fetched(address: str, folder: Path) -> Path:
-    """A local path of the file: its own, or a copy under `folder`."""
+    """A local path of the file: its own, or a copy under `folder`, made once."""
     if not is_remote(address):
         return Path(address)
     target = folder / address.partition("://")[2]
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with _store(address) as (store, path), target.open("wb") as file:
-        for chunk in store.get(path).stream(min_chunk_size=8 * 2**20):
-            file.write(chunk)
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _store(address) as (store, path), target.open("wb") as file:
+            for chunk in store.get(path).stream(min_chunk_size=8 * 2**20):
+                file.write(chunk)
+    return target
+
+
+def outlined(address: str, folder: Path) -> Path:
+    """A local path of enough of the file to see its layout: its first megabytes, and the footer that Parquet has.
+
+    What lies between is a hole in a sparse file, so that looking at a terabyte costs nothing.
+    """
+    if not is_remote(address):
+        return Path(address)
+    with _store(address) as (store, path):
+        size = store.head(path)["size"]
+        if size <= 2 * _OUTLINE or address.endswith(".zst"):
+            return fetched(address, folder)
+        footer = int.from_bytes(bytes(store.get_range(path, start=size - 8, length=4)), "little") + 8
+        start = size - footer if footer < size else size - 8
+        target = folder / "outlines" / address.partition("://")[2]
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("wb") as file:
+            file.write(bytes(store.get_range(path, start=0, length=_OUTLINE)))
+            if address.endswith(".parquet"):
+                file.seek(start)
+                file.write(bytes(store.get_range(path, start=start, length=size - start)))
     return target
 
 
@@ -97,6 +122,11 @@ def read_text(address: str) -> str | None:
             return bytes(store.get(path).bytes()).decode()
         except FileNotFoundError:
             return None
+
+
+def credentials() -> dict[str, str]:
+    """The part of the environment that opens remote storage, for handing on to tasks on other machines."""
+    return {name: value for name, value in os.environ.items() if name.startswith(("AZURE_", "AWS_"))}
 
 
 def joined(address: str | Path, *names: str) -> str:

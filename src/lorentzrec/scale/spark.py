@@ -22,7 +22,7 @@ import narwhals as nw
 
 from lorentzrec.data.dataset import USERS_A_BLOCK, EventFile, write_events, write_frame
 from lorentzrec.data.engine import EventInput, Frame, dataset_columns, typed_events
-from lorentzrec.data.storage import fetched
+from lorentzrec.data.storage import credentials, outlined
 from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class SparkEngine:
         columns = {name: types.get(name) or _TYPES.get(name, "string") for name in names}
         numbers = self._session.range(0, len(tasks), 1, len(tasks))
         schema = ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
-        reading = partial(_read, tasks=tasks, id_types=id_types, columns=columns)
+        reading = _task(_read, tasks=tasks, id_types=id_types, columns=columns)
         events: Frame = nw.from_native(numbers.mapInArrow(reading, schema))
         return self.kept(events)
 
@@ -145,14 +145,28 @@ class SparkEngine:
             ranged = native.withColumn("block", F.floor(F.col("user_row") / F.lit(USERS_A_BLOCK)))
             ranged = ranged.repartitionByRange(tasks, "block").sortWithinPartitions(*order).drop("block")
             schema = "name string, checksum string, part_counts array<bigint>, blocks binary"
-            written = ranged.mapInArrow(partial(_write, address=address, part_count=part_count), schema).collect()
+            written = ranged.mapInArrow(_task(_write, address=address, part_count=part_count), schema).collect()
         return [EventFile(row.name, row.checksum, tuple(row.part_counts), bytes(row.blocks)) for row in written]
 
     def write_rejected(self, frame: Frame, address: str, name: str) -> str:
         one = frame.to_native().coalesce(1)
         with _told_in_one_line():
-            (row,) = one.mapInArrow(partial(_write_one, address=address, name=name), "checksum string").collect()
+            (row,) = one.mapInArrow(_task(_write_one, address=address, name=name), "checksum string").collect()
         return str(row.checksum)
+
+
+def _task(work: Callable[..., Iterator[pa.RecordBatch]], **options: Any) -> Callable[..., Iterator[pa.RecordBatch]]:
+    """`work` for `mapInArrow`, with the driver's credentials for remote storage."""
+    return partial(_with_credentials, work=partial(work, **options), environment=credentials())
+
+
+def _with_credentials(
+    batches: Iterator[pa.RecordBatch],
+    work: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    environment: dict[str, str],
+) -> Iterator[pa.RecordBatch]:
+    os.environ.update(environment)
+    yield from work(batches)
 
 
 def _read_tasks(event_input: EventInput) -> Iterator[_ReadTask]:
@@ -162,7 +176,7 @@ def _read_tasks(event_input: EventInput) -> Iterator[_ReadTask]:
     import polars as pl
 
     with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
-        path = fetched(event_input.address, Path(scratch))
+        path = outlined(event_input.address, Path(scratch))
         rows = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
     for start in range(0, max(rows, 1), EVENTS_A_TASK):
         yield _ReadTask(event_input, start, EVENTS_A_TASK)

@@ -183,6 +183,10 @@ def test_given_test_files(tmp_path: Path) -> None:
     assert second.history_ids("ann") == ["new", "b"]
     dropped = run(tmp_path, train, split="given", test_events=(test,), drop_unseen_items=True)
     assert dropped.parts == {"train": 2, "test": 1}
+    summed = run(tmp_path, train + "ann,a,3\n", split="given", test_events=(test,), duplicates="sum")
+    assert row_counts(summed) == [("read", 6, 6), ("test files", 6, 3), ("duplicates", 3, 2), ("test events", 5, 4)]
+    weights = [part.weights.tolist() for part in open_dataset(tmp_path / "out").parts() if part.weights is not None]
+    assert weights == [[2.0, 1.0], [1.0, 1.0]]
 
 
 def test_ids_of_several_files(tmp_path: Path) -> None:

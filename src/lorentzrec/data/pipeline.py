@@ -77,6 +77,8 @@ class Pipeline:
         self.engine, self.cleaning, self.spelled = engine, cleaning, spelled
         self.steps: list[Step] = []
         self.notes: list[str] = []
+        self.timed = self.weighted = self.whole_seconds = False
+        """Whether there are times, weights, and only whole seconds; known once the events are seen."""
 
     def run(self, events: Frame) -> Histories:
         """All steps in order."""
@@ -85,10 +87,12 @@ class Pipeline:
         rejected = events.filter(~nw.col("fault").is_null()).select(*FAULT_COLUMNS)
         sound = self._rows_that_qualify(events, rejected)
         coded, users, items = self._codes(sound)
-        train, test = coded, None
+        train, test = coded.drop("part"), None
         if self.cleaning.split == "given":
             train, test = coded.filter(nw.col("part") == 0), coded.filter(nw.col("part") == 1)
-        train = train if test is not None else train.drop("part")
+            train = self._record(
+                "test files", self._rows_now, train, "test events stand aside until training's are clean"
+            )
         train = self._without_bots(train)
         train = self._without_duplicates(train)
         train = self._frequent(train)
@@ -271,14 +275,12 @@ class Pipeline:
         return self._record("maximum history", self._rows_now, kept, f"only the newest {longest:,} events per customer")
 
     def _given(self, train: Frame, test: Frame) -> Frame:
+        if "weight" in self._names(train) and "weight" not in self._names(test):
+            test = test.with_columns(weight=nw.lit(1.0))
         known = test.join(train.select("user_code").unique(), on="user_code", how="semi")
-        rows = self._count(test)
-        joined = self._record(
-            "test events", self._rows_now + rows, nw.concat([train, known.select(*self._names(train))]), ""
-        )
+        together = nw.concat([train, known.select(*self._names(train))])
         why = "test events of customers without training events"
-        self.steps[-1] = Step("test events", self.steps[-1].rows_in, self.steps[-1].rows_out, why)
-        return joined
+        return self._record("test events", self._rows_now + self._count(test), together, why)
 
     def _rows(self, events: Frame, users: Frame, items: Frame) -> tuple[Frame, Frame, Frame]:
         """Codes to rows: the most frequent first, equal ones by id."""

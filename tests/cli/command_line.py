@@ -1,0 +1,44 @@
+"""Commands run as a user runs them: in this process for speed, or in one of their own for signals and pipes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner, Result
+
+from lorentzrec.cli import app
+
+SETTINGS = ("--set", "dimension=4", "--set", "epochs=3", "--set", "threads=1")
+"""Of a training run that takes no time."""
+
+
+def run(*arguments: str | Path, code: int = 0) -> Result:
+    """Run a command to its end, which must have this exit code."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="lorentzrec")
+    assert result.exit_code == code, (result.exit_code, result.stdout, result.stderr, result.exception)
+    return result
+
+
+def answer(*arguments: str | Path) -> Any:
+    """What a command says with --json."""
+    return json.loads(run(*arguments, "--json").stdout)
+
+
+def error_of(*arguments: str | Path, code: int = 2) -> str:
+    """The one line that a command fails with, without its `error: `."""
+    result = run(*arguments, code=code)
+    assert result.stdout == ""
+    *said, line = result.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert not any("Traceback" in other or other.startswith("error") for other in said)
+    return line.removeprefix("error: ")
+
+
+def start(*arguments: str | Path) -> subprocess.Popen[str]:
+    """Begin a command in a process of its own."""
+    command = [sys.executable, "-m", "lorentzrec.cli", *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -1,0 +1,143 @@
+"""`lorentzrec prepare`, `stats` and `synthesize`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from command_line import SETTINGS, answer, error_of, run
+
+from lorentzrec import Interactions
+from lorentzrec.data.dataset import open_dataset
+from lorentzrec.data.network import network_statistics
+
+
+def test_every_option_reaches_the_preparation(tmp_path: Path) -> None:
+    """One line is rated too low, one is too old, one too new, one repeated, one faulty, and four are a robot's."""
+    lines = [
+        "ann;tea;5;100;view",
+        "ann;cup;5;200;view",
+        "ann;cup;5;300;buy",
+        "ann;pot;1;400;view",
+        "ann;jam;5;50;view",
+        "ann;jam;5;900;view",
+        "ann;tea;x;100;view",
+        *(f"bot;tea;5;{time};view" for time in (100, 101, 102, 103)),
+    ]
+    (tmp_path / "log.txt").write_text("\n".join(lines))
+    (tmp_path / "items.csv").write_text("sku,name\ntea,Green tea\ncup,Cup\n")
+    layout = ("--format", "csv", "--separator", ";", "--columns", "user,item,stars,when,kind")
+    roles = ("--rating-column", "stars", "--time-column", "when", "--event-column", "kind", "--time-unit", "seconds")
+    filters = ("--minimum-rating", "4", "--since", "60", "--until", "900", "--bot-events", "3", "--duplicates", "last")
+    weights = ("--event-weight", "view=1", "--event-weight", "buy=3", "--on-error", "skip")
+    items = ("--items", tmp_path / "items.csv", "--item-field", "item=sku", "--item-field", "title=name")
+    result = answer(
+        "prepare", tmp_path / "log.txt", "--out", tmp_path / "shop", *layout, *roles, *filters, *weights, *items
+    )
+    assert result["rejected"] == 1
+    data = Interactions.from_dataset(tmp_path / "shop")
+    assert data.history_ids("ann") == ["tea", "cup"]
+    assert data.weights is not None
+    assert dict(zip(data.history_ids("ann"), data.weights.tolist(), strict=False)) == {"tea": 1.0, "cup": 3.0}
+    titles = open_dataset(tmp_path / "shop").items
+    assert dict(zip(titles["id"], titles["title"], strict=True)) == {"tea": "Green tea", "cup": "Cup"}
+
+
+def test_splits_take_their_options(events_file: Path, tmp_path: Path) -> None:
+    result = answer("prepare", events_file, "--out", tmp_path / "shop", "--split", "random:ratio=0.5,seed=3")
+    train_part, test_part = Interactions.from_file(events_file).split("random", ratio=0.5, seed=3)
+    assert result["parts"] == {"train": len(train_part), "test": len(test_part)}
+
+
+def test_a_person_sees_every_step(events_file: Path, tmp_path: Path) -> None:
+    arguments = (
+        "prepare",
+        events_file,
+        "--out",
+        tmp_path / "shop",
+        "--minimum-item-events",
+        "2",
+        "--split",
+        "leave_last_out",
+    )
+    text = run(*arguments).stdout
+    assert "720 events, 60 users, 30 items" in text
+    assert "Its parts: 660 train, 60 test events" in text
+    assert "the same dataset was there already, so nothing was done" in run(*arguments).stderr
+    assert "already" not in run(*arguments, "--force").stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (("--split", "yesterday"), "there is no split 'yesterday': use one of leave_last_out"),
+        (("--split", "last_days:weeks=1"), "the split last_days has no option 'weeks'"),
+        (("--split", "last_days:days"), "--split 'days' has no name and value: write name=value"),
+        (("--split", "last_days:days=many"), "--split: 'many' is not a number: write name=number"),
+        (("--event-weight", "view=much"), "--event-weight: 'much' is not a number: write name=number"),
+        (("--engine", "dask"), "there is no engine 'dask': use polars or spark"),
+        (("--master", "local[2]"), "--master is for --engine spark: give both, or none"),
+        (("--minimum-rating", "4"), "events.csv: an option needs the rating of every event: name its column"),
+        (("--duplicates", "some"), "duplicates is 'some': use one of keep, first, last, sum"),
+        (("--k-core",), "k_core without minimum counts does nothing"),
+        (("--test-events", "events.csv"), "the split given and test_events go together"),
+    ],
+)
+def test_options_that_cannot_be(
+    options: tuple[str, ...], line: str, events_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("events.csv").write_bytes(events_file.read_bytes())
+    assert error_of("prepare", "events.csv", "--out", "shop", *options).startswith(line)
+    assert [path.name for path in tmp_path.iterdir()] == ["events.csv"]
+
+
+def test_a_model_is_not_overwritten_with_a_dataset(events_file: Path, tmp_path: Path) -> None:
+    run("train", events_file, "--out", tmp_path / "model", *SETTINGS)
+    line = error_of("prepare", events_file, "--out", tmp_path / "model")
+    assert line.endswith("holds something else (lorentzrec model): choose another name, or remove it first")
+
+
+def test_statistics_are_those_of_the_library(shop: Path, events_file: Path) -> None:
+    of_dataset, of_file = answer("stats", shop, events_file, "--trials", "3", "--seed", "5")
+    expected = network_statistics(Interactions.from_dataset(shop), name="shop", trials=3, seed=5).to_dict()
+    assert of_dataset == json.loads(json.dumps(expected))
+    assert of_file == of_dataset | {"name": "events.csv"}
+
+
+def test_statistics_stand_in_columns_with_a_plot(shop: Path, tmp_path: Path) -> None:
+    result = run("stats", shop, "--trials", "0", "--plot", tmp_path / "degrees.svg")
+    rows = {line.split("  ")[0].strip(): line.split()[-1] for line in result.stdout.splitlines()[2:]}
+    assert (rows["users"], rows["items"], rows["density"], rows["p (bootstrap)"]) == (
+        "60",
+        "30",
+        f"{438 / 1800:.4f}",
+        "-",
+    )
+    assert (tmp_path / "degrees.svg").read_text().startswith("<?xml")
+    assert error_of("stats", shop, "--trials", "0", "--plot", tmp_path / "degrees.doc").endswith(
+        "end the name in .png, .svg or .pdf"
+    )
+
+
+def test_synthesize_then_prepare(tmp_path: Path) -> None:
+    sizes = ("--customers", "50", "--items", "40", "--interactions", "300", "--seed", "3")
+    result = answer("synthesize", "--out", tmp_path / "raw", *sizes)
+    assert result["interactions"] == 300
+    assert pl.read_parquet(Path(result["events"], "*.parquet")).columns == ["user", "item", "time"]
+    prepared = answer("prepare", result["events"], "--items", result["items_file"], "--out", tmp_path / "shop")
+    assert prepared["counts"] == {"events": 300, "users": 50, "items": result["items_met"]}
+    assert error_of("synthesize", "--out", tmp_path / "shop", *sizes).endswith(
+        "choose another name, or remove it first"
+    )
+    assert "300 events of 50 customers" in run("synthesize", "--out", tmp_path / "raw", *sizes).stdout
+
+
+def test_synthesize_refuses_what_cannot_be(tmp_path: Path) -> None:
+    assert error_of("synthesize", "--out", tmp_path / "raw", "--space", "round").startswith(
+        "the space 'round' is unknown"
+    )
+    assert error_of("synthesize", "--out", tmp_path / "raw", "--items", "0").startswith("items is 0: give at least 1")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,190 @@
+"""`lorentzrec train`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from command_line import SETTINGS, answer, error_of, run, start
+
+from lorentzrec import Interactions, TrainingConfig, load, train
+
+
+def test_a_file_becomes_a_model(events_file: Path, tmp_path: Path) -> None:
+    result = answer("train", events_file, "--out", tmp_path / "model", *SETTINGS)
+    model = load(tmp_path / "model")
+    assert result["model"] == str(tmp_path / "model")
+    assert result["config"] == model.config.to_dict()
+    assert result["config"]["dimension"] == 4
+    assert [epoch["epoch"] for epoch in result["epochs"]] == [1, 2, 3]
+    assert (result["items"], result["users"], result["interrupted"]) == (30, 60, False)
+    assert model.histories is not None
+    assert len(model.histories) == 720
+    assert [path.name for path in tmp_path.iterdir()] == ["model"], "no checkpoint is left, nothing half-written"
+
+
+def test_a_person_sees_settings_epochs_notes_and_place(events_file: Path, tmp_path: Path) -> None:
+    result = run("train", events_file, "--out", tmp_path / "model", *SETTINGS)
+    assert "3 epochs in" in result.stdout
+    assert f"The model is in {tmp_path / 'model'}" in result.stdout
+    assert "geometry=hyperboloid, model=asymmetric" in result.stderr
+    assert "history=causal" in result.stderr, "the settings are the resolved ones"
+    assert "note: negative_count is 256, more than the 30 items: all of them are used" in result.stderr
+
+
+def test_the_parts_of_a_dataset_have_their_uses(shop: Path, model: Path) -> None:
+    """Training learns from the training part alone, and the validation part chooses the epoch."""
+    train_part = Interactions.from_dataset(shop, "train")
+    trained = load(model)
+    assert trained.data_digest == train_part.digest
+    assert {"validation ndcg@10", "validation hr@10"} <= set(trained.metrics)
+
+
+def test_settings_come_from_the_file_then_from_the_line(events_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "settings.toml").write_text('[training]\nepochs = 1\ndimension = 3\ngeometry = "euclidean"\n')
+    config = ("--config", tmp_path / "settings.toml", "--set", "dimension=2")
+    result = answer("train", events_file, "--out", tmp_path / "model", *config)
+    chosen = {name: result["config"][name] for name in ("epochs", "dimension", "geometry")}
+    assert chosen == {"epochs": 1, "dimension": 2, "geometry": "euclidean"}
+
+
+def test_columns_may_have_other_names(events_file: Path, tmp_path: Path) -> None:
+    renamed = tmp_path / "sales.csv"
+    renamed.write_text(events_file.read_text().replace("user,item,time", "customer,sku,day", 1))
+    columns = ("--user-column", "customer", "--item-column", "sku")
+    ordered = answer("train", renamed, "--out", tmp_path / "a", *columns, "--time-column", "day", *SETTINGS)
+    unordered = answer("train", renamed, "--out", tmp_path / "b", *columns, *SETTINGS)
+    assert (ordered["config"]["history"], unordered["config"]["history"]) == ("causal", "leave_one_out")
+
+
+def test_all_settings_can_be_listed() -> None:
+    text = run("train", "--list-settings").stdout
+    assert all(name in text for name in TrainingConfig().to_dict())
+    assert "hyperboloid, euclidean" in text
+
+
+def test_resume_ends_in_the_same_model(events_file: Path, tmp_path: Path) -> None:
+    """The checkpoint is that of a run which stopped after its last epoch and before its model was written."""
+    config = TrainingConfig(dimension=4, epochs=3, threads=1)
+    expected = train(Interactions.from_file(events_file), config, checkpoint=tmp_path / "model.checkpoint")
+    assert "is left from a run that was stopped: add --resume" in error_of(
+        "train", events_file, "--out", tmp_path / "model", *SETTINGS
+    )
+    run("train", events_file, "--out", tmp_path / "model", "--resume", *SETTINGS)
+    assert load(tmp_path / "model").item_points.tobytes() == expected.item_points.tobytes()
+    assert not (tmp_path / "model.checkpoint").exists()
+
+
+def test_resume_without_checkpoint(events_file: Path, tmp_path: Path) -> None:
+    line = error_of("train", events_file, "--out", tmp_path / "model", "--resume", *SETTINGS)
+    assert line.endswith("so there is nothing to resume: leave --resume out")
+
+
+def test_ctrl_c_leaves_the_model_so_far(events_file: Path, tmp_path: Path) -> None:
+    process = start(
+        "train", events_file, "--out", tmp_path / "model", "--set", "epochs=1000000", "--set", "dimension=4"
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("geometry="):  # said right before the first epoch
+            break
+    time.sleep(2)  # it has begun by then
+    process.send_signal(signal.SIGINT)
+    out, rest = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "The model is in" in out
+    assert "note: stopped by Ctrl-C in epoch " in rest
+    assert rest.splitlines()[-1] == "stopped by Ctrl-C"
+    assert len(load(tmp_path / "model").items) == 30
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "line"),
+    [
+        ("", (), "events.csv is empty: give a file with content"),
+        ("user,item\n", (), "events.csv holds no events: give at least one"),
+        (
+            "who,what\na,b\n",
+            (),
+            "events.csv has no column 'user' for the user, only who, what: name it (--user-column)",
+        ),
+        ("user,item\na,b\na\n", (), "events.csv line 3: "),
+        ("user,item,time\na,b,1\na,c,nan\n", (), "events.csv line 3: "),
+        ("user,item,weight\na,b,1\na,c,nan\n", (), "events.csv line 3: "),
+        ("user,item,weight\na,b,1\na,c,-1\n", (), "events.csv line 3: "),
+        ("user,item\na,b\n\xff\n", (), "events.csv line 3: "),
+        ("user,item\na,b\nc,b\n", (), "there is only one item ('b'), so there is nothing to rank: give at least two"),
+        (
+            "user,item\na,b\n",
+            ("--set", "dimenson=3"),
+            "there is no hyper-parameter 'dimenson': did you mean 'dimension'?",
+        ),
+        ("user,item\na,b\n", ("--set", "dimension=x"), "dimension is 'x'"),
+        ("user,item\na,b\n", ("--set", "dimension"), "--set 'dimension' has no '=': write name=value"),
+        ("user,item\na,b\n", ("--config", "none.toml"), "none.toml cannot be read"),
+        ("user,item\na,b\n", ("--reader", "spotify"), "there is no reader 'spotify': use one of movielens-100k"),
+    ],
+)
+def test_what_cannot_be_used_is_said_in_one_line(
+    content: str, options: tuple[str, ...], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "events.csv").write_bytes(content.encode("latin-1"))
+    assert error_of("train", "events.csv", "--out", "model", *options).startswith(line)
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    assert error_of("train", tmp_path / "none.csv", "--out", tmp_path / "model").endswith(
+        "does not exist: check the path"
+    )
+
+
+def test_a_file_that_may_not_be_read(events_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)  # the superuser may read everything
+    assert error_of("train", events_file, "--out", tmp_path / "model").endswith(
+        "may not be read by this user: change its permissions"
+    )
+
+
+@pytest.mark.parametrize(
+    ("out", "line"),
+    [
+        ("none/model", "none is not a folder; create it first"),
+        ("file", "is a file: give the name of a folder"),
+        ("shop", "holds something else (lorentzrec-dataset): choose another name, or remove it first"),
+        ("pictures", "holds files but no manifest.json, so it was not written by lorentzrec: choose another name"),
+    ],
+)
+def test_where_no_model_can_be_written(out: str, line: str, tmp_path: Path, events_file: Path) -> None:
+    """Said before anything is read: the data do not even exist."""
+    (tmp_path / "file").touch()
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures" / "cat.png").touch()
+    run("prepare", events_file, "--out", tmp_path / "shop")
+    before = sorted(tmp_path.rglob("*"))
+    assert error_of("train", "none.csv", "--out", tmp_path / out).endswith(line)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_read_only_place(events_file: Path) -> None:
+    """/proc takes no new folder, not even from the superuser."""
+    if not Path("/proc/self").exists():
+        pytest.skip("there is no /proc here")
+    assert error_of("train", events_file, "--out", "/proc/model").startswith("cannot write /proc/model: ")
+
+
+def test_a_dataset_needs_no_columns(shop: Path, tmp_path: Path) -> None:
+    line = error_of("train", shop, "--out", tmp_path / "model", "--time-column", "time")
+    assert line == f"{shop} is a dataset and needs no --time-column, which is for event files: leave it out"
+
+
+def test_a_damaged_dataset(events_file: Path, tmp_path: Path) -> None:
+    run("prepare", events_file, "--out", tmp_path / "shop")
+    damaged = tmp_path / "shop" / "items.parquet"
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
+    line = error_of("train", tmp_path / "shop", "--out", tmp_path / "model")
+    assert line.endswith("items.parquet is not as it was written: prepare the dataset again")

@@ -11,6 +11,9 @@ NEAR = 1e-3
 """Where -<u, v> - 1 is below this, the inner product has lost the digits that tell the distance: it is recomputed
 from the difference."""
 
+COINCIDENT_DISTANCE = 1e-5
+"""Below this distance two points are taken as one: there is no direction from one to the other."""
+
 ADAM_DECAY = 0.9
 ADAM_SQUARED_DECAY = 0.999
 ADAM_EPSILON = 1e-8

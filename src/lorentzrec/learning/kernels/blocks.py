@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lorentzrec.learning.kernels.compiling import inlined, kernel
+from lorentzrec.learning.kernels.compiling import kernel
 from lorentzrec.learning.kernels.numbers import GOLDEN, below, mix, permuted
 from lorentzrec.learning.kernels.scores import MASKED, chain, distances_of, loss_of_row, score_of
 from lorentzrec.learning.kernels.steps import dot, row_step
@@ -19,17 +19,17 @@ f32, u32, u64 = np.float32, np.uint32, np.uint64
 _ZERO, _ONE = f32(0), f32(1)
 
 
-@inlined
+@kernel
 def _is_set(bits, item):
     return (bits[item >> 5] >> u32(item & 31)) & u32(1) != 0
 
 
-@inlined
+@kernel
 def _set(bits, item):
     bits[item >> 5] |= u32(1) << u32(item & 31)
 
 
-@inlined
+@kernel
 def _clear(bits, item):
     bits[item >> 5] &= ~(u32(1) << u32(item & 31))
 
@@ -76,9 +76,11 @@ def _gather_negatives(items, events, settings, key, negatives):
     draw_negatives(rows, negatives.bits, events.items, items.points.shape[0], settings.popular, key)
     for place in range(rows.shape[0]):
         negatives.places[rows[place]] = place
-        point = items.points[rows[place]]
-        negatives.points[place, :] = point
-        negatives.sizes[place] = point[0] if settings.curved else dot(point, point)
+        for k in range(items.points.shape[1]):
+            negatives.points[place, k] = items.points[rows[place], k]
+        negatives.sizes[place] = (
+            negatives.points[place, 0] if settings.curved else dot(negatives.points, place, negatives.points, place)
+        )
     negatives.gradients[:] = _ZERO
 
 
@@ -100,7 +102,7 @@ def _mask_history(first, last, owner, items, negatives, counters):
     offsets[owner + 1] = count
 
 
-@inlined
+@kernel
 def _slot_of(row, side, used, slots):
     """Where the gradient of a row stands in this block, zero when first asked for; and the number of slots in use."""
     slot_of_row = slots.histories if side == HISTORY else slots.targets
@@ -119,6 +121,7 @@ def _slot_of(row, side, used, slots):
 def _compare(count, items, settings, used, queries, negatives, slots, tile, counters):
     """Score `count` queries against targets and negatives: the loss, and the gradients of all three."""
     total = 0.0
+    targets = items.points
     size_of_all, width = negatives.points.shape
     flat_distance = settings.distance and not settings.curved
     for start in range(0, count, TILE):
@@ -135,22 +138,22 @@ def _compare(count, items, settings, used, queries, negatives, slots, tile, coun
             owner, row = queries.owners[start + t], queries.targets[start + t]
             for m in range(negatives.mask_offsets[owner], negatives.mask_offsets[owner + 1]):
                 scores[t, negatives.masks[m]] = MASKED
-            target = items.points[row]
-            positive, slope = score_of(dot(points[t], target), points[t], target, settings, counters)
-            total += loss_of_row(scores[t], positive, queries.weights[start + t], settings)
-            pull, own = chain(scores[t], slopes[t], settings)
+            product = dot(points, t, targets, row)
+            positive, slope = score_of(product, points, t, targets, row, settings, counters)
+            total += loss_of_row(scores, t, positive, queries.weights[start + t], settings)
+            pull, own = chain(scores, slopes, t, settings)
             pull *= slope
             slot, used = _slot_of(row, TARGET, used, slots)
             for k in range(width):
-                u, v = points[t, k], target[k]
+                u, v = points[t, k], targets[row, k]
                 slots.gradients[slot, k] += pull * (u - v if flat_distance else u)
                 gradients[t, k] = pull * v - ((own + pull) * u if flat_distance else _ZERO)
-        product = tile.products[:size]
-        np.dot(scores, negatives.points, product)
-        gradients += product
-        product = tile.products[:size_of_all]
-        np.dot(scores.T, points, product)
-        negatives.gradients[:] += product
+        products = tile.products[:size]
+        np.dot(scores, negatives.points, products)
+        gradients += products
+        products = tile.products[:size_of_all]
+        np.dot(scores.T, points, products)
+        negatives.gradients[:] += products
         if flat_distance:
             for k in range(size_of_all):
                 negatives.gradients[k] -= scores[:, k].sum() * negatives.points[k]
@@ -169,10 +172,10 @@ def _apply(histories, items, settings, used, negatives, slots, counters):
     for slot in range(used):
         row = slots.rows[slot]
         if slots.sides[slot] == HISTORY:
-            row_step(histories, row, slots.gradients[slot], settings, counters)
+            row_step(histories, row, slots.gradients, slot, settings, counters)
             slots.histories[row] = -1
         else:
-            row_step(items, row, slots.gradients[slot], settings, counters)
+            row_step(items, row, slots.gradients, slot, settings, counters)
             slots.targets[row] = -1
 
 
@@ -196,7 +199,8 @@ def symmetric_steps(start, stop, rows, events, users, items, settings, key, work
             queries.owners[t] = t
             queries.targets[t] = events.items[event]
             queries.weights[t] = events.weights[event] if weighted else _ONE
-            queries.points[t, :] = users.points[user]
+            for k in range(users.points.shape[1]):
+                queries.points[t, k] = users.points[user, k]
         loss, used = _compare(count, items, settings, 0, queries, negatives, slots, tile, counters)
         total += loss
         for t in range(count):
@@ -212,33 +216,33 @@ def symmetric_steps(start, stop, rows, events, users, items, settings, key, work
 # --- asymmetric: a block is some customers, whole
 
 
-@inlined
-def _write_query(total, weight, row, settings, queries):
+@kernel
+def _write_query(sums, place, weight, row, settings, queries):
     """The midpoint of a history from its sum: S / sqrt(-<S, S>), and in flat space S / W."""
     divisor = weight
     if settings.curved:
         # -<S, S> >= W^2 for a sum of points with weights W in all; only rounding, or a torn row, takes it below
-        divisor = np.sqrt(max(-dot(total, total), weight * weight))
+        divisor = np.sqrt(max(-dot(sums, place, sums, place), weight * weight))
     queries.divisors[row] = divisor
-    for k in range(total.shape[0]):
-        queries.points[row, k] = total[k] / divisor
+    for k in range(sums.shape[1]):
+        queries.points[row, k] = sums[place, k] / divisor
 
 
 @kernel
-def _write_queries(first, last, owner, count, events, points, settings, queries, running, others):
+def _write_queries(first, last, owner, count, events, points, settings, queries, sums):
     """All queries of one customer in linear time; the new count.
 
     Prefixes share a running sum, and leave-one-out is the whole minus one.
     """
     weighted = events.weights.shape[0] > 1
-    running[:] = _ZERO
+    sums[0, :] = _ZERO
     weight_sum = _ZERO
     if settings.leave_one_out:
         for t in range(first, last):
             weight = events.weights[t] if weighted else _ONE
             weight_sum += weight
-            for k in range(running.shape[0]):
-                running[k] += weight * points[events.items[t], k]
+            for k in range(sums.shape[1]):
+                sums[0, k] += weight * points[events.items[t], k]
     for t in range(first, last):
         weight = events.weights[t] if weighted else _ONE
         item = events.items[t]
@@ -247,52 +251,52 @@ def _write_queries(first, last, owner, count, events, points, settings, queries,
             queries.targets[count] = item
             queries.weights[count] = weight
             if settings.leave_one_out:
-                for k in range(running.shape[0]):
-                    others[k] = running[k] - weight * points[item, k]
-                _write_query(others, weight_sum - weight, count, settings, queries)
+                for k in range(sums.shape[1]):
+                    sums[1, k] = sums[0, k] - weight * points[item, k]
+                _write_query(sums, 1, weight_sum - weight, count, settings, queries)
             else:
-                _write_query(running, weight_sum, count, settings, queries)
+                _write_query(sums, 0, weight_sum, count, settings, queries)
             count += 1
         if not settings.leave_one_out:
             weight_sum = settings.recency * weight_sum + weight
-            for k in range(running.shape[0]):
-                running[k] = settings.recency * running[k] + weight * points[item, k]
+            for k in range(sums.shape[1]):
+                sums[0, k] = settings.recency * sums[0, k] + weight * points[item, k]
     return count
 
 
-@inlined
+@kernel
 def _gradient_of_sum(row, settings, queries):
     """Turn the gradient of a query into that of the sum it was made from: (h + <u, h> u) / n."""
-    gradient, query = queries.gradients[row], queries.points[row]
-    along = dot(query, gradient) if settings.curved else _ZERO
-    for k in range(gradient.shape[0]):
-        gradient[k] = (gradient[k] + along * query[k]) / queries.divisors[row]
+    points, gradients = queries.points, queries.gradients
+    along = dot(points, row, gradients, row) if settings.curved else _ZERO
+    for k in range(gradients.shape[1]):
+        gradients[row, k] = (gradients[row, k] + along * points[row, k]) / queries.divisors[row]
 
 
 @kernel
-def _spread_gradients(first, last, row, events, settings, used, queries, slots, running):
+def _spread_gradients(first, last, row, events, settings, used, queries, slots, sums):
     """Hand the gradients of one customer's queries, from `row` on, to the history: the same recurrence backwards."""
     weighted = events.weights.shape[0] > 1
-    width = running.shape[0]
+    width = sums.shape[1]
     count = last - first if settings.leave_one_out else last - first - 1
-    running[:] = _ZERO
+    sums[0, :] = _ZERO
     for q in range(row, row + count):
         _gradient_of_sum(q, settings, queries)
         if settings.leave_one_out:
             for k in range(width):
-                running[k] += queries.gradients[q, k]
+                sums[0, k] += queries.gradients[q, k]
     for t in range(last - 1, first - 1, -1):
         weight = events.weights[t] if weighted else _ONE
         slot, used = _slot_of(events.items[t], HISTORY, used, slots)
         if settings.leave_one_out:
             for k in range(width):
-                slots.gradients[slot, k] += weight * (running[k] - queries.gradients[row + t - first, k])
+                slots.gradients[slot, k] += weight * (sums[0, k] - queries.gradients[row + t - first, k])
         else:
             for k in range(width):
-                slots.gradients[slot, k] += weight * running[k]
+                slots.gradients[slot, k] += weight * sums[0, k]
             if t > first:
                 for k in range(width):
-                    running[k] = queries.gradients[row + t - first - 1, k] + settings.recency * running[k]
+                    sums[0, k] = queries.gradients[row + t - first - 1, k] + settings.recency * sums[0, k]
     return used
 
 
@@ -310,16 +314,14 @@ def asymmetric_steps(order, bounds, start, stop, events, histories, items, setti
         count = 0
         for owner in range(customers.shape[0]):
             first, last = events.offsets[customers[owner]], events.offsets[customers[owner] + 1]
-            count = _write_queries(
-                first, last, owner, count, events, histories.points, settings, queries, vectors[0], vectors[1]
-            )
+            count = _write_queries(first, last, owner, count, events, histories.points, settings, queries, vectors)
             _mask_history(first, last, owner, events.items, negatives, counters)
         loss, used = _compare(count, items, settings, 0, queries, negatives, slots, tile, counters)
         total += loss
         row = 0
         for owner in range(customers.shape[0]):
             first, last = events.offsets[customers[owner]], events.offsets[customers[owner] + 1]
-            used = _spread_gradients(first, last, row, events, settings, used, queries, slots, vectors[0])
+            used = _spread_gradients(first, last, row, events, settings, used, queries, slots, vectors)
             row += last - first if settings.leave_one_out else last - first - 1
         _apply(histories, items, settings, used, negatives, slots, counters)
     return total

@@ -19,8 +19,8 @@ _OPTIONS: dict[str, Any] = {
     "error_model": "numpy",
 }
 
-inlined = numba.njit(**_OPTIONS)
-"""For small functions that only kernels call."""
+inlined = numba.njit(inline="always", **_OPTIONS)
+"""For functions of scalars that kernels call; handing arrays to one would count references at every call."""
 
 
 def kernel(function: Callable[..., Any]) -> Any:

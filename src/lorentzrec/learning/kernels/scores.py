@@ -8,7 +8,7 @@ from lorentzrec.learning.kernels.compiling import inlined, kernel
 from lorentzrec.learning.kernels.numbers import fast_exp, fast_log
 from lorentzrec.learning.kernels.steps import dot
 from lorentzrec.learning.kernels.structures import BPR, COINCIDENT, WMRB
-from lorentzrec.learning.limits import NEAR
+from lorentzrec.learning.limits import COINCIDENT_DISTANCE, NEAR
 
 f32 = np.float32
 _ZERO, _ONE, _TWO = f32(0), f32(1), f32(2)
@@ -18,9 +18,9 @@ MASKED = f32(-1e30)
 _HALF_MASKED = f32(-5e29)
 
 
-@inlined
-def score_of(product, u, v, settings, counters):
-    """The score of a pair and its derivative by the inner product, which is given.
+@kernel
+def score_of(product, left, i, right, j, settings, counters):
+    """The score of row i and row j, and its derivative by their inner product, which is given.
 
     Distance: d = arccosh(z) with z = -<u, v>, derivative 1 / sinh d. For near points z has lost the digits that
     matter, and the difference of the points tells: q = |u - v|^2, d = 2 asinh(sqrt(q) / 2), sinh d = sqrt(q (1 + q /
@@ -28,25 +28,25 @@ def score_of(product, u, v, settings, counters):
     """
     if not settings.distance:
         return product, _ONE
-    if settings.curved and -product - _ONE >= _NEAR * u[0] * v[0]:
+    if settings.curved and -product - _ONE >= _NEAR * left[i, 0] * right[j, 0]:
         sinh = np.sqrt(product * product - _ONE)
         distance = np.log(sinh - product)
     else:
         squared = _ZERO
         squares = _ZERO
-        for k in range(1, u.shape[0]):
-            difference = u[k] - v[k]
+        for k in range(1, left.shape[1]):
+            difference = left[i, k] - right[j, k]
             squared += difference * difference
-            squares += difference * (u[k] + v[k])
+            squares += difference * (left[i, k] + right[j, k])
         if settings.curved:
-            time = squares / (u[0] + v[0])
+            time = squares / (left[i, 0] + right[j, 0])
             squared = max(squared - time * time, _ZERO)
             sinh = np.sqrt(squared * (_ONE + f32(0.25) * squared))
             distance = np.log1p(f32(0.5) * squared + sinh)
         else:
             distance = np.sqrt(squared)
             sinh = distance
-    if sinh < f32(1e-5):
+    if sinh < f32(COINCIDENT_DISTANCE):
         counters[COINCIDENT] += 1
         return -distance, _ZERO
     return -distance, _ONE / sinh
@@ -81,7 +81,7 @@ def distances_of(scores, slopes, queries, negatives, sizes, settings, counters):
                 slopes[t, k] = _ZERO if is_near else _ONE / sinh
                 scores[t, k] = scores[t, k] if is_near else -fast_log(z + sinh)
         else:
-            own = dot(queries[t], queries[t])
+            own = dot(queries, t, queries, t)
             for k in range(negatives.shape[0]):
                 squared = own + sizes[k] - _TWO * scores[t, k]
                 is_near = squared < _NEAR * (own + sizes[k])
@@ -92,11 +92,11 @@ def distances_of(scores, slopes, queries, negatives, sizes, settings, counters):
         if near > 0:
             for k in range(negatives.shape[0]):
                 if slopes[t, k] == _ZERO:
-                    scores[t, k], slopes[t, k] = score_of(scores[t, k], queries[t], negatives[k], settings, counters)
+                    scores[t, k], slopes[t, k] = score_of(scores[t, k], queries, t, negatives, k, settings, counters)
 
 
 @kernel
-def loss_of_row(scores, positive, weight, settings):
+def loss_of_row(scores, t, positive, weight, settings):
     """The loss of one positive score against its negatives' scores, which are overwritten with the loss's derivatives
     by them.
 
@@ -105,57 +105,57 @@ def loss_of_row(scores, positive, weight, settings):
     BPR: mean_k ln(1 + e^x_k); WMRB: ln(1 + sum_k max(0, margin + x_k)); softmax: ln(1 + sum_k e^x_k), with x_k =
     scale (s_k - positive).
     """
-    count = scores.shape[0]
+    count = scores.shape[1]
     scale = settings.scale
     if settings.loss == WMRB:
         rank = _ZERO
         for k in range(count):
-            x = settings.margin + scale * (scores[k] - positive)
+            x = settings.margin + scale * (scores[t, k] - positive)
             rank += x if x > _ZERO else _ZERO
         part = weight * scale / (_ONE + rank)
         for k in range(count):
-            x = settings.margin + scale * (scores[k] - positive)
-            scores[k] = part if x > _ZERO else _ZERO
+            x = settings.margin + scale * (scores[t, k] - positive)
+            scores[t, k] = part if x > _ZERO else _ZERO
         return weight * np.log1p(rank)
     if settings.loss == BPR:
         total = _ZERO
         counted = _ZERO
         for k in range(count):
-            x = scale * (scores[k] - positive)
+            x = scale * (scores[t, k] - positive)
             total += (x if x > _ZERO else _ZERO) + fast_log(_ONE + fast_exp(-abs(x)))
-            counted += _ONE if scores[k] > _HALF_MASKED else _ZERO
+            counted += _ONE if scores[t, k] > _HALF_MASKED else _ZERO
         counted = max(counted, _ONE)
         part = weight * scale / counted
         for k in range(count):
-            x = scale * (scores[k] - positive)
-            scores[k] = part / (_ONE + fast_exp(-x)) if scores[k] > _HALF_MASKED else _ZERO
+            x = scale * (scores[t, k] - positive)
+            scores[t, k] = part / (_ONE + fast_exp(-x)) if scores[t, k] > _HALF_MASKED else _ZERO
         return weight * total / counted
     highest = positive
     total = _ZERO
     for k in range(count):
-        total += fast_exp(scale * (scores[k] - highest))
+        total += fast_exp(scale * (scores[t, k] - highest))
     if not total < f32(1e30):  # the exponentials near their range: start again from the highest score
         for k in range(count):
-            highest = max(highest, scores[k])
+            highest = max(highest, scores[t, k])
         total = _ZERO
         for k in range(count):
-            total += fast_exp(scale * (scores[k] - highest))
+            total += fast_exp(scale * (scores[t, k] - highest))
     own = fast_exp(scale * (positive - highest))
     part = weight * scale / (own + total)
     for k in range(count):
-        scores[k] = part * fast_exp(scale * (scores[k] - highest))
+        scores[t, k] = part * fast_exp(scale * (scores[t, k] - highest))
     return weight * (scale * (highest - positive) + np.log(own + total))
 
 
 @kernel
-def chain(derivatives, slopes, settings):
+def chain(derivatives, slopes, t, settings):
     """The chain rule from scores to inner products, in place; minus the sum before it (the positive's derivative) and
     the sum after it."""
     before = _ZERO
     after = _ZERO
-    for k in range(derivatives.shape[0]):
-        before += derivatives[k]
+    for k in range(derivatives.shape[1]):
+        before += derivatives[t, k]
         if settings.distance:
-            derivatives[k] *= slopes[k]
-        after += derivatives[k]
+            derivatives[t, k] *= slopes[t, k]
+        after += derivatives[t, k]
     return -before, after

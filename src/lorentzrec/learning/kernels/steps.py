@@ -17,132 +17,150 @@ _TINY = f32(1e-30)
 _LOG_DECAY, _LOG_SQUARED_DECAY = f32(np.log(ADAM_DECAY)), f32(np.log(ADAM_SQUARED_DECAY))
 
 
-@inlined
-def dot(x, y):
-    """<x, y>: -x0 y0 + x1 y1 + ...; in flat space x0 and y0 are zero."""
+@kernel
+def dot(left, i, right, j):
+    """<x, y> of row i and row j: -x0 y0 + x1 y1 + ...; in flat space x0 and y0 are zero."""
     total = _ZERO
-    for k in range(1, x.shape[0]):
-        total += x[k] * y[k]
-    return total - x[0] * y[0]
+    for k in range(1, left.shape[1]):
+        total += left[i, k] * right[j, k]
+    return total - left[i, 0] * right[j, 0]
 
 
 @inlined
-def pull_to_origin(point, settings):
-    """What the regularisation adds to a tangent gradient: this times the space coordinates. Penalty: regularisation *
-    d(origin, x)^2."""
+def pull_to_origin(time, settings):
+    """What the regularisation adds to a tangent gradient: this times the space coordinates.
+
+    Penalty: regularisation * d(origin, x)^2.
+    """
     if settings.regularisation == _ZERO:
         return _ZERO
     if not settings.curved:
         return _TWO * settings.regularisation
-    sinh = np.sqrt(max(point[0] * point[0] - _ONE, _ZERO))
+    sinh = np.sqrt(max(time * time - _ONE, _ZERO))
     # d / sinh d with d = asinh(|space|); its limit at the origin is 1
-    ratio = np.log(sinh + point[0]) / sinh if sinh > f32(1e-3) else _ONE
-    return _TWO * settings.regularisation * ratio * point[0]
+    ratio = np.log(sinh + time) / sinh if sinh > f32(1e-3) else _ONE
+    return _TWO * settings.regularisation * ratio * time
+
+
+# --- optimisers
 
 
 @inlined
-def step_factor(squared_norm, table, row, settings, counters):
-    """What RSGD or Adagrad multiplies a tangent gradient of this squared length with, clipping and cap included and
-    counted."""
-    factor = settings.learning_rate
-    if squared_norm > settings.clip_norm * settings.clip_norm:
-        counters[CLIPPED] += 1
-        shortening = settings.clip_norm / np.sqrt(squared_norm)
-        factor *= shortening
-        clipped_square = settings.clip_norm * settings.clip_norm
-    else:
-        clipped_square = squared_norm
+def clipping_of(squared_norm, settings):
+    """What shortens a gradient of this squared length to the clipping norm."""
+    if squared_norm <= settings.clip_norm * settings.clip_norm:
+        return _ONE
+    return settings.clip_norm / np.sqrt(squared_norm)
+
+
+@inlined
+def capped(factor, squared_norm):
+    """A factor under which a direction of this squared length is no longer than the longest step."""
+    if factor * factor * squared_norm <= _LARGEST_STEP * _LARGEST_STEP:
+        return factor
+    return _LARGEST_STEP / np.sqrt(squared_norm)
+
+
+@inlined
+def step_factor(squared_norm, squared, settings):
+    """What RSGD or Adagrad multiplies a tangent gradient of this squared length with, and Adagrad's new sum.
+
+    Also whether the gradient was clipped and the step capped, as numbers to count.
+    """
+    clipping = clipping_of(squared_norm, settings)
+    factor = settings.learning_rate * clipping
     if settings.optimiser == ADAGRAD:
-        table.squared[row] += clipped_square
-        factor /= np.sqrt(table.squared[row] + _TINY)
-    if factor * factor * squared_norm > _LARGEST_STEP * _LARGEST_STEP:
-        counters[CAPPED] += 1
-        factor = _LARGEST_STEP / np.sqrt(squared_norm)
-    return factor
+        squared += clipping * clipping * squared_norm
+        factor /= np.sqrt(squared + _TINY)
+    allowed = capped(factor, squared_norm)
+    return allowed, squared, int(clipping < _ONE), int(allowed < factor)
 
 
 @inlined
-def lift(point, squared_space, row, settings, counters):
-    """Set the time coordinate from the space part; pull a point beyond the largest radius back onto it; notice what
-    is not finite."""
-    if not np.isfinite(squared_space):
-        if counters[BROKEN] == 0:
-            counters[BROKEN] = row + 1
-        return
-    if settings.curved:
-        if squared_space > _LARGEST_SPACE_SQUARED:
-            counters[CAPPED] += 1
-            shrink = np.sqrt(_LARGEST_SPACE_SQUARED / squared_space)
-            for k in range(1, point.shape[0]):
-                point[k] *= shrink
-            squared_space = _LARGEST_SPACE_SQUARED
-        point[0] = np.sqrt(_ONE + squared_space)
+def shrink_of(squared_space, settings):
+    """What pulls a point with this squared space part back to the largest radius; 1 where it is within, or flat."""
+    if settings.curved and squared_space > _LARGEST_SPACE_SQUARED:
+        return np.sqrt(_LARGEST_SPACE_SQUARED / squared_space)
+    return _ONE
+
+
+@inlined
+def time_of(squared_space, settings):
+    """The time coordinate that belongs to a space part: on the sheet by construction."""
+    return np.sqrt(_ONE + squared_space) if settings.curved else _ZERO
 
 
 @kernel
-def row_step(table, row, gradient, settings, counters):
-    """One step of one row down a gradient (the metric already applied), which is overwritten.
+def row_step(table, row, gradients, slot, settings, counters):
+    """One step of one row of a table down a gradient (the metric already applied), which is overwritten.
 
-    The paper's three steps: h = g^-1 gradient (the caller's), h_t = h + <x, h> x, x' = Exp_x(-factor h_t). The
-    tangent vector's time coordinate is recomputed from tangency, so that its length has a relative, not an absolute
-    error far from the origin.
+    The paper's three steps: h = g^-1 gradient (the caller's), h_t = h + <x, h> x, x' = Exp_x(-factor h_t). The tangent
+    vector's time coordinate follows from tangency, so that its length has a relative, not an absolute error far from
+    the origin.
     """
-    point = table.points[row]
-    width = point.shape[0]
-    along = dot(point, gradient) if settings.curved else _ZERO
-    pull = pull_to_origin(point, settings)
-    space = _ZERO
-    time = _ZERO
+    points, squared, momentum, steps = table
+    width = points.shape[1]
+    added = pull_to_origin(points[row, 0], settings)
+    if settings.curved:
+        added += dot(points, row, gradients, slot)
     for k in range(1, width):
-        gradient[k] += (along + pull) * point[k]
-        space += gradient[k] * gradient[k]
-        time += gradient[k] * point[k]
-    squared_norm = max(space - time * time / (point[0] * point[0]), _ZERO) if settings.curved else space
+        gradients[slot, k] += added * points[row, k]
+    squared_norm = _squared_norm(points, row, gradients, slot, settings)
     if settings.optimiser == ADAM:
-        factor, squared_norm = _momentum_step(table, row, gradient, squared_norm, settings, counters)
+        clipping = clipping_of(squared_norm, settings)
+        counters[CLIPPED] += clipping < _ONE
+        for k in range(1, width):
+            # the momentum becomes the direction of the step
+            mixed = f32(ADAM_DECAY) * momentum[row, k] + f32(1 - ADAM_DECAY) * clipping * gradients[slot, k]
+            gradients[slot, k] = mixed
+        squared_norm *= clipping * clipping
+        squared[row] = f32(ADAM_SQUARED_DECAY) * squared[row] + f32(1 - ADAM_SQUARED_DECAY) * squared_norm
+        steps[row] += 1
+        unbiased = squared[row] / (_ONE - np.exp(steps[row] * _LOG_SQUARED_DECAY))
+        factor = settings.learning_rate / (_ONE - np.exp(steps[row] * _LOG_DECAY))
+        factor /= np.sqrt(unbiased) + f32(ADAM_EPSILON)
+        squared_norm = _squared_norm(points, row, gradients, slot, settings)
+        allowed = capped(factor, squared_norm)
+        counters[CAPPED] += allowed < factor
+        factor = allowed
     else:
-        factor = step_factor(squared_norm, table, row, settings, counters)
-    squared_step = factor * factor * squared_norm
-    cosh, sinhc = cosh_and_sinhc(squared_step) if settings.curved else (_ONE, _ONE)
+        factor, new_squared, was_clipped, was_capped = step_factor(squared_norm, squared[row], settings)
+        counters[CLIPPED] += was_clipped
+        counters[CAPPED] += was_capped
+        if settings.optimiser == ADAGRAD:
+            squared[row] = new_squared
+    cosh, sinhc = _ONE, _ONE
+    if settings.curved:
+        cosh, sinhc = cosh_and_sinhc(factor * factor * squared_norm)
+    if settings.optimiser == ADAM:
+        # transport along its own geodesic turns the momentum with the geodesic's tangent
+        turn = factor * squared_norm * sinhc if settings.curved else _ZERO
+        for k in range(1, width):
+            momentum[row, k] = cosh * gradients[slot, k] - turn * points[row, k]
     squared_space = _ZERO
     for k in range(1, width):
-        moved = cosh * point[k] - sinhc * factor * gradient[k]
-        if settings.optimiser == ADAM:
-            # the momentum is the direction of the step, so transport along it turns it with the geodesic's own tangent
-            turned = cosh * gradient[k] - factor * squared_norm * sinhc * point[k] if settings.curved else gradient[k]
-            table.momentum[row, k] = turned
-        point[k] = moved
+        moved = cosh * points[row, k] - sinhc * factor * gradients[slot, k]
+        points[row, k] = moved
         squared_space += moved * moved
-    lift(point, squared_space, row, settings, counters)
+    shrink = shrink_of(squared_space, settings)
+    if shrink < _ONE:
+        counters[CAPPED] += 1
+        for k in range(1, width):
+            points[row, k] *= shrink
+    points[row, 0] = time_of(shrink * shrink * squared_space, settings)
+    if not np.isfinite(squared_space) and counters[BROKEN] == 0:
+        counters[BROKEN] = row + 1
 
 
-@inlined
-def _momentum_step(table, row, gradient, squared_norm, settings, counters):
-    """Adam: mix the gradient into the momentum (left in `gradient`), one squared length per row; the factor and the
-    momentum's squared length."""
-    point = table.points[row]
-    momentum = table.momentum[row]
-    shortening = _ONE
-    if squared_norm > settings.clip_norm * settings.clip_norm:
-        counters[CLIPPED] += 1
-        shortening = settings.clip_norm / np.sqrt(squared_norm)
-        squared_norm = settings.clip_norm * settings.clip_norm
-    table.steps[row] += 1
-    steps = f32(table.steps[row])
-    table.squared[row] = f32(ADAM_SQUARED_DECAY) * table.squared[row] + f32(1 - ADAM_SQUARED_DECAY) * squared_norm
+@kernel
+def _squared_norm(points, row, gradients, slot, settings):
+    """The squared length of a tangent vector at a point, from the space coordinates of both."""
     space = _ZERO
     time = _ZERO
-    for k in range(1, point.shape[0]):
-        mixed = f32(ADAM_DECAY) * momentum[k] + f32(1 - ADAM_DECAY) * shortening * gradient[k]
-        gradient[k] = mixed
-        space += mixed * mixed
-        time += mixed * point[k]
-    squared_momentum = max(space - time * time / (point[0] * point[0]), _ZERO) if settings.curved else space
-    unbiased_square = table.squared[row] / (_ONE - np.exp(steps * _LOG_SQUARED_DECAY))
-    factor = (
-        settings.learning_rate / (_ONE - np.exp(steps * _LOG_DECAY)) / (np.sqrt(unbiased_square) + f32(ADAM_EPSILON))
-    )
-    if factor * factor * squared_momentum > _LARGEST_STEP * _LARGEST_STEP:
-        counters[CAPPED] += 1
-        factor = _LARGEST_STEP / np.sqrt(squared_momentum)
-    return factor, squared_momentum
+    for k in range(1, points.shape[1]):
+        space += gradients[slot, k] * gradients[slot, k]
+        time += gradients[slot, k] * points[row, k]
+    if not settings.curved:
+        return space
+    time /= points[row, 0]
+    return max(space - time * time, _ZERO)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from lorentzrec.learning.kernels.compiling import inlined, kernel
-from lorentzrec.learning.kernels.numbers import GOLDEN, below, cosh_and_sinhc, mix
+from lorentzrec.learning.kernels.numbers import GOLDEN, below, cosh_and_sinhc, fast_exp, fast_log, mix
 from lorentzrec.learning.kernels.scores import offset_of, score_of
-from lorentzrec.learning.kernels.steps import dot, lift, pull_to_origin, row_step, step_factor
-from lorentzrec.learning.kernels.structures import ADAM, SATURATED
+from lorentzrec.learning.kernels.steps import pull_to_origin, row_step, shrink_of, step_factor, time_of
+from lorentzrec.learning.kernels.structures import ADAGRAD, ADAM, BROKEN, CAPPED, CLIPPED, SATURATED
 
 f32, u32, u64 = np.float32, np.uint32, np.uint64
 _ZERO, _ONE, _TWO = f32(0), f32(1), f32(2)
 
 
-@inlined
+@kernel
 def unseen(state, bits, items, item_count, settings):
     """A random item whose bit is clear: tries, and after 64 of them the next clear one from a random start. Also the
     new state."""
@@ -32,130 +32,163 @@ def unseen(state, bits, items, item_count, settings):
 
 @kernel
 def triplet_steps(order, start, stop, events, users, items, settings, key, workspace):
-    """Symmetric BPR over the customers order[start:stop], one step of three points per (customer, item, unseen item);
-    the summed loss.
+    """Symmetric BPR over the customers order[start:stop]: one step of three points per (customer, item, unseen item).
 
     Every tangent gradient is a combination of the three points, so its length follows from their inner products, and
-    projection plus exponential map is x' = a x + b (others) with scalars a and b: three dot products and one fused
-    loop per triplet.
+    projection plus exponential map is x' = a x + b (others) with scalars a and b: three dot products and one fused loop
+    per triplet. Returns the summed loss.
     """
-    _, negatives, _, _, vectors, counters = workspace
-    bits = negatives.bits
-    item_count = items.points.shape[0]
-    weighted = events.weights.shape[0] > 1
+    # every array is taken from its tuple once, out here, and none is handed to a function inside the loop: either would
+    # count references there, which is atomic and costs more than the arithmetic
+    U, U_squared = users.points, users.squared
+    V, V_squared = items.points, items.squared
+    offsets, event_items, event_weights = events
+    bits, h, counters = workspace.negatives.bits, workspace.vectors, workspace.counters
+    item_count, width = V.shape
+    weighted = event_weights.shape[0] > 1
     total = 0.0
     for place in range(start, stop):
         user = order[place]
-        first, last = events.offsets[user], events.offsets[user + 1]
+        first, last = offsets[user], offsets[user + 1]
         distinct = 0
         for t in range(first, last):
-            item = events.items[t]
+            item = event_items[t]
             distinct += 1 - ((bits[item >> 5] >> u32(item & 31)) & u32(1))
             bits[item >> 5] |= u32(1) << u32(item & 31)
         if distinct == item_count:
             counters[SATURATED] += 1
-        else:
-            state = mix(key + u64(user) * GOLDEN)
-            for t in range(first, last):
-                weight = events.weights[t] if weighted else _ONE
-                for _ in range(settings.negative_count):
-                    other, state = unseen(state, bits, events.items, item_count, settings)
-                    total += _triplet_step(
-                        user, events.items[t], other, weight, users, items, settings, vectors, counters
-                    )
-        for t in range(first, last):
-            bits[events.items[t] >> 5] = u32(0)
+            last = first
+        state = mix(key + u64(user) * GOLDEN)
+        for draw in range((last - first) * settings.negative_count):
+            t = first + draw // settings.negative_count
+            item = event_items[t]
+            other, state = unseen(state, bits, event_items, item_count, settings)
+            u_time, v_time, w_time = U[user, 0], V[item, 0], V[other, 0]
+            uv, uw, vw = _ZERO, _ZERO, _ZERO
+            for k in range(1, width):
+                uv += U[user, k] * V[item, k]
+                uw += U[user, k] * V[other, k]
+                vw += V[item, k] * V[other, k]
+            uv -= u_time * v_time
+            uw -= u_time * w_time
+            vw -= v_time * w_time
+            v_score, v_slope, w_score, w_slope = uv, _ONE, uw, _ONE
+            if settings.distance:
+                v_score, v_slope = score_of(uv, U, user, V, item, settings, counters)
+                w_score, w_slope = score_of(uw, U, user, V, other, settings, counters)
+            # L = ln(1 + e^-gap), -dL/dgap = 1 / (1 + e^gap)
+            weight = event_weights[t] if weighted else _ONE
+            gap = settings.scale * (v_score - w_score)
+            small = fast_exp(-abs(gap))
+            total += weight * (fast_log(_ONE + small) + max(-gap, _ZERO))
+            pull = weight * settings.scale * (small if gap > _ZERO else _ONE) / (_ONE + small)
+            v_part, w_part = -pull * v_slope, pull * w_slope
+            v_offset, w_offset = offset_of(uv, settings), offset_of(uw, settings)
+            if settings.optimiser == ADAM:
+                for k in range(width):
+                    u, v, w = U[user, k], V[item, k], V[other, k]
+                    along = _ZERO if settings.curved else _ONE  # on the hyperboloid the step projects by itself
+                    h[0, k] = v_part * (v + along * v_offset * u) + w_part * (w + along * w_offset * u)
+                    h[1, k] = v_part * (u + along * v_offset * v)
+                    h[2, k] = w_part * (u + along * w_offset * w)
+                row_step(users, user, h, 0, settings, counters)
+                row_step(items, item, h, 1, settings, counters)
+                row_step(items, other, h, 2, settings, counters)
+                continue
+            uu, vv, ww = -_ONE, -_ONE, -_ONE
+            if not settings.curved:
+                uu, vv, ww = _ZERO, _ZERO, _ZERO
+                for k in range(1, width):
+                    uu += U[user, k] * U[user, k]
+                    vv += V[item, k] * V[item, k]
+                    ww += V[other, k] * V[other, k]
+            # squared lengths of the tangent gradients: v_part (u + k v) at v, and at u the sum of both
+            v_square = v_part * v_part * (uu + v_offset * (_TWO * uv + v_offset * vv))
+            w_square = w_part * w_part * (uu + w_offset * (_TWO * uw + w_offset * ww))
+            u_square = v_part * v_part * (vv + v_offset * (_TWO * uv + v_offset * uu))
+            u_square += w_part * w_part * (ww + w_offset * (_TWO * uw + w_offset * uu))
+            u_square += _TWO * v_part * w_part * (vw + w_offset * uv + v_offset * uw + v_offset * w_offset * uu)
+            u_home, v_home, w_home = _ZERO, _ZERO, _ZERO
+            if settings.regularisation != _ZERO:
+                u_home = pull_to_origin(u_time, settings)
+                v_home = pull_to_origin(v_time, settings)
+                w_home = pull_to_origin(w_time, settings)
+                u_cross = v_part * _home_cross(v_time, u_time, uv, uu, v_offset, settings)
+                u_cross += w_part * _home_cross(w_time, u_time, uw, uu, w_offset, settings)
+                v_cross = v_part * _home_cross(u_time, v_time, uv, vv, v_offset, settings)
+                w_cross = w_part * _home_cross(u_time, w_time, uw, ww, w_offset, settings)
+                u_square += _home_square(u_time, uu, u_home, u_cross, settings)
+                v_square += _home_square(v_time, vv, v_home, v_cross, settings)
+                w_square += _home_square(w_time, ww, w_home, w_cross, settings)
+            adaptive = settings.optimiser == ADAGRAD
+            u_row, v_row, w_row = (user, item, other) if adaptive else (0, 0, 0)  # RSGD keeps no sums
+            # x' = a x + b (others); the b's are negative factors
+            u_a, u_b, U_squared[u_row], u_clipped, u_capped = _coefficients(
+                u_square, U_squared[u_row], v_part * v_offset + w_part * w_offset + u_home, settings
+            )
+            v_a, v_b, V_squared[v_row], v_clipped, v_capped = _coefficients(
+                v_square, V_squared[v_row], v_part * v_offset + v_home, settings
+            )
+            w_a, w_b, V_squared[w_row], w_clipped, w_capped = _coefficients(
+                w_square, V_squared[w_row], w_part * w_offset + w_home, settings
+            )
+            counters[CLIPPED] += u_clipped + v_clipped + w_clipped
+            counters[CAPPED] += u_capped + v_capped + w_capped
+            u_v, u_w, v_u, w_u = u_b * v_part, u_b * w_part, v_b * v_part, w_b * w_part
+            u_space, v_space, w_space = _ZERO, _ZERO, _ZERO
+            for k in range(1, width):
+                u, v, w = U[user, k], V[item, k], V[other, k]
+                new_u = u_a * u + u_v * v + u_w * w
+                new_v = v_a * v + v_u * u
+                new_w = w_a * w + w_u * u
+                U[user, k], V[item, k], V[other, k] = new_u, new_v, new_w
+                u_space += new_u * new_u
+                v_space += new_v * new_v
+                w_space += new_w * new_w
+            u_shrink, v_shrink, w_shrink = (
+                shrink_of(u_space, settings),
+                shrink_of(v_space, settings),
+                shrink_of(w_space, settings),
+            )
+            if min(u_shrink, v_shrink, w_shrink) < _ONE:
+                counters[CAPPED] += int(u_shrink < _ONE) + int(v_shrink < _ONE) + int(w_shrink < _ONE)
+                for k in range(1, width):
+                    U[user, k] *= u_shrink
+                    V[item, k] *= v_shrink
+                    V[other, k] *= w_shrink
+            U[user, 0] = time_of(u_shrink * u_shrink * u_space, settings)
+            V[item, 0] = time_of(v_shrink * v_shrink * v_space, settings)
+            V[other, 0] = time_of(w_shrink * w_shrink * w_space, settings)
+            if not np.isfinite(u_space + v_space + w_space) and counters[BROKEN] == 0:
+                counters[BROKEN] = 1 + (
+                    item if not np.isfinite(v_space) else other if not np.isfinite(w_space) else user
+                )
+        for t in range(first, offsets[user + 1]):
+            bits[event_items[t] >> 5] = u32(0)
     return total
 
 
-@kernel
-def _triplet_step(user, item, other, weight, users, items, settings, h, counters):
-    u, v, w = users.points[user], items.points[item], items.points[other]
-    width = u.shape[0]
-    uv, uw, vw = _ZERO, _ZERO, _ZERO
-    for k in range(1, width):
-        uv += u[k] * v[k]
-        uw += u[k] * w[k]
-        vw += v[k] * w[k]
-    uv -= u[0] * v[0]
-    uw -= u[0] * w[0]
-    vw -= v[0] * w[0]
-    v_score, v_slope = score_of(uv, u, v, settings, counters)
-    w_score, w_slope = score_of(uw, u, w, settings, counters)
-    gap = settings.scale * (v_score - w_score)
-    # L = ln(1 + e^-gap), -dL/dgap = 1 / (1 + e^gap)
-    pull = weight * settings.scale / (_ONE + np.exp(min(gap, f32(80))))
-    loss = weight * (np.log1p(np.exp(-abs(gap))) + max(-gap, _ZERO))
-    v_part, w_part = -pull * v_slope, pull * w_slope
-    v_offset, w_offset = offset_of(uv, settings), offset_of(uw, settings)
-    u_home, v_home, w_home = pull_to_origin(u, settings), pull_to_origin(v, settings), pull_to_origin(w, settings)
-
-    if settings.optimiser == ADAM:
-        for k in range(width):
-            h[0, k] = v_part * v[k] + w_part * w[k]
-            h[1, k] = v_part * u[k]
-            h[2, k] = w_part * u[k]
-            if not settings.curved:
-                h[0, k] += (v_part * v_offset + w_part * w_offset) * u[k]
-                h[1, k] += v_part * v_offset * v[k]
-                h[2, k] += w_part * w_offset * w[k]
-        row_step(users, user, h[0], settings, counters)
-        row_step(items, item, h[1], settings, counters)
-        row_step(items, other, h[2], settings, counters)
-        return loss
-
-    uu, vv, ww = (-_ONE, -_ONE, -_ONE) if settings.curved else (dot(u, u), dot(v, v), dot(w, w))
-    # squared lengths of the tangent vectors u + k v at v, and v + k u at u
-    v_square = uu + v_offset * (_TWO * uv + v_offset * vv)
-    w_square = uu + w_offset * (_TWO * uw + w_offset * ww)
-    cross = vw + w_offset * uv + v_offset * uw + v_offset * w_offset * uu
-    u_square = v_part * v_part * (vv + v_offset * (_TWO * uv + v_offset * uu))
-    u_square += w_part * w_part * (ww + w_offset * (_TWO * uw + w_offset * uu)) + _TWO * v_part * w_part * cross
-    v_square *= v_part * v_part
-    w_square *= w_part * w_part
-    if settings.regularisation != _ZERO:
-        u_square += _home_square(u, uu, u_home, v_part * _home_cross(v, u, uv, uu, v_offset, settings), settings)
-        u_square += _TWO * u_home * w_part * _home_cross(w, u, uw, uu, w_offset, settings)
-        v_square += _home_square(v, vv, v_home, v_part * _home_cross(u, v, uv, vv, v_offset, settings), settings)
-        w_square += _home_square(w, ww, w_home, w_part * _home_cross(u, w, uw, ww, w_offset, settings), settings)
-    u_square, v_square, w_square = max(u_square, _ZERO), max(v_square, _ZERO), max(w_square, _ZERO)
-    u_factor = step_factor(u_square, users, user, settings, counters)
-    v_factor = step_factor(v_square, items, item, settings, counters)
-    w_factor = step_factor(w_square, items, other, settings, counters)
-    u_cosh, v_cosh, w_cosh = _ONE, _ONE, _ONE
+@inlined
+def _coefficients(square, squared, own, settings):
+    """The a and b of x' = a x + b h for a tangent gradient whose part along x is `own`; the rest as `step_factor`."""
+    # rounding can take a square that is nearly zero below it
+    square = max(square, _ZERO)
+    factor, squared, was_clipped, was_capped = step_factor(square, squared, settings)
+    cosh, sinhc = _ONE, _ONE
     if settings.curved:
-        u_cosh, u_sinhc = cosh_and_sinhc(u_factor * u_factor * u_square)
-        v_cosh, v_sinhc = cosh_and_sinhc(v_factor * v_factor * v_square)
-        w_cosh, w_sinhc = cosh_and_sinhc(w_factor * w_factor * w_square)
-        u_factor, v_factor, w_factor = u_factor * u_sinhc, v_factor * v_sinhc, w_factor * w_sinhc
-    u_own = u_cosh - u_factor * (v_part * v_offset + w_part * w_offset + u_home)
-    v_own = v_cosh - v_factor * (v_part * v_offset + v_home)
-    w_own = w_cosh - w_factor * (w_part * w_offset + w_home)
-    u_v, u_w, v_u, w_u = -u_factor * v_part, -u_factor * w_part, -v_factor * v_part, -w_factor * w_part
-    u_space, v_space, w_space = _ZERO, _ZERO, _ZERO
-    for k in range(1, width):
-        old_u, old_v, old_w = u[k], v[k], w[k]
-        new_u = u_own * old_u + u_v * old_v + u_w * old_w
-        new_v = v_own * old_v + v_u * old_u
-        new_w = w_own * old_w + w_u * old_u
-        u[k], v[k], w[k] = new_u, new_v, new_w
-        u_space += new_u * new_u
-        v_space += new_v * new_v
-        w_space += new_w * new_w
-    lift(u, u_space, user, settings, counters)
-    lift(v, v_space, item, settings, counters)
-    lift(w, w_space, other, settings, counters)
-    return loss
+        cosh, sinhc = cosh_and_sinhc(factor * factor * square)
+    factor *= sinhc
+    return cosh - factor * own, -factor, squared, was_clipped, was_capped
 
 
 @inlined
-def _home_cross(u, v, product, square, offset, settings):
-    """<u + k v, pull to the origin at v> for a pull of 1."""
-    return u[0] / v[0] + offset if settings.curved else product + offset * square
+def _home_cross(other_time, time, product, square, offset, settings):
+    """<x + k y, pull to the origin at y> for a pull of 1."""
+    return other_time / time + offset if settings.curved else product + offset * square
 
 
 @inlined
-def _home_square(point, square, home, cross, settings):
+def _home_square(time, square, home, cross, settings):
     """What the pull to the origin adds to the squared length of a gradient; `cross`: its product with a pull of 1."""
-    own = _ONE - _ONE / (point[0] * point[0]) if settings.curved else square
+    own = _ONE - _ONE / (time * time) if settings.curved else square
     return home * (home * own + _TWO * cross)

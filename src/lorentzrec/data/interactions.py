@@ -205,7 +205,9 @@ class Interactions:
         from scipy import sparse
 
         values = np.ones(len(self), np.float32) if self.weights is None else self.weights
-        matrix = sparse.csr_array((values, self.item_rows, self.offsets), shape=(len(self.users), len(self.items)))
+        # copied, because summing duplicates writes into all three
+        parts = (values.copy(), self.item_rows.copy(), self.offsets.copy())
+        matrix = sparse.csr_array(parts, shape=(len(self.users), len(self.items)))
         matrix.sum_duplicates()
         return matrix
 

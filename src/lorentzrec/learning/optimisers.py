@@ -1,0 +1,102 @@
+"""One step of one point, as the paper writes it: the twin of `kernels.steps`, in float64 and from the functions of
+`geometry`.
+
+A row of a table is a point of either space: flat rows have a time part that stays zero, and the zeros behind the last
+coordinate are coordinates like all others. So the rows go into `geometry` as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
+from lorentzrec.learning.kernels.structures import ADAGRAD, ADAM, BROKEN, CAPPED, CLIPPED, Settings, Table
+from lorentzrec.learning.limits import ADAM_DECAY, ADAM_EPSILON, ADAM_SQUARED_DECAY, MAXIMUM_RADIUS, MAXIMUM_STEP
+from lorentzrec.learning.losses import penalty
+
+Counters = NDArray[np.int64]
+
+
+def row_step(table: Table, row: int, gradient: FloatArray, settings: Settings, counters: Counters) -> None:
+    """Move one row down a gradient, in place.
+
+    The paper's three steps: h with the metric applied (the caller's), its projection h_t = h + <x, h> x, and the
+    exponential map of a multiple of -h_t, or with Adam of its momentum (equations 20 to 22). Around them: the penalty's
+    gradient is added to h, h_t is shortened to `clip_norm`, the step to `MAXIMUM_STEP`, and the point is held within
+    `MAXIMUM_RADIUS`.
+    """
+    space: Any = hyperboloid if settings.curved else euclidean
+    point = table.points[row].copy()
+    _, pull = penalty("hyperboloid" if settings.curved else "euclidean", float(settings.regularisation), point)
+    tangent = space.project_to_tangent(point, gradient + pull)
+    length = float(space.tangent_norm(point, tangent))
+    clipping = clipping_of(length, settings)
+    counters[CLIPPED] += clipping < 1
+    tangent, length = clipping * tangent, clipping * length
+    if settings.optimiser == ADAM:
+        direction, rate = adam(table, row, tangent, length, settings)
+    elif settings.optimiser == ADAGRAD:
+        direction, rate = tangent, adagrad(table, row, length, settings)
+    else:
+        direction, rate = tangent, float(settings.learning_rate)
+    allowed = capped(rate, float(space.tangent_norm(point, direction)))
+    counters[CAPPED] += allowed < rate
+    moved = space.exp_map(point, -allowed * direction)
+    if settings.optimiser == ADAM:
+        table.momentum[row] = space.parallel_transport(point, moved, direction)
+    table.points[row] = lift(moved, row, settings, counters)
+
+
+def clipping_of(length: float, settings: Settings) -> float:
+    """What shortens a gradient of this length to `clip_norm`: min(1, clip_norm / |h_t|)."""
+    return 1.0 if length <= settings.clip_norm else float(settings.clip_norm) / length
+
+
+def capped(rate: float, length: float) -> float:
+    """The rate, or the lower one at which a direction of this length makes a step of `MAXIMUM_STEP`."""
+    return rate if rate * length <= MAXIMUM_STEP else MAXIMUM_STEP / length
+
+
+def adagrad(table: Table, row: int, length: float, settings: Settings) -> float:
+    """The rate of a gradient of this length: G <- G + |h_t|^2, one number per row, and rate / sqrt(G).
+
+    Lengths are what all observers agree on; single coordinates are not, so they have no sums of their own.
+    """
+    table.squared[row] += length**2
+    return float(settings.learning_rate / np.sqrt(table.squared[row])) if length > 0 else 0.0
+
+
+def adam(table: Table, row: int, tangent: FloatArray, length: float, settings: Settings) -> tuple[FloatArray, float]:
+    """Direction and rate: m <- b1 m + (1 - b1) h_t and G <- b2 G + (1 - b2) |h_t|^2, both corrected for their start at
+    zero.
+
+    The momentum is tangent at its point because it was carried along at the last step. Of points only the space part
+    counts, and so it is with it: its time part follows from tangency, also where the radius was capped after the step.
+    """
+    momentum = table.momentum[row].copy()
+    if settings.curved:
+        momentum[0] = momentum[1:] @ table.points[row, 1:] / table.points[row, 0]
+    table.steps[row] += 1
+    table.squared[row] = ADAM_SQUARED_DECAY * table.squared[row] + (1 - ADAM_SQUARED_DECAY) * length**2
+    unbiased = np.sqrt(table.squared[row] / (1 - ADAM_SQUARED_DECAY ** int(table.steps[row])))
+    rate = settings.learning_rate / (1 - ADAM_DECAY ** int(table.steps[row])) / (unbiased + ADAM_EPSILON)
+    return ADAM_DECAY * momentum + (1 - ADAM_DECAY) * tangent, float(rate)
+
+
+def lift(point: FloatArray, row: int, settings: Settings, counters: Counters) -> FloatArray:
+    """The point, on the sheet and at most `MAXIMUM_RADIUS` from the origin; the first row that is not finite is noted,
+    and left."""
+    if not np.isfinite(point).all():
+        counters[BROKEN] = counters[BROKEN] or row + 1
+        return point
+    if not settings.curved:
+        return point
+    space = point[1:]
+    radius = np.arcsinh(np.linalg.norm(space))
+    if radius > MAXIMUM_RADIUS:
+        counters[CAPPED] += 1
+        space = space * (np.sinh(MAXIMUM_RADIUS) / np.sinh(radius))
+    return hyperboloid.lift(space)

@@ -11,7 +11,7 @@ import numpy as np
 
 from lorentzrec.learning.kernels.compiling import kernel
 from lorentzrec.learning.kernels.numbers import GOLDEN, below, mix, permuted
-from lorentzrec.learning.kernels.scores import MASKED, chain, distances_of, loss_of_row, score_of
+from lorentzrec.learning.kernels.scores import FAR, MASKED, chain, distances_of, loss_of_row, score_of
 from lorentzrec.learning.kernels.steps import dot, row_step
 from lorentzrec.learning.kernels.structures import HISTORY, SATURATED, TARGET, TILE
 
@@ -118,6 +118,15 @@ def _slot_of(row, side, used, slots):
 
 
 @kernel
+def _mask(scores, start, value, queries, negatives):
+    """Give the negatives that a customer has touched this score, in the tile of queries from `start` on."""
+    for t in range(scores.shape[0]):
+        owner = queries.owners[start + t]
+        for m in range(negatives.mask_offsets[owner], negatives.mask_offsets[owner + 1]):
+            scores[t, negatives.masks[m]] = value
+
+
+@kernel
 def _compare(count, items, settings, used, queries, negatives, slots, tile, counters):
     """Score `count` queries against targets and negatives: the loss, and the gradients of all three."""
     total = 0.0
@@ -133,11 +142,12 @@ def _compare(count, items, settings, used, queries, negatives, slots, tile, coun
         np.dot(points, negatives.points.T, scores)
         points[:, 0] *= -_ONE
         if settings.distance:
+            # far away for the time being, so that none of them is counted as coinciding with its query
+            _mask(scores, start, FAR, queries, negatives)
             distances_of(scores, slopes, points, negatives.points, negatives.sizes, settings, counters)
+        _mask(scores, start, MASKED, queries, negatives)
         for t in range(size):
-            owner, row = queries.owners[start + t], queries.targets[start + t]
-            for m in range(negatives.mask_offsets[owner], negatives.mask_offsets[owner + 1]):
-                scores[t, negatives.masks[m]] = MASKED
+            row = queries.targets[start + t]
             product = dot(points, t, targets, row)
             positive, slope = score_of(product, points, t, targets, row, settings, counters)
             total += loss_of_row(scores, t, positive, queries.weights[start + t], settings)

@@ -15,6 +15,8 @@ _ZERO, _ONE, _TWO = f32(0), f32(1), f32(2)
 _NEAR = f32(NEAR)
 MASKED = f32(-1e30)
 """The score of a negative that does not count: below every real one, and finite."""
+FAR = f32(-1e12)
+"""An inner product that no two points have."""
 _HALF_MASKED = f32(-5e29)
 
 

@@ -1,0 +1,375 @@
+"""Every public kernel has a twin, and computes in float32 what its twin computes in float64."""
+
+from __future__ import annotations
+
+import ast
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small_blocks import Outcome, events, in_float64, resolved, run_both, settings, table
+
+from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
+from lorentzrec.learning import kernels, losses, optimisers, reference
+from lorentzrec.learning.kernels import numbers, scores, steps
+from lorentzrec.learning.kernels.structures import CAPPED, CLIPPED, COINCIDENT, SATURATED, TILE, Settings
+from lorentzrec.learning.limits import MAXIMUM_RADIUS, MAXIMUM_STEP
+from lorentzrec.learning.losses import Geometry, LossName, ScoreKind
+
+GEOMETRIES: list[Geometry] = ["hyperboloid", "euclidean"]
+KINDS: list[ScoreKind] = ["inner", "distance"]
+LOSSES: list[LossName] = ["bpr", "wmrb", "softmax"]
+OPTIMISERS = ["rsgd", "adagrad", "adam"]
+SEEDS = st.integers(0, 2**32)
+
+
+# --- the register
+
+
+def public_kernels(source: str) -> set[str]:
+    """The functions of a module that are compiled and that other modules may call."""
+    return {
+        node.name
+        for node in ast.parse(source).body
+        if isinstance(node, ast.FunctionDef)
+        and not node.name.startswith("_")
+        and {ast.unparse(decorator) for decorator in node.decorator_list} & {"kernel", "inlined"}
+    }
+
+
+def test_every_kernel_has_a_twin_and_a_test_against_it() -> None:
+    folder = Path(kernels.__path__[0])
+    found = set().union(*(public_kernels(path.read_text()) for path in folder.glob("*.py")))
+    assert found == set(reference.TWINS)
+    tests = {
+        node.name
+        for path in Path(__file__).parent.glob("test_*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef)
+    }
+    assert {name for name in found if not any(test.startswith(f"test_{name}_is_its_twin") for test in tests)} == set()
+
+
+def test_the_register_sees_kernels_only() -> None:
+    source = (
+        "@kernel\ndef a(): ...\n@inlined\ndef b(): ...\n@inlined\ndef _c(): ...\n@wraps\ndef d(): ...\ndef e(): ..."
+    )
+    assert public_kernels(source) == {"a", "b"}
+
+
+# --- numbers
+
+
+def test_fast_exp_is_its_twin() -> None:
+    for x in np.linspace(-86.9, 86.9, 2001, dtype=np.float32):
+        assert numbers.fast_exp(x) == pytest.approx(np.exp(np.float64(x)), rel=4e-7)
+    for far in (-1e30, -88, 88, 1e30):  # saturated, not infinite and not zero
+        assert numbers.fast_exp(np.float32(far)) == pytest.approx(np.exp(np.clip(far, -87, 87)), rel=1e-5)
+
+
+def test_fast_log_is_its_twin() -> None:
+    for x in np.exp(np.linspace(-80, 80, 2001)).astype(np.float32):
+        assert numbers.fast_log(x) == pytest.approx(np.log(np.float64(x)), rel=5e-7, abs=1e-7)
+    for beside_one in np.linspace(0.9, 1.1, 201, dtype=np.float32):
+        assert numbers.fast_log(beside_one) == pytest.approx(np.log(np.float64(beside_one)), rel=2e-6, abs=1e-10)
+    assert numbers.fast_log(np.float32(1)) == 0
+
+
+def test_cosh_and_sinhc_is_its_twin() -> None:
+    squares = np.linspace(0, 1, 501)
+    expected = np.stack(reference.cosh_and_sinhc(squares), axis=1)
+    found = [numbers.cosh_and_sinhc(np.float32(square)) for square in squares]
+    np.testing.assert_allclose(found, expected, rtol=5e-7)
+
+
+# --- points and pairs of them
+
+
+def point_and_neighbour(geometry: Geometry, seed: int) -> FloatArray:
+    """Two points in float32, from 1e-3 to 3 apart."""
+    space = hyperboloid if geometry == "hyperboloid" else euclidean
+    random = np.random.default_rng(seed)
+    point = np.append(0, random.normal(size=5))
+    point = hyperboloid.lift(point[1:]) if geometry == "hyperboloid" else point
+    away = np.append(0, random.normal(size=5)) if geometry == "euclidean" else random.normal(size=6)
+    away = space.project_to_tangent(point, away)
+    away = away / space.tangent_norm(point, away) * 10 ** random.uniform(-3, 0.5)
+    pair = np.stack([point, space.exp_map(point, away)]).astype(np.float32)
+    if geometry == "hyperboloid":
+        pair = hyperboloid.lift(pair[:, 1:])
+    return pair
+
+
+def exact(points: FloatArray, geometry: Geometry) -> FloatArray:
+    """The same points in float64, on the sheet to all its digits."""
+    wide = points.astype(np.float64)
+    return hyperboloid.lift(wide[..., 1:]) if geometry == "hyperboloid" else wide
+
+
+@given(seed=SEEDS)
+def test_dot_is_its_twin(seed: int) -> None:
+    rows = np.random.default_rng(seed).normal(size=(3, 8)).astype(np.float32)
+    expected = float(hyperboloid.minkowski_dot(rows[2], rows[1]))
+    assert steps.dot(rows, 2, rows, 1) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize("kind", KINDS)
+@given(seed=SEEDS)
+def test_score_of_is_its_twin(geometry: Geometry, kind: ScoreKind, seed: int) -> None:
+    pair = point_and_neighbour(geometry, seed)
+    counters = np.zeros(5, np.int64)
+    inner = steps.dot(pair, 0, pair, 1)
+    found, slope = scores.score_of(inner, pair, 0, pair, 1, settings(geometry=geometry, score=kind), counters)
+    expected = float(losses.score(geometry, kind, *exact(pair, geometry)))
+    assert found == pytest.approx(expected, rel=1e-3, abs=1e-6 * float((pair**2).sum()))
+    if kind == "distance":
+        assert slope == pytest.approx(1 / (np.sinh(-expected) if geometry == "hyperboloid" else -expected), rel=2e-3)
+    else:
+        assert slope == 1
+    assert counters.sum() == 0
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize("kind", KINDS)
+@given(seed=SEEDS)
+def test_offset_of_is_its_twin(geometry: Geometry, kind: ScoreKind, seed: int) -> None:
+    """slope (u + k v) is the tangent gradient of the score at v."""
+    u, v = exact(point_and_neighbour(geometry, seed), geometry)
+    product_ = losses.score(geometry, "inner", u, v)
+    apart = -losses.score(geometry, "distance", u, v)
+    slope = 1 if kind == "inner" else 1 / (np.sinh(apart) if geometry == "hyperboloid" else apart)
+    offset = scores.offset_of(product_, settings(geometry=geometry, score=kind))
+    _, gradient = losses.score_gradients(geometry, kind, u, v)
+    if geometry == "hyperboloid":
+        gradient = hyperboloid.project_to_tangent(v, gradient)
+    assert slope * (u + offset * v) == pytest.approx(gradient, rel=1e-3, abs=1e-4)
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_distances_of_is_its_twin(geometry: Geometry) -> None:
+    """Far pairs by the inner product, near ones by the difference, and those that coincide counted."""
+    config = resolved(geometry=geometry)
+    negatives = table(config, 40, seed=1).points
+    queries = table(config, 9, seed=2).points
+    queries[1], queries[2] = negatives[3], negatives[4]
+    for row, apart in ((5, 1e-4), (6, 1e-3), (7, 1e-2)):
+        queries[row] = negatives[row]
+        queries[row, 1] += apart
+    if geometry == "hyperboloid":
+        queries = hyperboloid.lift(queries[:, 1:]).astype(np.float32)
+    pairs = exact(queries, geometry)[:, None], exact(negatives, geometry)[None]
+    expected = losses.score(geometry, "distance", *pairs)
+    found = losses.score(geometry, "inner", *pairs).astype(np.float32)
+    slopes = np.empty_like(found)
+    sizes = negatives[:, 0].copy() if geometry == "hyperboloid" else (negatives**2).sum(axis=1)
+    counters = np.zeros(5, np.int64)
+    chosen = settings(geometry=geometry, score="distance")
+    scores.distances_of(found, slopes, queries, negatives, sizes, chosen, counters)
+    apart_enough = -expected > 1e-5
+    np.testing.assert_allclose(found, expected, rtol=2e-3, atol=1e-6)
+    true_slopes = 1 / (np.sinh(-expected[apart_enough]) if geometry == "hyperboloid" else -expected[apart_enough])
+    np.testing.assert_allclose(slopes[apart_enough], true_slopes, rtol=2e-3)
+    assert counters[COINCIDENT] == (~apart_enough).sum() == 2
+    assert (slopes[~apart_enough] == 0).all()
+
+
+# --- losses
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@given(seed=SEEDS, spread=st.sampled_from([0.5, 5.0, 80.0]), masked=st.integers(0, 6))
+def test_loss_of_row_is_its_twin(name: LossName, seed: int, spread: float, masked: int) -> None:
+    """Also where the exponentials leave the range of float32, and where some or all negatives are masked."""
+    random = np.random.default_rng(seed)
+    positive, *negatives = (spread * random.normal(size=7)).astype(np.float32)
+    tile = np.array([negatives, negatives])
+    row = tile[1]
+    row[:masked] = scores.MASKED
+    weight = np.float32(random.uniform(0.5, 2))
+    chosen = settings(loss=name, scale=2.0, margin=0.5)
+    value = scores.loss_of_row(tile, 1, positive, weight, chosen)
+    compared = np.array([positive, *negatives[masked:]], np.float64)
+    expected, derivatives = losses.loss(name, compared, scale=2.0, margin=0.5, weight=float(weight))
+    assert value == pytest.approx(expected, rel=1e-5, abs=1e-6)
+    assert row[masked:] == pytest.approx(derivatives[1:], rel=1e-4, abs=1e-6)
+    assert row[:masked] == pytest.approx(np.zeros(masked), abs=1e-30)
+    assert tile[0].tolist() == negatives
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_chain_is_its_twin(kind: ScoreKind) -> None:
+    derivatives, slopes = np.random.default_rng(1).random((2, 3, 9)).astype(np.float32)
+    products, before, after = reference.chain(derivatives[1], slopes[1] if kind == "distance" else np.ones(9))
+    found = derivatives.copy()
+    assert scores.chain(found, slopes, 1, settings(score=kind)) == pytest.approx((before, after), rel=1e-6)
+    assert found == pytest.approx(np.stack([derivatives[0], products, derivatives[2]]))
+
+
+# --- steps
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+@given(seed=SEEDS, radius=st.sampled_from([1e-6, 1e-3, 0.1, 1.0, 5.0]))
+def test_pull_to_origin_is_its_twin(geometry: Geometry, seed: int, radius: float) -> None:
+    (point,) = table(resolved(geometry=geometry), 1, seed, radius).points
+    pull = steps.pull_to_origin(point[0], settings(geometry=geometry, regularisation=0.3))
+    at = exact(point, geometry)
+    _, gradient = losses.penalty(geometry, 0.3, at)
+    if geometry == "hyperboloid":
+        gradient = hyperboloid.project_to_tangent(at, gradient)
+    assert pull * at[1:] == pytest.approx(gradient[1:], rel=1e-3)
+    assert steps.pull_to_origin(point[0], settings(geometry=geometry, regularisation=0.0)) == 0
+
+
+@pytest.mark.parametrize("length", [0.0, 0.1, 0.3, 2.0, 300.0])
+def test_clipping_of_is_its_twin(length: float) -> None:
+    for clip_norm in (None, 0.3):
+        chosen = settings(clip_norm=clip_norm)
+        expected = optimisers.clipping_of(float(np.float32(length)), chosen)
+        assert steps.clipping_of(np.float32(length) ** 2, chosen) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("rate", [0.01, 1.0, 50.0])
+@pytest.mark.parametrize("length", [0.0, 0.1, 2.0, 300.0])
+def test_capped_is_its_twin(rate: float, length: float) -> None:
+    found = steps.capped(np.float32(rate), np.float32(length) ** 2)
+    assert found == pytest.approx(optimisers.capped(rate, length))
+    assert found * length <= MAXIMUM_STEP * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("optimiser", ["rsgd", "adagrad"])
+@pytest.mark.parametrize("length", [0.0, 1e-3, 0.2, 2.0, 300.0])
+def test_step_factor_is_its_twin(optimiser: str, length: float) -> None:
+    """Factor times gradient is how far the twin goes."""
+    chosen = settings(optimiser=optimiser, clip_norm=50.0)
+    slow = in_float64(table(resolved(optimiser=optimiser), 3, seed=1))
+    counters, slow_counters = np.zeros(5, np.int64), np.zeros(5, np.int64)
+    squared = np.float32(0)
+    for _ in range(2):
+        factor, squared, was_clipped, was_capped = steps.step_factor(np.float32(length**2), squared, chosen)
+        counters[[CLIPPED, CAPPED]] += [was_clipped, was_capped]
+        before = slow.points[0].copy()
+        tangent = hyperboloid.project_to_tangent(before, np.arange(8.0))
+        tangent = tangent / hyperboloid.tangent_norm(before, tangent) * length
+        optimisers.row_step(slow, 0, tangent, chosen, slow_counters)
+        assert factor * length == pytest.approx(float(hyperboloid.distance(before, slow.points[0])), rel=1e-5, abs=1e-9)
+    assert counters.tolist() == slow_counters.tolist()
+    assert squared == pytest.approx(slow.squared[0])
+
+
+RADII = [0.0, 2.0, MAXIMUM_RADIUS - 0.01, MAXIMUM_RADIUS + 0.5]
+
+
+def lifted(geometry: Geometry, radius: float) -> tuple[FloatArray, FloatArray, int]:
+    """A space part, the point the twin makes of it, and whether it was counted as too far out."""
+    space = np.zeros(8)
+    space[2:4] = np.sinh(radius) * np.array([0.6, -0.8])
+    counters = np.zeros(5, np.int64)
+    return space, optimisers.lift(space, 0, settings(geometry=geometry), counters), int(counters[CAPPED])
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize("radius", RADII)
+def test_shrink_of_is_its_twin(geometry: Geometry, radius: float) -> None:
+    space, expected, counted = lifted(geometry, radius)
+    shrink = steps.shrink_of(np.float32((space**2).sum()), settings(geometry=geometry))
+    assert shrink * space[1:] == pytest.approx(expected[1:])
+    assert (shrink < 1) == counted == (geometry == "hyperboloid" and radius > MAXIMUM_RADIUS)
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize("radius", RADII)
+def test_time_of_is_its_twin(geometry: Geometry, radius: float) -> None:
+    _, expected, _ = lifted(geometry, radius)
+    found = steps.time_of(np.float32((expected[1:] ** 2).sum()), settings(geometry=geometry))
+    assert found == pytest.approx(expected[0])
+
+
+# --- blocks
+
+SMALL = [3, 2, 4, 8]
+"""Events of each customer; the last touches all seven items."""
+ITEMS = 7
+
+
+def assert_same(found: Outcome, expected: Outcome, what: object, tolerance: float = 3e-6) -> None:
+    assert found.loss == pytest.approx(expected.loss, rel=1e-5), what
+    for side in ("items", "histories"):
+        fast, slow = getattr(found, side), getattr(expected, side)
+        np.testing.assert_allclose(fast.points, slow.points, rtol=tolerance, atol=tolerance, err_msg=str(what))
+        np.testing.assert_allclose(fast.squared, slow.squared, rtol=1e-4, atol=1e-6, err_msg=str(what))
+        space = fast.momentum[:, 1:], slow.momentum[:, 1:]
+        np.testing.assert_allclose(*space, rtol=1e-4, atol=1e-6, err_msg=str(what))
+        assert fast.steps.tolist() == slow.steps.tolist(), what
+    assert found.counters.tolist() == expected.counters.tolist(), what
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("optimiser", OPTIMISERS)
+def test_asymmetric_steps_is_its_twin(geometry: str, kind: str, loss: str, optimiser: str) -> None:
+    fixed = {"geometry": geometry, "score": kind, "loss": loss, "optimiser": optimiser, "negative_count": 3}
+    choices = product(
+        ["causal", "leave_one_out"], ["shared", "separate"], [False, True], [0.0, 0.05], ["uniform", "popularity"]
+    )
+    for seed, (history, targets, weighted, regularisation, sampler) in enumerate(choices):
+        options = {"history": history, "targets": targets, "regularisation": regularisation, "sampler": sampler}
+        config = resolved(recency=0.7 if history == "causal" else 1.0, scale=2.0, **fixed, **options)
+        found, expected = run_both(config, events(SMALL, ITEMS, weighted=weighted, seed=seed), ITEMS, seed=seed)
+        assert_same(found, expected, (options, weighted))
+        assert found.counters[SATURATED] >= 1
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("loss", ["wmrb", "softmax"])
+@pytest.mark.parametrize("optimiser", OPTIMISERS)
+def test_symmetric_steps_is_its_twin(geometry: str, kind: str, loss: str, optimiser: str) -> None:
+    compare_symmetric(geometry=geometry, score=kind, loss=loss, optimiser=optimiser, negative_count=3)
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("optimiser", OPTIMISERS)
+@pytest.mark.parametrize("negative_count", [1, 2])
+def test_triplet_steps_is_its_twin(geometry: str, kind: str, optimiser: str, negative_count: int) -> None:
+    compare_symmetric(geometry=geometry, score=kind, loss="bpr", optimiser=optimiser, negative_count=negative_count)
+
+
+def compare_symmetric(**fixed: Any) -> None:
+    choices = product([False, True], [0.0, 0.05], ["uniform", "popularity"])
+    for seed, (weighted, regularisation, sampler) in enumerate(choices):
+        options = {"model": "symmetric", "regularisation": regularisation, "sampler": sampler, "scale": 2.0}
+        data = events([1, *SMALL], ITEMS, weighted=weighted, seed=seed)
+        found, expected = run_both(resolved(**fixed, **options), data, ITEMS, seed=seed)
+        assert_same(found, expected, (options, weighted))
+        assert found.counters[SATURATED] >= 1
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("history", ["causal", "leave_one_out"])
+def test_blocks_of_several_tiles(geometry: str, kind: str, history: str) -> None:
+    """More queries, and more negatives, than a tile has rows."""
+    options = {"geometry": geometry, "score": kind, "history": history, "targets": "separate", "optimiser": "rsgd"}
+    config = resolved(negative_count=TILE + 6, learning_rate=0.01, **options)
+    data = events([2 * TILE + 5, TILE // 2], 150, weighted=True, seed=1)
+    found, expected = run_both(config, data, 150)
+    assert_same(found, expected, options, tolerance=2e-5)
+
+
+def test_settings_are_plain_values() -> None:
+    """One set of types for all settings: each kernel is compiled once."""
+    kinds = {
+        tuple(type(value) for value in settings(geometry=geometry, loss=loss))
+        for geometry in GEOMETRIES
+        for loss in LOSSES
+    }
+    assert len(kinds) == 1
+    assert isinstance(settings(), Settings)

@@ -262,6 +262,11 @@ def test_step_factor_is_its_twin(optimiser: str, length: float) -> None:
     assert squared == pytest.approx(slow.squared[0])
 
 
+def test_a_vector_that_lost_its_length_makes_no_step() -> None:
+    """Its first sum would be zero, and Adagrad would divide by it."""
+    assert steps.step_factor(np.float32(0), np.float32(0), settings(optimiser="adagrad"))[0] == 0
+
+
 RADII = [0.0, 2.0, MAXIMUM_RADIUS - 0.01, MAXIMUM_RADIUS + 0.5]
 
 
@@ -362,6 +367,25 @@ def test_blocks_of_several_tiles(geometry: str, kind: str, history: str) -> None
     data = events([2 * TILE + 5, TILE // 2], 150, weighted=True, seed=1)
     found, expected = run_both(config, data, 150)
     assert_same(found, expected, options, tolerance=2e-5)
+
+
+@pytest.mark.parametrize("model", ["symmetric", "asymmetric"])
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("optimiser", OPTIMISERS)
+@pytest.mark.parametrize("radius", [1e-2, 1e-3, 1e-4])
+def test_near_points_move_as_their_twins(model: str, geometry: str, kind: str, optimiser: str, radius: float) -> None:
+    """Inner products have lost what tells such points apart; what is made of them must not be made from them."""
+    options = {"model": model, "geometry": geometry, "score": kind, "optimiser": optimiser, "loss": "bpr"}
+    config = resolved(targets="shared", negative_count=3 if model == "asymmetric" else 1, clip_norm=None, **options)
+    data = events([2, 2] if model == "asymmetric" else [1, 1], ITEMS, weighted=False, seed=1)
+    found, expected = run_both(config, data, ITEMS, radius=radius)
+    assert found.loss == pytest.approx(expected.loss, rel=1e-4)
+    moved = config.learning_rate or 0.0
+    for side in ("items", "histories"):
+        fast, slow = getattr(found, side), getattr(expected, side)
+        np.testing.assert_allclose(fast.points, slow.points, atol=2e-2 * moved)
+    assert found.counters.tolist() == expected.counters.tolist()
 
 
 def test_settings_are_plain_values() -> None:

@@ -68,7 +68,8 @@ def step_factor(squared_norm, squared, settings):
     Also whether the gradient was clipped and the step capped, as numbers to count.
     """
     clipping = clipping_of(squared_norm, settings)
-    factor = settings.learning_rate * clipping
+    # rounding can take all its length from a vector that has some: Adagrad would divide by nothing
+    factor = settings.learning_rate * clipping if squared_norm > _ZERO else _ZERO
     if settings.optimiser == ADAGRAD:
         squared += clipping * clipping * squared_norm
         factor /= np.sqrt(squared + _TINY)

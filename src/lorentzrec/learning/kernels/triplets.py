@@ -9,9 +9,11 @@ from lorentzrec.learning.kernels.numbers import GOLDEN, below, cosh_and_sinhc, f
 from lorentzrec.learning.kernels.scores import offset_of, score_of
 from lorentzrec.learning.kernels.steps import pull_to_origin, row_step, shrink_of, step_factor, time_of
 from lorentzrec.learning.kernels.structures import ADAGRAD, ADAM, BROKEN, CAPPED, CLIPPED, SATURATED
+from lorentzrec.learning.limits import NEAR
 
 f32, u32, u64 = np.float32, np.uint32, np.uint64
 _ZERO, _ONE, _TWO = f32(0), f32(1), f32(2)
+_NEAR = f32(0.1 * NEAR)  # a length forgives more than a distance
 
 
 @kernel
@@ -84,7 +86,16 @@ def triplet_steps(order, start, stop, events, users, items, settings, key, works
             pull = weight * settings.scale * (small if gap > _ZERO else _ONE) / (_ONE + small)
             v_part, w_part = -pull * v_slope, pull * w_slope
             v_offset, w_offset = offset_of(uv, settings), offset_of(uw, settings)
-            if settings.optimiser == ADAM:
+            uu, vv, ww = -_ONE, -_ONE, -_ONE
+            if not settings.curved:
+                uu, vv, ww = _ZERO, _ZERO, _ZERO
+                for k in range(1, width):
+                    uu += U[user, k] * U[user, k]
+                    vv += V[item, k] * V[item, k]
+                    ww += V[other, k] * V[other, k]
+            near = _are_near(uv, uu, vv, u_time * v_time, settings) or _are_near(uw, uu, ww, u_time * w_time, settings)
+            near = near or _are_near(vw, vv, ww, v_time * w_time, settings)
+            if settings.optimiser == ADAM or near:
                 for k in range(width):
                     u, v, w = U[user, k], V[item, k], V[other, k]
                     along = _ZERO if settings.curved else _ONE  # on the hyperboloid the step projects by itself
@@ -95,13 +106,6 @@ def triplet_steps(order, start, stop, events, users, items, settings, key, works
                 row_step(items, item, h, 1, settings, counters)
                 row_step(items, other, h, 2, settings, counters)
                 continue
-            uu, vv, ww = -_ONE, -_ONE, -_ONE
-            if not settings.curved:
-                uu, vv, ww = _ZERO, _ZERO, _ZERO
-                for k in range(1, width):
-                    uu += U[user, k] * U[user, k]
-                    vv += V[item, k] * V[item, k]
-                    ww += V[other, k] * V[other, k]
             # squared lengths of the tangent gradients: v_part (u + k v) at v, and at u the sum of both
             v_square = v_part * v_part * (uu + v_offset * (_TWO * uv + v_offset * vv))
             w_square = w_part * w_part * (uu + w_offset * (_TWO * uw + w_offset * ww))
@@ -166,6 +170,14 @@ def triplet_steps(order, start, stop, events, users, items, settings, key, works
         for t in range(first, offsets[user + 1]):
             bits[event_items[t] >> 5] = u32(0)
     return total
+
+
+@inlined
+def _are_near(product, xx, yy, times, settings):
+    """Whether the inner product of two points has lost the digits that tell them apart: no length follows from it."""
+    if settings.curved:
+        return -product - _ONE < _NEAR * times
+    return xx + yy - _TWO * product < _NEAR * (xx + yy)
 
 
 @inlined

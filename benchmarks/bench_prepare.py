@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import platform
+import resource
 import subprocess
 import sys
 import tempfile
@@ -65,19 +66,21 @@ def prepare_here(events: Path, out: Path, engine_name: str) -> None:
     print(json.dumps(report.to_dict()))
 
 
-def watched(command: list[str]) -> tuple[dict[str, Any], float, float]:
-    """Run a command; its answer, its seconds, and the largest memory in GiB of it and all its children together."""
+def watched(command: list[str]) -> tuple[dict[str, Any], float, float, float]:
+    """Run a command; its answer, its seconds, those of all processors, and the largest memory in GiB with children."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started, largest, done = time.perf_counter(), 0, threading.Event()
     process = psutil.Popen(command, stdout=subprocess.PIPE, text=True)
 
     def watch() -> None:
         nonlocal largest
-        while not done.wait(0.1):
+        while not done.wait(0.25):
             total = 0
             for one in [process, *process.children(recursive=True)]:
                 try:
-                    memory = one.memory_full_info()
-                    total += memory.uss
+                    # Without pages of mapped files, which the system takes back when it needs them.
+                    memory = one.memory_info()
+                    total += memory.rss - getattr(memory, "shared", 0)
                 except psutil.Error:
                     continue
             largest = max(largest, total)
@@ -91,7 +94,9 @@ def watched(command: list[str]) -> tuple[dict[str, Any], float, float]:
         watcher.join()
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} failed with {process.returncode}")
-    return json.loads(answer.splitlines()[-1]), time.perf_counter() - started, largest / 2**30
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return json.loads(answer.splitlines()[-1]), time.perf_counter() - started, processor, largest / 2**30
 
 
 def main() -> None:
@@ -112,23 +117,25 @@ def main() -> None:
         rows = []
         for engine in arguments.engines.split(","):
             command = [sys.executable, __file__, "--only", str(events), str(folder / engine), engine]
-            report, seconds, memory = watched(command)
+            report, seconds, processor, memory = watched(command)
             rows.append(
                 {
                     "engine": engine,
                     "events": report["counts"]["events"],
                     "seconds_whole_process": round(seconds, 1),
                     "seconds_prepare": round(report["seconds"], 1),
+                    "seconds_processors": round(processor, 1),
                     "memory_gib": round(memory, 2),
                     "digest": report["digest"],
                 }
             )
     fastest = rows[0]["seconds_prepare"]
-    print(f"{'engine':<8}{'events':>13}{'prepare s':>11}{'process s':>11}{'GiB':>7}{'times':>7}  digest")
+    print(f"{'engine':<8}{'events':>13}{'prepare s':>11}{'process s':>11}{'CPU s':>9}{'GiB':>7}{'times':>7}  digest")
     for row in rows:
+        times = row["seconds_prepare"] / fastest
         print(
             f"{row['engine']:<8}{row['events']:>13,}{row['seconds_prepare']:>11}{row['seconds_whole_process']:>11}"
-            f"{row['memory_gib']:>7}{row['seconds_prepare'] / fastest:>7.1f}  {row['digest'][:12]}"
+            f"{row['seconds_processors']:>9}{row['memory_gib']:>7}{times:>7.1f}  {row['digest'][:12]}"
         )
     if len({row["digest"] for row in rows}) > 1:
         raise SystemExit("the engines' digests differ")

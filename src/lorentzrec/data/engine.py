@@ -58,11 +58,13 @@ class Engine(Protocol):
         """Write the rejected rows to one file; its checksum."""
 
 
-def typed_events(event_input: EventInput, scratch: Path, id_types: dict[str, str]) -> pl.LazyFrame:
-    """The events of one file with the id types of all files."""
+def typed_events(
+    event_input: EventInput, scratch: Path, id_types: dict[str, str], folder: str | None = None
+) -> pl.LazyFrame:
+    """The events of one file with the id types of all files. `folder`: where relative paths begin, if not here."""
     import polars as pl
 
-    path = fetched(event_input.address, scratch)
+    path = Path(folder or "", fetched(event_input.address, scratch))
     frame = events_of(path, event_input.source, event_input.layout, event_input.address, scratch)
     casts = [pl.col(role).cast(getattr(pl, kind)) for role, kind in id_types.items()]
     return frame.with_columns(*casts, part=pl.lit(event_input.part, pl.Int32))

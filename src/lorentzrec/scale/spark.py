@@ -39,6 +39,8 @@ _ARROW = {"bigint": "int64", "double": "float64", "int": "int32", "string": "str
 @dataclass(frozen=True)
 class _ReadTask:
     event_input: EventInput
+    folder: str
+    """Of the driver: a task runs in a folder of its own."""
     start: int = 0
     length: int | None = None
 
@@ -171,7 +173,7 @@ def _with_credentials(
 
 def _read_tasks(event_input: EventInput) -> Iterator[_ReadTask]:
     if event_input.layout.format != "parquet":
-        yield _ReadTask(event_input)
+        yield _ReadTask(event_input, str(Path.cwd()))
         return
     import polars as pl
 
@@ -179,7 +181,7 @@ def _read_tasks(event_input: EventInput) -> Iterator[_ReadTask]:
         path = outlined(event_input.address, Path(scratch))
         rows = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
     for start in range(0, max(rows, 1), EVENTS_A_TASK):
-        yield _ReadTask(event_input, start, EVENTS_A_TASK)
+        yield _ReadTask(event_input, str(Path.cwd()), start, EVENTS_A_TASK)
 
 
 def _read(
@@ -201,7 +203,8 @@ def _read(
         for number in batch.column(0).to_pylist():
             task = tasks[number]
             with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
-                events = typed_events(task.event_input, Path(scratch), id_types).slice(task.start, task.length)
+                events = typed_events(task.event_input, Path(scratch), id_types, task.folder)
+                events = events.slice(task.start, task.length)
                 sound = events.filter(pl.col("fault").is_null()).with_columns(nothing)
                 for frame in (sound, events.filter(pl.col("fault").is_not_null())):
                     for piece in frame.select(list(columns)).collect_batches(chunk_size=100_000):
@@ -252,7 +255,9 @@ def _told_in_one_line() -> Iterator[None]:
         ours = re.findall(r"lorentzrec\.errors\.\w+: (.+)", str(error))
         if ours:
             raise InputError(ours[-1]) from None
-        raise InputError(f"Spark could not finish ({_first_line(error)}): see its log") from error
+        of_a_task = re.findall(r"^ *\w*(?:Error|Exception): .+", str(error), re.MULTILINE)
+        reason = of_a_task[-1].strip() if of_a_task else _first_line(error)
+        raise InputError(f"Spark could not finish ({reason}): see its log") from error
 
 
 def _first_line(error: BaseException) -> str:

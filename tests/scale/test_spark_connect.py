@@ -1,0 +1,38 @@
+"""Preparation over Spark Connect, in a process of its own: a process has either kind of session, not both."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed")
+pytest.importorskip("grpc", reason="Spark Connect needs grpcio")
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.skipif(shutil.which("java") is None, reason="Java is not installed"),
+]
+
+SCRIPT = """
+from dataclasses import replace
+from lorentzrec.data.prepare import PrepareConfig, prepare
+from lorentzrec.scale.spark import spark_engine
+
+config = PrepareConfig(events=("events.csv",), out="there", split="leave_last_out")
+with spark_engine(remote="local[2]") as engine:
+    assert "connect" in type(engine._session).__module__
+    there = prepare(config, engine)
+here = prepare(replace(config, out="here"))
+assert there.digest == here.digest and there.steps == here.steps
+print("equal")
+"""
+
+
+def test_a_connect_session_gives_the_same_dataset(tmp_path: Path) -> None:
+    rows = "".join(f"u{n % 7},i{n % 5},{n // 3}\n" for n in range(100))
+    (tmp_path / "events.csv").write_text("user,item,time\n" + rows)
+    done = subprocess.run([sys.executable, "-c", SCRIPT], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.strip().endswith("equal"), done.stderr[-2000:]

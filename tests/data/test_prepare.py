@@ -240,6 +240,7 @@ def test_the_same_run_again_is_recognised(tmp_path: Path) -> None:
     assert again.steps == first.steps
     assert not prepare(replace(config, force=True)).unchanged
     assert not prepare(replace(config, duplicates="first")).unchanged
+    assert replace(config, minimum_rating=0).options() != config.options()
     write(tmp_path, text + "u,c\n")
     assert prepare(replace(config, duplicates="first")).counts["events"] == 3
 

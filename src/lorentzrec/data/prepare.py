@@ -108,7 +108,10 @@ class PrepareConfig:
         for name in ("source", "item_source"):
             if recorded[name] is not None:
                 recorded[name] = _changed(recorded[name])
-        return {name: value for name, value in recorded.items() if value not in (None, {}, (), False)}
+        # Zero is an answer ("ratings of 0 or more"); only what was never given is left out.
+        return {
+            name: value for name, value in recorded.items() if value is not None and value is not False and value != {}
+        }
 
 
 @dataclass(frozen=True)

@@ -130,6 +130,25 @@ def test_points_stay_within_the_largest_radius(optimiser: str) -> None:
     assert counters.tolist() == [0, 1, 0, 0, 0]
 
 
+def test_momentum_does_not_grow_at_the_rim() -> None:
+    """A thousand steps outward, each taken back: the momentum stays as long as the gradients it is the mean of."""
+    options = {"geometry": "hyperboloid", "optimiser": "adam", "learning_rate": 0.5, "clip_norm": None}
+    chosen, slow = settings(**options), one_row(MAXIMUM_RADIUS, **options)
+    fast = table_of(slow.points[:, 1:6].astype(np.float32), resolved(**options))
+    counters = np.zeros(5, np.int64)
+    outward = np.zeros((1, 8), np.float32)
+    for _ in range(1000):
+        outward[:] = 0
+        outward[0, 1] = -1 / np.cosh(MAXIMUM_RADIUS)  # its tangent part is one unit long
+        row_step(fast, 0, outward, 0, chosen, counters)
+    assert counters[CAPPED] >= 1000
+    assert counters[BROKEN] == 0
+    reached = fast.points[0].astype(np.float64)
+    momentum = fast.momentum[0].astype(np.float64)
+    momentum[0] = momentum[1:] @ reached[1:] / reached[0]
+    assert hyperboloid.tangent_norm(reached, momentum) == pytest.approx(1, rel=0.5)
+
+
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 def test_the_penalty_pulls_straight_to_the_origin(geometry: str) -> None:
     """A gradient of 2 strength d towards the origin, so the distance d shrinks by that times the rate."""

@@ -26,7 +26,7 @@ def row_step(table: Table, row: int, gradient: FloatArray, settings: Settings, c
     The paper's three steps: h with the metric applied (the caller's), its projection h_t = h + <x, h> x, and the
     exponential map of a multiple of -h_t, or with Adam of its momentum (equations 20 to 22). Around them: the penalty's
     gradient is added to h, h_t is shortened to `clip_norm`, the step to `MAXIMUM_STEP`, and the point is held within
-    `MAXIMUM_RADIUS`.
+    `MAXIMUM_RADIUS`. Whatever is shortened is counted, and the first row that is not finite is noted.
     """
     space: Any = hyperboloid if settings.curved else euclidean
     point = table.points[row].copy()
@@ -45,9 +45,14 @@ def row_step(table: Table, row: int, gradient: FloatArray, settings: Settings, c
     allowed = capped(rate, float(space.tangent_norm(point, direction)))
     counters[CAPPED] += allowed < rate
     moved = space.exp_map(point, -allowed * direction)
+    shrink = shrink_of(moved, settings)
+    counters[CAPPED] += shrink < 1
     if settings.optimiser == ADAM:
-        table.momentum[row] = space.parallel_transport(point, moved, direction)
-    table.points[row] = lift(moved, row, settings, counters)
+        # shrunk with its point, or its length would grow with every step that is taken back
+        table.momentum[row] = shrink * space.parallel_transport(point, moved, direction)
+    table.points[row] = hyperboloid.lift(shrink * moved[1:]) if settings.curved else moved
+    if not np.isfinite(table.points[row]).all():
+        counters[BROKEN] = counters[BROKEN] or row + 1
 
 
 def clipping_of(length: float, settings: Settings) -> float:
@@ -74,7 +79,7 @@ def adam(table: Table, row: int, tangent: FloatArray, length: float, settings: S
     zero.
 
     The momentum is tangent at its point because it was carried along at the last step. Of points only the space part
-    counts, and so it is with it: its time part follows from tangency, also where the radius was capped after the step.
+    counts, and so it is with it: its time part follows from tangency.
     """
     momentum = table.momentum[row].copy()
     if settings.curved:
@@ -86,17 +91,7 @@ def adam(table: Table, row: int, tangent: FloatArray, length: float, settings: S
     return ADAM_DECAY * momentum + (1 - ADAM_DECAY) * tangent, float(rate)
 
 
-def lift(point: FloatArray, row: int, settings: Settings, counters: Counters) -> FloatArray:
-    """The point, on the sheet and at most `MAXIMUM_RADIUS` from the origin; the first row that is not finite is noted,
-    and left."""
-    if not np.isfinite(point).all():
-        counters[BROKEN] = counters[BROKEN] or row + 1
-        return point
-    if not settings.curved:
-        return point
-    space = point[1:]
-    radius = np.arcsinh(np.linalg.norm(space))
-    if radius > MAXIMUM_RADIUS:
-        counters[CAPPED] += 1
-        space = space * (np.sinh(MAXIMUM_RADIUS) / np.sinh(radius))
-    return hyperboloid.lift(space)
+def shrink_of(point: FloatArray, settings: Settings) -> float:
+    """What the space part is multiplied with to bring a point back to `MAXIMUM_RADIUS`; 1 for those within."""
+    size = float(np.linalg.norm(point[1:]))
+    return float(np.sinh(MAXIMUM_RADIUS)) / size if settings.curved and np.arcsinh(size) > MAXIMUM_RADIUS else 1.0

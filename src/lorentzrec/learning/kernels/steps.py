@@ -148,6 +148,8 @@ def row_step(table, row, gradients, slot, settings, counters):
         counters[CAPPED] += 1
         for k in range(1, width):
             points[row, k] *= shrink
+            if settings.optimiser == ADAM:
+                momentum[row, k] *= shrink  # or its length would grow with every step that is taken back
     points[row, 0] = time_of(shrink * shrink * squared_space, settings)
     if not np.isfinite(squared_space) and counters[BROKEN] == 0:
         counters[BROKEN] = row + 1

@@ -27,12 +27,12 @@ def test_a_file_becomes_a_model(events_file: Path, tmp_path: Path) -> None:
 
 
 def test_a_person_sees_settings_epochs_notes_and_place(events_file: Path, tmp_path: Path) -> None:
-    result = run("train", events_file, "--out", tmp_path / "model", *SETTINGS)
+    result = run("train", events_file, "--out", tmp_path / "model", *SETTINGS, "--set", "negative_count=40")
     assert "3 epochs in" in result.stdout
     assert f"The model is in {tmp_path / 'model'}" in result.stdout
     assert "geometry=hyperboloid, model=asymmetric" in result.stderr
     assert "history=causal" in result.stderr, "the settings are the resolved ones"
-    assert "note: negative_count is 256, more than the 30 items: all of them are used" in result.stderr
+    assert "note: negative_count is 40, more than the 30 items: all of them are used" in result.stderr
 
 
 def test_the_parts_of_a_dataset_have_their_uses(shop: Path, model: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import sys
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -41,18 +40,12 @@ class Commands(TyperGroup):
             code = _fail(f"{error.format_message().rstrip('.')}: see {_help_command(error)}", error.exit_code)
         except LorentzrecError as error:
             code = _fail(str(error), error.exit_code)
-        except KeyboardInterrupt:
-            code = INTERRUPTED
-        except BrokenPipeError:
-            # The reader has left, as `head` does. What is still buffered must go nowhere, or Python complains at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            code = 1
         except OSError as error:
             place = f"{error.filename}: " if error.filename else ""
             code = _fail(f"{place}{error.strerror or error}: check the path, the permissions and the disk", 2)
         except MemoryError:
             code = _fail("the memory is not enough: give less data, or a machine with more", 1)
-        if code == INTERRUPTED:
+        if code == INTERRUPTED:  # what Typer makes of Ctrl-C
             typer.secho("stopped by Ctrl-C", err=True, fg="yellow")
         sys.exit(code)
 

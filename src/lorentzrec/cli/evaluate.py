@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lorentzrec.cli.events import before_test, dataset_at, events_at, parts_of
-from lorentzrec.cli.options import ItemColumn, Json, Model, Reader, TimeColumn, UserColumn, WeightColumn
+from lorentzrec.cli.options import ItemColumn, Json, ModelFolder, Reader, TimeColumn, UserColumn, WeightColumn
 from lorentzrec.cli.output import note, print_json, show, table, working
 from lorentzrec.errors import InputError
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from lorentzrec.data.interactions import Interactions
     from lorentzrec.evaluation.protocol import Recommender
     from lorentzrec.evaluation.report import Report
-    from lorentzrec.learning.model import Model as TrainedModel
+    from lorentzrec.learning.model import Model
     from lorentzrec.vocabulary import Vocabulary
 
 
 def evaluate(
-    model: Model,
+    model: ModelFolder,
     data: Annotated[
         str,
         typer.Argument(metavar="DATA", help="A dataset with a test part, or files of held-out events."),
     ],
     k: Annotated[
-        list[int] | None, typer.Option("-k", help="Lengths of lists; may be given again. [default: 10]")
+        list[int] | None, typer.Option("-k", help="Lengths of lists; may be given again.", show_default="10")
     ] = None,
     baselines: Annotated[bool, typer.Option("--baselines", help="Popularity and item neighbours beside it.")] = False,
     users: Annotated[
@@ -120,7 +120,7 @@ def comparison(reports: Mapping[str, Mapping[str, Report]], metrics: Sequence[st
 
 
 def _question(
-    data: str, model: TrainedModel, **file_options: str | None
+    data: str, model: Model, **file_options: str | None
 ) -> tuple[Interactions, Interactions | None, list[str]]:
     """The test events, the histories before them (None: the model's own), and what a reader should know."""
     dataset = dataset_at(data, **file_options)

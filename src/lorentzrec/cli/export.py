@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lorentzrec.cli.options import Json, Model
+from lorentzrec.cli.options import Json, ModelFolder
 from lorentzrec.cli.output import print_json, show
 from lorentzrec.errors import ConfigError
 
@@ -15,7 +15,7 @@ FORMATS = ("parquet", "npz")
 
 
 def export(
-    model: Model,
+    model: ModelFolder,
     out: Annotated[Path, typer.Option(help="The file to write.")],
     to: Annotated[str, typer.Option(help=f"The format: {' or '.join(FORMATS)}.")] = "parquet",
     json: Json = False,

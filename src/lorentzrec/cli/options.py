@@ -13,9 +13,9 @@ def _file_option(help: str) -> Any:
 
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Model: TypeAlias = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a trained model.")]
+ModelFolder: TypeAlias = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a trained model.")]
 Count: TypeAlias = Annotated[int, typer.Option("-k", help="How many items.")]
-Titles: TypeAlias = Annotated[
+TitlesFrom: TypeAlias = Annotated[
     str | None, typer.Option(help="Where item titles are: a dataset, or a file with columns item and title.")
 ]
 Reader: TypeAlias = Annotated[

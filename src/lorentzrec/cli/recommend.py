@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lorentzrec.cli.options import Count, Json, Model, Titles
+from lorentzrec.cli.options import Count, Json, ModelFolder, TitlesFrom
 from lorentzrec.cli.output import note, print_json, show, table
 from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from lorentzrec.cli.titles import Titles as ItemTitles
+    from lorentzrec.cli.titles import Titles
     from lorentzrec.ranking import Recommendations
     from lorentzrec.vocabulary import Id, Vocabulary
 
@@ -23,13 +23,13 @@ Ids = list[str] | None
 
 
 def recommend(
-    model: Model,
+    model: ModelFolder,
     history: Annotated[Ids, typer.Option(help=f"Items touched, oldest first: {_IDS}")] = None,
     user: Annotated[str | None, typer.Option(help="A customer of the training data.")] = None,
     k: Count = 10,
     exclude: Annotated[Ids, typer.Option(help=f"Items never to recommend: {_IDS}")] = None,
     items: Annotated[Ids, typer.Option(help=f"Recommend nothing but these: {_IDS}")] = None,
-    titles: Titles = None,
+    titles: TitlesFrom = None,
     json: Json = False,
 ) -> None:
     """The best items for a history, or for a customer known from training.
@@ -53,10 +53,10 @@ def recommend(
 
 
 def similar(
-    model: Model,
+    model: ModelFolder,
     item: Annotated[str, typer.Argument(metavar="ITEM", help="The id of an item.")],
     k: Count = 10,
-    titles: Titles = None,
+    titles: TitlesFrom = None,
     json: Json = False,
 ) -> None:
     """The items nearest to an item, scored by minus the distance."""
@@ -86,7 +86,7 @@ def _lines(path: Path) -> list[str]:
         raise InputError(f"{path} cannot be read as a list of ids ({error}): give a text file, one id a line") from None
 
 
-def answer_table(answer: Recommendations, titles: ItemTitles, title: str | None = None) -> Table:
+def answer_table(answer: Recommendations, titles: Titles, title: str | None = None) -> Table:
     """The items in order, with titles where there are any."""
     columns = {"": "right dim", "item": "left bold"} | ({"title": "left"} if titles else {}) | {"score": "right"}
     rows = [
@@ -97,9 +97,9 @@ def answer_table(answer: Recommendations, titles: ItemTitles, title: str | None 
 
 
 def _print(answer: Recommendations, model: Path, titles: str | None, json: bool) -> None:
-    from lorentzrec.cli.titles import Titles as ItemTitles
+    from lorentzrec.cli.titles import Titles
 
-    names = ItemTitles(titles)
+    names = Titles(titles)
     if json:
         items: list[dict[str, Any]] = [{"id": item, "score": score} for item, score in answer]
         if names:

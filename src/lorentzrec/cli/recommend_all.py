@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lorentzrec.cli.options import Count, Json, Model
+from lorentzrec.cli.options import Count, Json, ModelFolder
 from lorentzrec.cli.output import note, print_json, progress, show
 from lorentzrec.cli.recommend import Ids, ids_of
 from lorentzrec.errors import InputError
@@ -17,7 +17,7 @@ from lorentzrec.errors import InputError
 if TYPE_CHECKING:
     import polars as pl
 
-    from lorentzrec.learning.model import Model as TrainedModel
+    from lorentzrec.learning.model import Model
     from lorentzrec.vocabulary import Id
 
 USERS_PER_BLOCK = 16_384
@@ -25,7 +25,7 @@ USERS_PER_BLOCK = 16_384
 
 
 def recommend_all(
-    model: Model,
+    model: ModelFolder,
     out: Annotated[Path, typer.Option(help="The Parquet file to write: user, rank, item, score.")],
     k: Count = 10,
     exclude: Annotated[Ids, typer.Option(help="Items never to recommend, as in recommend.")] = None,
@@ -58,7 +58,7 @@ def recommend_all(
 
 
 def _write(
-    model: TrainedModel,
+    model: Model,
     users: list[Id],
     out: Path,
     k: int,
@@ -87,7 +87,7 @@ def _write(
 
 
 def _block(
-    model: TrainedModel, users: list[Id], k: int, exclude: list[Id], allowed: list[Id] | None, threads: int | None
+    model: Model, users: list[Id], k: int, exclude: list[Id], allowed: list[Id] | None, threads: int | None
 ) -> pl.DataFrame:
     import numpy as np
     import polars as pl

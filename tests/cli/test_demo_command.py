@@ -21,17 +21,26 @@ def small_shop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "EVENTS", 2_000)
 
 
-def test_it_ends_with_commands_that_work(tmp_path: Path) -> None:
+def test_it_ends_with_commands_that_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "my demo"
     text = run("demo", "--no-serve", "--out", folder).stdout
     assert re.search(r"hr@10 +hyperboloid .*\n +euclidean .*\n +popularity ", text)
     assert text.count("and may like") == 2
     assert "Running Top" in text
     assert (folder / "degrees.png").is_file()
-    commands = re.findall(r"^  lorentzrec (.*)$", text, re.MULTILINE)
+    change_folder, *commands = [shlex.split(line) for line in text.partition("Try next:")[2].splitlines() if line]
+    monkeypatch.chdir(change_folder[1])
     assert len(commands) == 5
-    for command in commands[:4]:
-        run(*shlex.split(command))
+    for program, *arguments in commands:
+        assert program == "lorentzrec"
+        run(*arguments)
+
+
+def test_it_names_a_script_that_is_not_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["env/bin/lorentzrec"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert f"  {tmp_path}/env/bin/lorentzrec stats shop" in run("demo", "--out", "here").stdout.splitlines()
 
 
 def test_its_numbers_are_those_of_its_folder(tmp_path: Path) -> None:

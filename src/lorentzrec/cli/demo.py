@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import shutil
+import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -128,13 +130,16 @@ def _draw(events: Interactions, path: Path) -> None:
 
 
 def _next_steps(folder: Path, basket: list[Id]) -> None:
-    model, shop = shlex.quote(f"{folder}/hyperboloid"), shlex.quote(f"{folder}/shop")
-    show("Try next:")
+    called = Path(sys.argv[0])
+    # `make demo` runs the script of an environment that is not on the path.
+    hidden = called.name == "lorentzrec" and shutil.which("lorentzrec") is None
+    program = shlex.quote(str(called.absolute())) if hidden else "lorentzrec"
+    show("Try next:", f"  cd {shlex.quote(str(folder))}")
     for command in (
-        f"evaluate {model} {shop} --baselines",
-        f"recommend {model} --history {','.join(map(str, basket))} --titles {shop}",
-        f"similar {model} {basket[0]} --titles {shop}",
-        f"stats {shop}",
-        f"train {shop} --out my-model --set dimension=20",
+        "evaluate hyperboloid shop --baselines",
+        f"recommend hyperboloid --history {','.join(map(str, basket))} --titles shop",
+        f"similar hyperboloid {basket[0]} --titles shop",
+        "stats shop",
+        "train shop --out my-model --set dimension=20",
     ):
-        show(f"  lorentzrec {command}")
+        show(f"  {program} {command}")

@@ -93,10 +93,10 @@ def lorentzrec(
         typer.echo(context.get_help())
 
 
-def _add(panel: str, command: Callable[..., None], *examples: str, **settings: Any) -> None:
+def _add(panel: str, command: Callable[..., None], *examples: str) -> None:
     lines = "\n\n".join(f"[cyan]lorentzrec {example}[/]" for example in examples)
     name, text = command.__name__.replace("_", "-"), _flowing(command.__doc__ or "")
-    app.command(name, help=text, rich_help_panel=panel, epilog=f"[bold]Examples[/]\n\n{lines}", **settings)(command)
+    app.command(name, help=text, rich_help_panel=panel, epilog=f"[bold]Examples[/]\n\n{lines}")(command)
 
 
 def _flowing(text: str) -> str:
@@ -145,13 +145,7 @@ _add(
 )
 _add("Answers", similar, "similar model sku-1 -k 5 --titles items.csv")
 _add("Answers", recommend_all, "recommend-all model --out recommendations.parquet -k 10")
-_add(
-    "Measurements",
-    bench,
-    "bench",
-    "bench --quick",
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)
+_add("Measurements", bench, "bench", "bench start ranking --quick")
 
 
 def main() -> None:

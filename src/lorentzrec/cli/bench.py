@@ -15,18 +15,19 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 def bench(
-    context: typer.Context,
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: does it run, not how fast is it.")] = False,
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Some of them; all unless given.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller data, for a first look.")] = False,
+    data: Annotated[Path | None, typer.Option(help="Folder of real data, for the benchmarks that use some.")] = None,
 ) -> None:
-    """Measure speed, against the peers that are installed.
+    """Measure speed, memory and quality, beside the peers that are installed.
 
-    The benchmarks are part of the source checkout, not of the installed package. Further options are passed on to
-    benchmarks/run.py.
+    The benchmarks are part of the source checkout, not of the installed package. Results are printed, and kept as JSON
+    in benchmarks/results.
     """
     script = CHECKOUT / "benchmarks" / "run.py"
     if not script.is_file():
         raise InputError(
             "the benchmarks come with the source, not with the package: clone the repository and make bench"
         )
-    options = [*(["--quick"] if quick else []), *context.args]
-    raise typer.Exit(subprocess.run([sys.executable, script, *options], check=False).returncode)
+    options = [*(names or []), *(["--quick"] if quick else []), *(["--data", str(data)] if data else [])]
+    raise typer.Exit(subprocess.run([sys.executable, str(script), *options], check=False).returncode)

@@ -69,7 +69,7 @@ def geoopt_rate(data: Interactions, threads: int, negatives: int, seconds: float
         negative_scores = torch.einsum("bd,bnd->bn", customers, points[negative])
         loss = torch.log1p(torch.relu(1 + negative_scores - positive_scores).sum(1)).sum()
         optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimiser.step()
 
     step()

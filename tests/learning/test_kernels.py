@@ -16,6 +16,7 @@ from small_blocks import Outcome, events, in_float64, resolved, run_both, settin
 from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
 from lorentzrec.learning import kernels, losses, optimisers, reference
 from lorentzrec.learning.kernels import numbers, scores, steps
+from lorentzrec.learning.kernels.compiling import kernel
 from lorentzrec.learning.kernels.structures import CAPPED, CLIPPED, COINCIDENT, SATURATED, TILE, Settings
 from lorentzrec.learning.limits import MAXIMUM_RADIUS, MAXIMUM_STEP
 from lorentzrec.learning.losses import Geometry, LossName, ScoreKind
@@ -62,6 +63,18 @@ def test_the_register_sees_kernels_only() -> None:
 
 
 # --- numbers
+
+
+@kernel
+def sum_is_finite(values):  # type: ignore[no-untyped-def]
+    return numbers.is_finite(values[0] + values[1])
+
+
+@pytest.mark.parametrize("value", [0.0, -3e38, 3e38, np.inf, -np.inf, np.nan])
+def test_is_finite_is_its_twin(value: float) -> None:
+    """Also of a sum, in code that may reassociate it."""
+    assert numbers.is_finite(np.float32(value)) == np.isfinite(value)
+    assert sum_is_finite(np.array([value, 1], np.float32)) == np.isfinite(value)
 
 
 def test_fast_exp_is_its_twin() -> None:

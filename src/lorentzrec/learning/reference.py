@@ -223,6 +223,7 @@ TWINS: dict[str, Callable[..., Any]] = {
     "permuted": sampling.permuted,
     "draw_negatives": sampling.draw_negatives,
     "unseen": sampling.unseen,
+    "is_finite": np.isfinite,
     "fast_exp": np.exp,
     "fast_log": np.log,
     "cosh_and_sinhc": cosh_and_sinhc,

@@ -7,7 +7,7 @@ import numpy as np
 from lorentzrec.learning.kernels.compiling import inlined, kernel
 
 f32, i32, u64 = np.float32, np.int32, np.uint64
-_ONE, _TWO = f32(1), f32(2)
+_ONE, _TWO, _LARGEST = f32(1), f32(2), np.finfo(f32).max
 GOLDEN = u64(0x9E3779B97F4A7C15)
 
 
@@ -40,6 +40,12 @@ def permuted(index, count, key):
         value = (left << half) | right
         if value < u64(count):
             return np.int64(value)
+
+
+@inlined
+def is_finite(x):
+    """Whether x is a number. Numba's own test is x - x == 0, which reassociation makes true of every sum."""
+    return abs(x) <= _LARGEST
 
 
 @inlined

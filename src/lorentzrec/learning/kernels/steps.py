@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lorentzrec.learning.kernels.compiling import inlined, kernel
-from lorentzrec.learning.kernels.numbers import cosh_and_sinhc
+from lorentzrec.learning.kernels.numbers import cosh_and_sinhc, is_finite
 from lorentzrec.learning.kernels.structures import ADAGRAD, ADAM, BROKEN, CAPPED, CLIPPED
 from lorentzrec.learning.limits import ADAM_DECAY, ADAM_EPSILON, ADAM_SQUARED_DECAY, MAXIMUM_RADIUS, MAXIMUM_STEP
 
@@ -151,7 +151,7 @@ def row_step(table, row, gradients, slot, settings, counters):
             if settings.optimiser == ADAM:
                 momentum[row, k] *= shrink  # or its length would grow with every step that is taken back
     points[row, 0] = time_of(shrink * shrink * squared_space, settings)
-    if not np.isfinite(squared_space) and counters[BROKEN] == 0:
+    if not is_finite(squared_space) and counters[BROKEN] == 0:
         counters[BROKEN] = row + 1
 
 

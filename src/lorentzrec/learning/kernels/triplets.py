@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lorentzrec.learning.kernels.compiling import inlined, kernel
-from lorentzrec.learning.kernels.numbers import GOLDEN, below, cosh_and_sinhc, fast_exp, fast_log, mix
+from lorentzrec.learning.kernels.numbers import GOLDEN, below, cosh_and_sinhc, fast_exp, fast_log, is_finite, mix
 from lorentzrec.learning.kernels.scores import offset_of, score_of
 from lorentzrec.learning.kernels.steps import pull_to_origin, row_step, shrink_of, step_factor, time_of
 from lorentzrec.learning.kernels.structures import ADAGRAD, ADAM, BROKEN, CAPPED, CLIPPED, SATURATED
@@ -163,10 +163,8 @@ def triplet_steps(order, start, stop, events, users, items, settings, key, works
             U[user, 0] = time_of(u_shrink * u_shrink * u_space, settings)
             V[item, 0] = time_of(v_shrink * v_shrink * v_space, settings)
             V[other, 0] = time_of(w_shrink * w_shrink * w_space, settings)
-            if not np.isfinite(u_space + v_space + w_space) and counters[BROKEN] == 0:
-                counters[BROKEN] = 1 + (
-                    item if not np.isfinite(v_space) else other if not np.isfinite(w_space) else user
-                )
+            if not is_finite(u_space + v_space + w_space) and counters[BROKEN] == 0:
+                counters[BROKEN] = 1 + (item if not is_finite(v_space) else other if not is_finite(w_space) else user)
         for t in range(first, offsets[user + 1]):
             bits[event_items[t] >> 5] = u32(0)
     return total

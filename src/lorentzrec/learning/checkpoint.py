@@ -27,6 +27,8 @@ class Checkpoint:
     record: tuple[EpochRecord, ...]
     best_epoch: int
     """The epoch whose points are kept as `best_*` arrays; 0 where there is no validation."""
+    notes: tuple[str, ...]
+    """What was said about the run so far."""
     arrays: dict[str, NDArray[Any]]
 
     def save(self, path: str | Path) -> None:
@@ -41,6 +43,7 @@ class Checkpoint:
                 "data_digest": self.data_digest,
                 "record": [epoch.to_dict() for epoch in self.record],
                 "best_epoch": self.best_epoch,
+                "notes": self.notes,
                 "checksum": checksum(folder / ARRAYS),
             }
             (folder / MARKER).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
@@ -62,6 +65,7 @@ class Checkpoint:
                 data_digest=manifest["data_digest"],
                 record=tuple(EpochRecord.from_dict(epoch) for epoch in manifest["record"]),
                 best_epoch=manifest["best_epoch"],
+                notes=tuple(manifest["notes"]),
                 arrays=load_file(folder / ARRAYS),
             )
         except FileNotFoundError as error:
@@ -76,8 +80,8 @@ class Checkpoint:
         if self.data_digest != data_digest:
             raise ConfigError("the checkpoint belongs to other data: give the same data, or train without resume")
         mine, asked = self.config.to_dict(), config.to_dict()
-        for name in mine.keys() - {"threads"}:
-            if mine[name] != asked[name]:
+        for name in mine:
+            if name != "threads" and mine[name] != asked[name]:
                 raise ConfigError(
                     f"the checkpoint was made with {name}={mine[name]}, not {asked[name]}: "
                     "set it back, or train without resume"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -55,6 +56,8 @@ class EpochRunner:
         self.learners = np.flatnonzero(self.lengths >= (1 if symmetric else 2))
         skipped_first = 0 if symmetric or config.history == "leave_one_out" else 1
         self.positives = int((self.lengths[self.learners] - skipped_first).sum())
+        if symmetric and config.loss == "bpr":
+            self.positives *= config.negative_count or 1  # a triplet has one negative: a positive counts with each
         rows = BLOCK_ROWS if symmetric else BLOCK_ROWS + int(self.lengths.max(initial=0))
         self.workspaces = [
             workspace_of(config, rows, len(histories.points), len(items.points), shared=histories is items)
@@ -96,6 +99,8 @@ class EpochRunner:
         self._in_threads(work, cancelled)
         counters = np.sum([workspace.counters for workspace in self.workspaces], axis=0)
         self._refuse_broken(epoch)
+        if not math.isfinite(total):
+            raise TrainingError(f"the loss became {total} in epoch {epoch}: lower scale, initial_width or the weights")
         return EpochResult(
             loss=total / max(done, 1),
             positives=done,

@@ -104,13 +104,9 @@ class TrainingRun:
         return record
 
     def _note_first(self, result: EpochResult) -> None:
-        if result.saturated and result.saturated >= len(self.runner.learners):
-            raise InputError(
-                "every customer has touched every item, so there is nothing to rank: give data with something unseen"
-            )
         if result.saturated:
             self.notes.append(
-                f"{result.saturated:,} customers had touched all items they were to be compared with in epoch 1"
+                f"{result.saturated:,} times in epoch 1, a customer had touched all items there were to compare with"
             )
         if result.coincident:
             self.notes.append(f"{result.coincident:,} pairs of points coincided in epoch 1 and gave no direction")
@@ -173,7 +169,7 @@ class TrainingRun:
         arrays: dict[str, NDArray[Any]] = {f"best_{side}": points for side, points in self.best.items()}
         for side, table in self._tables().items():
             arrays |= {f"{side}_{name}": array for name, array in table._asdict().items()}
-        return Checkpoint(self.config, self.data.digest, tuple(self.record), self.best_epoch, arrays)
+        return Checkpoint(self.config, self.data.digest, tuple(self.record), self.best_epoch, tuple(self.notes), arrays)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         checkpoint.refuse_other(self.config, self.data.digest)
@@ -182,6 +178,7 @@ class TrainingRun:
                 array[...] = checkpoint.arrays[f"{side}_{name}"]
         self.best = {side: checkpoint.arrays[f"best_{side}"] for side in self._tables() if checkpoint.best_epoch}
         self.record, self.best_epoch = list(checkpoint.record), checkpoint.best_epoch
+        self.notes = list(checkpoint.notes)
 
 
 def learning_rate(config: TrainingConfig, epoch: int) -> float:
@@ -209,6 +206,13 @@ def _refuse_hopeless(data: Interactions, config: TrainingConfig) -> None:
         raise InputError(
             "no customer has two events, and a history must predict something: "
             "give longer histories, or set model=symmetric"
+        )
+    learners = np.flatnonzero(data.lengths >= (2 if config.model == "asymmetric" else 1))
+    count = len(data.items)
+    if data.lengths[learners].min() >= count and all(len(set(data.history(row))) == count for row in learners.tolist()):
+        raise InputError(
+            "every customer to learn from has touched every item, so there is nothing to compare with: "
+            "give data with something unseen"
         )
 
 

@@ -1,0 +1,329 @@
+"""Training end to end: repeatable, resumable, stoppable, and clear about what it cannot do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from grouped_data import grouped, quick
+
+from lorentzrec.data.interactions import Interactions
+from lorentzrec.errors import ConfigError, InputError, TrainingError
+from lorentzrec.evaluation.baselines import Popularity
+from lorentzrec.evaluation.protocol import evaluate
+from lorentzrec.learning.model import Model
+from lorentzrec.learning.progress import TrainingProgress
+from lorentzrec.learning.run import TrainingRun
+from lorentzrec.learning.trainer import train
+
+DATA = grouped()
+TRAIN, TEST = DATA.split("leave_last_out")
+KINDS: list[dict[str, str]] = [
+    {"model": "asymmetric", "loss": "wmrb"},
+    {"model": "symmetric", "loss": "bpr"},
+    {"model": "symmetric", "loss": "softmax", "optimiser": "adam"},
+]
+"""One for each kernel."""
+
+
+def same_points(left: Model, right: Model) -> bool:
+    """Bit by bit."""
+    pairs = [(left.item_points, right.item_points), (left.history_points, right.history_points)]
+    if left.user_points is not None and right.user_points is not None:
+        pairs.append((left.user_points, right.user_points))
+    return all(one.tobytes() == other.tobytes() for one, other in pairs)
+
+
+def learned_by(model: Model) -> list[tuple[float, dict[str, float] | None]]:
+    """What the record says, apart from the time it took."""
+    return [(epoch.loss, epoch.validation) for epoch in model.record]
+
+
+# --- it learns
+
+
+@pytest.mark.parametrize("geometry", ["hyperboloid", "euclidean"])
+@pytest.mark.parametrize("model", ["asymmetric", "symmetric"])
+@pytest.mark.parametrize("loss", ["bpr", "wmrb", "softmax"])
+def test_a_trained_model_beats_popularity(geometry: str, model: str, loss: str) -> None:
+    trained = train(TRAIN, quick(geometry=geometry, model=model, loss=loss, epochs=10))
+    found = evaluate(trained, TEST, intervals=False)
+    popular = evaluate(Popularity(TRAIN), TEST, intervals=False)
+    assert found["hr@10"] > 1.5 * popular["hr@10"]
+    assert trained.record[-1].loss < trained.record[0].loss
+    if geometry == "hyperboloid":
+        points = trained.item_points.astype(np.float64)
+        assert np.abs(-(points[:, 0] ** 2) + (points[:, 1:] ** 2).sum(axis=1) + 1).max() < 1e-5
+
+
+@pytest.mark.parametrize("optimiser", ["rsgd", "adagrad", "adam"])
+@pytest.mark.parametrize("score", ["inner", "distance"])
+@pytest.mark.parametrize("initialisation", ["cube", "frequency"])
+def test_other_settings_learn_too(optimiser: str, score: str, initialisation: str) -> None:
+    options = {"optimiser": optimiser, "score": score, "initialisation": initialisation, "sampler": "popularity"}
+    trained = train(TRAIN, quick(epochs=10, learning_rate=0.1, history="leave_one_out", **options))
+    popular = evaluate(Popularity(TRAIN), TEST, intervals=False)
+    assert evaluate(trained, TEST, intervals=False)["hr@10"] > 1.5 * popular["hr@10"]
+
+
+def test_two_threads_learn_as_well() -> None:
+    one, two = (train(TRAIN, quick(threads=threads, epochs=8)) for threads in (1, 2))
+    found = [evaluate(model, TEST, intervals=False)["hr@10"] for model in (one, two)]
+    assert found[1] > 0.8 * found[0]
+
+
+def test_weights_matter() -> None:
+    """Events that weigh next to nothing leave their items where they were."""
+    items = np.array([f"{'heavy' if place % 2 else 'light'} {place % 20}" for place in range(400)])
+    weights = np.where(np.arange(400) % 2, 1.0, 1e-6)
+    data = Interactions.from_pairs(np.arange(400) // 10, items, np.arange(400), weights)
+    config = quick(optimiser="rsgd", negative_count=1, seed=3, targets="shared", epochs=3)
+    moved = np.abs(train(data, config).item_points - train(data, config.replace(epochs=0)).item_points).max(axis=1)
+    light = [str(identifier).startswith("light") for identifier in data.items.series.to_list()]
+    assert moved[light].mean() < 0.5 * moved[~np.array(light)].mean()
+
+
+# --- it is repeatable
+
+
+@pytest.mark.parametrize("options", KINDS)
+def test_one_seed_and_one_thread_give_the_same_bits(options: dict[str, str]) -> None:
+    first, second = train(DATA, quick(**options)), train(DATA, quick(**options))
+    assert same_points(first, second)
+    assert learned_by(first) == learned_by(second)
+    assert not same_points(first, train(DATA, quick(seed=2, **options)))
+
+
+@pytest.fixture
+def checkpoint_every_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lorentzrec.learning.trainer._SECONDS_BETWEEN_CHECKPOINTS", -1.0)
+
+
+def interrupt_before(epoch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Press Ctrl-C when this epoch begins."""
+    begin = TrainingProgress.begin
+
+    def begin_or_stop(self: TrainingProgress, number: int) -> None:
+        begin(self, number)
+        if number == epoch:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(TrainingProgress, "begin", begin_or_stop)
+
+
+@pytest.mark.parametrize("options", KINDS)
+@pytest.mark.parametrize("validation", [0.0, 0.5])
+@pytest.mark.usefixtures("checkpoint_every_epoch")
+def test_an_interrupted_run_ends_in_the_same_bits(options: dict[str, str], validation: float, tmp_path: Path) -> None:
+    config = quick(validation=validation, patience=2, epochs=6, negative_count=2, **options)
+    whole = train(DATA, config)
+    with pytest.MonkeyPatch.context() as patch:
+        interrupt_before(3, patch)
+        part = train(DATA, config, checkpoint=tmp_path / "run")
+    assert len(part.record) == 2
+    assert part.notes[-1 - any("shortened" in note for note in part.notes)] == "stopped by Ctrl-C in epoch 3 of 6"
+    resumed = train(DATA, config, checkpoint=tmp_path / "run", resume=True)
+    assert same_points(whole, resumed)
+    assert learned_by(whole) == learned_by(resumed)
+    assert (whole.metrics, whole.notes) == (resumed.metrics, resumed.notes)
+    assert same_points(whole, train(DATA, config, checkpoint=tmp_path / "run", resume=True)), "nothing is left to do"
+
+
+@pytest.mark.usefixtures("checkpoint_every_epoch")
+def test_a_resumed_run_keeps_its_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some are made in the first epoch, which a resumed run does not repeat."""
+    everything = [(0, item) for item in range(5)] + [(user, item) for user in range(1, 9) for item in range(2)]
+    users, items = zip(*everything, strict=True)
+    data = Interactions.from_pairs(users, items, np.arange(len(users)))
+    whole = train(data, quick())
+    assert any("had touched all items" in note for note in whole.notes)
+    with monkeypatch.context() as patch:
+        interrupt_before(3, patch)
+        train(data, quick(), checkpoint=tmp_path / "run")
+    assert train(data, quick(), checkpoint=tmp_path / "run", resume=True).notes == whole.notes
+
+
+# --- it can be stopped
+
+
+def test_ctrl_c_ends_with_a_model(tmp_path: Path) -> None:
+    """A real signal, in the middle of a kernel most of the time, with two threads at work."""
+    script = tmp_path / "run.py"
+    script.write_text(
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "from grouped_data import grouped, quick\n"
+        "from lorentzrec.learning.progress import TrainingProgress\n"
+        "from lorentzrec.learning.trainer import train\n"
+        "begin = TrainingProgress.begin\n"
+        "TrainingProgress.begin = lambda self, epoch: (begin(self, epoch), epoch == 3 and print('go', flush=True))\n"
+        "model = train(grouped(events=20000), quick(epochs=10**6, threads=2))\n"
+        "print(model.item_points.shape, len(model.record) >= 2, model.notes[-1])\n"
+    )
+    process = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "go\n"
+    process.send_signal(2)
+    out, errors = process.communicate(timeout=120)
+    assert (process.returncode, errors) == (0, "")
+    assert out.startswith("(60, 7) True stopped by Ctrl-C in epoch ")
+
+
+def test_early_stopping_gives_the_best_epoch() -> None:
+    """With a rate that makes things worse from some epoch on; the model is that of the best, bit by bit."""
+    config = quick(optimiser="rsgd", learning_rate=3.0, validation=0.5, patience=2, epochs=12, learning_rate_decay=0.0)
+    stopped = train(DATA, config)
+    scores = [epoch.validation["ndcg@10"] for epoch in stopped.record if epoch.validation is not None]
+    best = int(np.argmax(scores)) + 1
+    assert len(scores) == len(stopped.record) == best + 2 < 12
+    assert same_points(stopped, train(DATA, config.replace(epochs=best)))
+    assert stopped.metrics["validation ndcg@10"] == max(scores)
+    assert f"stopped after epoch {best + 2}: no better ndcg@10 since epoch {best}" in stopped.notes
+
+
+def test_held_out_events_are_not_learned_from() -> None:
+    trained = train(DATA, quick(validation=20, epochs=1))
+    assert trained.record[0].validation is not None
+    assert set(trained.record[0].validation) == {"ndcg@10", "hr@10"}
+    assert trained.histories is DATA, "the model knows all histories all the same"
+    assert not same_points(trained, train(DATA, quick(epochs=1)))
+    given = train(TRAIN, quick(epochs=1), validation=TEST)
+    assert same_points(given, train(TRAIN, quick(epochs=1))), "given events are held out already"
+    assert given.metrics["validation hr@10"] == evaluate(given, TEST, intervals=False)["hr@10"]
+
+
+# --- it says what it cannot do
+
+
+def ordered(users: list[int], items: list[int], **columns: Any) -> Interactions:
+    return Interactions.from_pairs(users, items, **({"times": range(len(users))} | columns))
+
+
+@pytest.mark.parametrize("model", ["asymmetric", "symmetric"])
+def test_one_item_is_nothing_to_rank(model: str) -> None:
+    with pytest.raises(InputError, match=r"only one item \(5\), .*: give at least two$"):
+        train(ordered([1, 1, 2], [5, 5, 5]), quick(model=model))
+
+
+def test_single_events_predict_nothing() -> None:
+    data = ordered([1, 2, 3], [1, 2, 3])
+    with pytest.raises(InputError, match=r"no customer has two events.*model=symmetric$"):
+        train(data, quick())
+    assert len(train(data, quick(model="symmetric", loss="bpr")).item_ids) == 3
+
+
+def test_some_single_events_are_noted() -> None:
+    trained = train(ordered([1, 1, 2, 3], [1, 2, 1, 3]), quick(epochs=1))
+    assert "2 customers have a single event and nothing to predict it from: not learned from" in trained.notes
+
+
+@pytest.mark.parametrize("options", KINDS)
+def test_who_has_touched_everything_has_no_negatives(options: dict[str, str]) -> None:
+    everybody = ordered([1, 1, 1, 2, 2, 2, 2], [1, 2, 3, 3, 2, 1, 1])
+    with pytest.raises(InputError, match=r"touched every item.*: give data with something unseen$"):
+        train(everybody, quick(**options))
+    one = ordered([1, 1, 1, 2, 2], [1, 2, 3, 3, 2])
+    (note,) = train(one, quick(epochs=1, negative_count=1, **options)).notes or ("",)
+    assert note.endswith("a customer had touched all items there were to compare with")
+
+
+@pytest.mark.parametrize("options", KINDS)
+def test_few_negatives_that_all_are_taken_are_no_error(options: dict[str, str]) -> None:
+    """Everybody has touched eight of ten items, so a single negative is often one of them."""
+    random = np.random.default_rng(0)
+    items = np.concatenate([random.permutation(10)[:8] for _ in range(6)])
+    trained = train(ordered(np.repeat(range(6), 8).tolist(), items.tolist()), quick(negative_count=1, **options))
+    assert np.isfinite(trained.item_points).all()
+
+
+def test_more_negatives_than_items_are_all_items() -> None:
+    trained = train(DATA, quick(negative_count=1000, epochs=1))
+    assert "negative_count is 1000, more than the 60 items: all of them are used" in trained.notes
+    assert same_points(trained, train(DATA, quick(negative_count=60, epochs=1)))
+
+
+def test_order_and_ties_are_noted() -> None:
+    unordered = train(grouped(times=None), quick(epochs=1))
+    assert "the events have no times, so histories are used leave-one-out and without recency" in unordered.notes
+    assert (unordered.config.history, unordered.config.recency) == ("leave_one_out", 1.0)
+    tied = train(ordered([1, 1, 1, 2, 2], [1, 2, 3, 1, 2], times=[5, 5, 6, 7, 8]), quick(epochs=1))
+    assert "33.3% of neighbouring events have equal times; their order is that of the item ids" in tied.notes
+    assert train(DATA, quick(epochs=1)).notes == (
+        "negative_count is 128, more than the 60 items: all of them are used",
+    )
+
+
+@pytest.mark.parametrize("options", [{"recency": 0.5}, {"history": "causal"}])
+def test_what_needs_order_is_refused_without_times(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="needs the order of events, and these have no times: give times"):
+        train(grouped(times=None), quick(**options))
+
+
+@pytest.mark.parametrize("weight", [np.nan, np.inf, 0.0, -1.0])
+def test_weights_that_are_no_weights_are_refused(weight: float) -> None:
+    with pytest.raises(InputError, match="the weight in row 3 is"):
+        grouped(weights=np.where(np.arange(1500) == 2, weight, 1.0))
+
+
+def test_validation_without_anybody_to_hold_out() -> None:
+    with pytest.raises(InputError, match=r"validation=0\.5 holds out no event, as 0 customers have the three it takes"):
+        train(ordered([1, 1, 2, 2], [1, 2, 2, 3]), quick(validation=0.5))
+
+
+def test_resume_without_a_checkpoint_folder() -> None:
+    with pytest.raises(InputError, match="resume without a checkpoint: name the folder"):
+        train(DATA, quick(), resume=True)
+
+
+def test_no_epochs_leave_the_points_at_their_start() -> None:
+    trained = train(DATA, quick(epochs=0))
+    assert trained.record == ()
+    assert np.abs(trained.item_points[:, 1:]).max() < 0.3
+
+
+@pytest.mark.parametrize("optimiser", ["rsgd", "adagrad", "adam"])
+@pytest.mark.parametrize("geometry", ["hyperboloid", "euclidean"])
+@pytest.mark.parametrize("loss", ["bpr", "wmrb", "softmax"])
+def test_a_hundred_times_the_usual_rate(optimiser: str, geometry: str, loss: str) -> None:
+    """Steps and radius have their limits, so all points stay finite, and what was shortened is said."""
+    for model, score in product(("asymmetric", "symmetric"), ("inner", "distance")):
+        config = quick(optimiser=optimiser, geometry=geometry, loss=loss, model=model, score=score, epochs=3)
+        usual = config.resolve(ordered=True, events=1, users=1, items=1).learning_rate
+        assert usual is not None
+        trained = train(DATA, config.replace(learning_rate=100 * usual))
+        for points in (trained.item_points, trained.history_points, trained.user_points):
+            assert points is None or np.isfinite(points).all()
+        if any(epoch.capped_steps for epoch in trained.record):
+            assert any("were shortened" in note for note in trained.notes)
+
+
+@pytest.mark.parametrize("optimiser", ["rsgd", "adagrad", "adam"])
+@pytest.mark.parametrize("geometry", ["hyperboloid", "euclidean"])
+@pytest.mark.parametrize("model", ["asymmetric", "symmetric"])
+def test_infinite_points_stop_training(optimiser: str, geometry: str, model: str) -> None:
+    """Nothing but weights and scales at the end of float32 gets so far."""
+    config = quick(optimiser=optimiser, geometry=geometry, model=model, loss="bpr", scale=100.0)
+    with pytest.raises(
+        TrainingError, match=r"became infinite in epoch 1, row \d+: lower learning_rate, or set clip_norm"
+    ):
+        train(grouped(weights=np.full(1500, 3e38)), config)
+
+
+def test_a_loss_that_is_no_number_stops_training() -> None:
+    config = quick(scale=3e38)
+    with pytest.raises(TrainingError, match=r"the loss became (inf|nan) in epoch 1: lower scale, initial_width or"):
+        train(DATA, config)
+
+
+@pytest.mark.parametrize("options", KINDS)
+def test_progress_ends_where_it_said_it_would(options: dict[str, str]) -> None:
+    run = TrainingRun.begin(DATA, quick(negative_count=3, **options))
+    done = []
+    result = run.runner.run(1, 0.1, lambda positives, loss: done.append(positives), threading.Event())
+    expected = 1500 - 60 if options["model"] == "asymmetric" else 1500  # the first event of a history has none itself
+    assert sum(done) == result.positives == run.runner.positives == expected * (3 if options["loss"] == "bpr" else 1)

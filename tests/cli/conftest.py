@@ -6,7 +6,8 @@ import random
 from pathlib import Path
 
 import pytest
-from command_line import SETTINGS, run
+
+from cli.command_line import SETTINGS, run
 
 
 @pytest.fixture(scope="session")

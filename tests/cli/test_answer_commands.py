@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from command_line import SETTINGS, answer, error_of, run
 
+from cli.command_line import SETTINGS, answer, error_of, run
 from lorentzrec import load
 from lorentzrec.cli import recommend_all
 

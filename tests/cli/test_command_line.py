@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import error_of, run, start
 
 import lorentzrec
+from cli.command_line import error_of, run, start
 from lorentzrec.cli import app, bench, recommend
 
 COMMANDS = [command.name or "" for command in app.registered_commands]

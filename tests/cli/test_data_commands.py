@@ -7,8 +7,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from command_line import SETTINGS, answer, error_of, run
 
+from cli.command_line import SETTINGS, answer, error_of, run
 from lorentzrec import Interactions
 from lorentzrec.data.dataset import open_dataset
 from lorentzrec.data.network import network_statistics

@@ -7,8 +7,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from command_line import answer, run
 
+from cli.command_line import answer, run
 from lorentzrec import Interactions, Model, TrainingConfig, evaluate, load
 from lorentzrec.cli import demo
 from lorentzrec.learning import trainer

@@ -7,8 +7,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from command_line import run
 
+from cli.command_line import run
 from lorentzrec.data.synthetic import synthetic_shop
 
 ROOT = Path(__file__).parents[2]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from command_line import SETTINGS, answer, error_of, run
 
+from cli.command_line import SETTINGS, answer, error_of, run
 from lorentzrec import Interactions, evaluate, load
 from lorentzrec.cli.events import before_test
 from lorentzrec.data.splitting import split

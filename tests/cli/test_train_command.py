@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from command_line import SETTINGS, answer, error_of, run, start
 
+from cli.command_line import SETTINGS, answer, error_of, run, start
 from lorentzrec import Interactions, TrainingConfig, load, train
 
 

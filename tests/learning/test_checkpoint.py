@@ -1,0 +1,106 @@
+"""A run as a folder: whole when it comes back, refused when it is not the same run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from grouped_data import grouped, quick
+from hand_made_models import RECORD
+
+from lorentzrec.errors import ArtifactError, ConfigError, InputError
+from lorentzrec.learning.checkpoint import ARRAYS, Checkpoint
+from lorentzrec.learning.trainer import train
+
+DATA = grouped(events=300)
+CONFIG = quick(epochs=2)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The checkpoint of a finished run."""
+    train(DATA, CONFIG, checkpoint=tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_everything_comes_back(tmp_path: Path) -> None:
+    arrays: dict[str, Any] = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.zeros(1, np.int32)}
+    written = Checkpoint(CONFIG, "digest", RECORD, 2, ("a note",), arrays)
+    written.save(tmp_path / "run")
+    read = Checkpoint.load(tmp_path / "run")
+    assert (read.config, read.data_digest, read.record) == (CONFIG, "digest", RECORD)
+    assert (read.best_epoch, read.notes) == (2, ("a note",))
+    assert {name: (array.dtype, array.tolist()) for name, array in read.arrays.items()} == {
+        name: (array.dtype, array.tolist()) for name, array in arrays.items()
+    }
+
+
+def test_a_newer_one_takes_the_place_of_an_older(folder: Path) -> None:
+    train(DATA, CONFIG.replace(epochs=3), checkpoint=folder)
+    assert len(Checkpoint.load(folder).record) == 3
+    assert [path.name for path in folder.parent.iterdir()] == ["run"], "nothing half-written remains"
+
+
+def test_a_missing_one_is_nothing_to_resume(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match=r"gone.* is missing, so there is nothing to resume"):
+        train(DATA, CONFIG, checkpoint=tmp_path / "gone", resume=True)
+
+
+def test_damaged_arrays_are_refused(folder: Path) -> None:
+    content = bytearray((folder / ARRAYS).read_bytes())
+    content[-1] ^= 1
+    (folder / ARRAYS).write_bytes(content)
+    with pytest.raises(ArtifactError, match=r"state\.safetensors is damaged: delete it and train from the start"):
+        train(DATA, CONFIG, checkpoint=folder, resume=True)
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        "{",
+        "[]",
+        "{}",
+        '{"kind": "lorentzrec checkpoint", "format_version": 1}',
+        '{"kind": "other", "format_version": 1}',
+    ],
+)
+def test_a_foreign_manifest_is_refused(folder: Path, manifest: str) -> None:
+    (folder / "manifest.json").write_text(manifest)
+    with pytest.raises(ArtifactError, match=r"run (cannot be read as a|is no) checkpoint.*train from the start$"):
+        train(DATA, CONFIG, checkpoint=folder, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [("format_version", 99), ("record", [{"epoch": 1}]), ("config", {"dimenson": 3}), ("config", {"dimension": 0})],
+)
+def test_other_versions_and_values_are_refused(folder: Path, place: str, value: Any) -> None:
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps(manifest | {place: value}))
+    with pytest.raises(ArtifactError, match=r"train from the start$"):
+        train(DATA, CONFIG, checkpoint=folder, resume=True)
+
+
+def test_a_model_is_no_checkpoint(tmp_path: Path) -> None:
+    train(DATA, CONFIG).save(tmp_path / "model")
+    with pytest.raises(ArtifactError, match="is no checkpoint that this version reads"):
+        train(DATA, CONFIG, checkpoint=tmp_path / "model", resume=True)
+
+
+def test_only_the_same_run_goes_on(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="made with epochs=2, not 3: set it back, or train without resume"):
+        train(DATA, CONFIG.replace(epochs=3, learning_rate=0.5), checkpoint=folder, resume=True)
+    with pytest.raises(ConfigError, match="belongs to other data: give the same data"):
+        train(grouped(events=301), CONFIG, checkpoint=folder, resume=True)
+    train(DATA, CONFIG.replace(threads=2), checkpoint=folder, resume=True)
+
+
+def test_somebody_elses_folder_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "to grandmother").write_text("dear")
+    with pytest.raises(InputError, match=r"letters holds files but no manifest\.json"):
+        train(DATA, CONFIG, checkpoint=tmp_path / "letters")
+    assert (tmp_path / "letters" / "to grandmother").read_text() == "dear"

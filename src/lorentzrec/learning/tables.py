@@ -58,7 +58,9 @@ def points_of(table: Table, config: TrainingConfig) -> NDArray[np.float32]:
 
 
 def events_of(data: Interactions) -> Events:
-    return Events(data.offsets, data.item_rows, np.ones(1, np.float32) if data.weights is None else data.weights)
+    """The histories as the kernels read them: writeable copies of what is not, which numba would compile for anew."""
+    arrays = data.offsets, data.item_rows, np.ones(1, np.float32) if data.weights is None else data.weights
+    return Events(*(np.require(array, requirements="W") for array in arrays))
 
 
 def settings_of(config: TrainingConfig, learning_rate: float) -> Settings:

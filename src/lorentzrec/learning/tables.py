@@ -21,7 +21,7 @@ from lorentzrec.learning.kernels.structures import (
     Workspace,
 )
 
-BLOCK_ROWS = 128
+BLOCK_ROWS = 256
 """Positives that share one set of negatives and are learned from at once (a longer history is a block of its own)."""
 
 _LOSSES = ("bpr", "wmrb", "softmax")
@@ -103,6 +103,7 @@ def workspace_of(config: TrainingConfig, rows: int, history_count: int, item_cou
             targets=np.empty(rows, np.int32),
             weights=np.empty(rows, np.float32),
             owners=np.empty(rows, np.int32),
+            customers=np.empty(rows, np.int32),
         ),
         negatives=Negatives(
             points=_aligned(negatives, width),

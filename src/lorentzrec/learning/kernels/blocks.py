@@ -91,7 +91,7 @@ def _mask_history(first, last, owner, items, negatives, counters):
     count = offsets[owner]
     for t in range(first, last):
         item = items[t]
-        if _is_set(bits, item):
+        if (bits[u32(item) >> u32(5)] >> u32(item & 31)) & u32(1):  # written out: this line is met most often of all
             masks[count] = negatives.places[item]
             count += 1
             _clear(bits, item)  # so that a repeated item is listed once
@@ -207,6 +207,7 @@ def symmetric_steps(start, stop, rows, events, users, items, settings, key, work
             user = np.searchsorted(events.offsets, event, side="right") - 1
             _mask_history(events.offsets[user], events.offsets[user + 1], t, events.items, negatives, counters)
             queries.owners[t] = t
+            queries.customers[t] = user
             queries.targets[t] = events.items[event]
             queries.weights[t] = events.weights[event] if weighted else _ONE
             for k in range(users.points.shape[1]):
@@ -214,9 +215,7 @@ def symmetric_steps(start, stop, rows, events, users, items, settings, key, work
         loss, used = _compare(count, items, settings, 0, queries, negatives, slots, tile, counters)
         total += loss
         for t in range(count):
-            event = permuted(block * rows + t, event_count, key)
-            user = np.searchsorted(events.offsets, event, side="right") - 1
-            slot, used = _slot_of(user, HISTORY, used, slots)
+            slot, used = _slot_of(queries.customers[t], HISTORY, used, slots)
             for k in range(queries.gradients.shape[1]):
                 slots.gradients[slot, k] += queries.gradients[t, k]
         _apply(users, items, settings, used, negatives, slots, counters)

@@ -64,6 +64,7 @@ class Queries(NamedTuple):
     targets: Any  # (rows,) item rows
     weights: Any  # (rows,)
     owners: Any  # (rows,) place in the block of the customer who asks
+    customers: Any  # (rows,) their user rows, where they have points of their own
 
 
 class Negatives(NamedTuple):

@@ -67,13 +67,14 @@ def triplet_steps(order, start, stop, events, users, items, settings, key, works
             other, state = unseen(state, bits, event_items, item_count, settings)
             u_time, v_time, w_time = U[user, 0], V[item, 0], V[other, 0]
             uv, uw, vw = _ZERO, _ZERO, _ZERO
-            for k in range(1, width):
+            # over whole rows, whose width is a multiple of eight: a loop from 1 would leave a slow remainder
+            for k in range(width):
                 uv += U[user, k] * V[item, k]
                 uw += U[user, k] * V[other, k]
                 vw += V[item, k] * V[other, k]
-            uv -= u_time * v_time
-            uw -= u_time * w_time
-            vw -= v_time * w_time
+            uv -= _TWO * u_time * v_time
+            uw -= _TWO * u_time * w_time
+            vw -= _TWO * v_time * w_time
             v_score, v_slope, w_score, w_slope = uv, _ONE, uw, _ONE
             if settings.distance:
                 v_score, v_slope = score_of(uv, U, user, V, item, settings, counters)
@@ -140,7 +141,7 @@ def triplet_steps(order, start, stop, events, users, items, settings, key, works
             counters[CAPPED] += u_capped + v_capped + w_capped
             u_v, u_w, v_u, w_u = u_b * v_part, u_b * w_part, v_b * v_part, w_b * w_part
             u_space, v_space, w_space = _ZERO, _ZERO, _ZERO
-            for k in range(1, width):
+            for k in range(width):
                 u, v, w = U[user, k], V[item, k], V[other, k]
                 new_u = u_a * u + u_v * v + u_w * w
                 new_v = v_a * v + v_u * u
@@ -149,6 +150,10 @@ def triplet_steps(order, start, stop, events, users, items, settings, key, works
                 u_space += new_u * new_u
                 v_space += new_v * new_v
                 w_space += new_w * new_w
+            # the time coordinates went along, and are replaced by what the space coordinates say
+            u_space -= U[user, 0] * U[user, 0]
+            v_space -= V[item, 0] * V[item, 0]
+            w_space -= V[other, 0] * V[other, 0]
             u_shrink, v_shrink, w_shrink = (
                 shrink_of(u_space, settings),
                 shrink_of(v_space, settings),

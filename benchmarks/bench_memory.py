@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -32,7 +31,9 @@ def measure(case: str, folder: Path) -> None:
     users, items = Vocabulary.numbered(len(offsets) - 1), Vocabulary.numbered(int(item_rows.max()) + 1)
     data = Interactions(users=users, items=items, offsets=offsets, item_rows=item_rows, times=times)
     model = train(data, CASES[case], progress=False)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    # not getrusage, which on Linux begins with what the parent process had
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    peak = int(status.partition("VmHWM:")[2].split()[0]) * 1024
     # what a row costs: its coordinates, a squared length for Adagrad and Adam, a momentum and a count for Adam
     width = padded(model.config.dimension)
     row = 4 * width + {"rsgd": 0, "adagrad": 4, "adam": 4 + 4 * width + 4}[model.config.optimiser]

@@ -58,7 +58,7 @@ def events(lengths: list[int], item_count: int, *, weighted: bool, seed: int) ->
 
 
 def run_both(
-    config: TrainingConfig, events: Events, item_count: int, *, block_rows: int = 9, seed: int = 0, radius: float = 1.0
+    config: TrainingConfig, events: Events, item_count: int, *, block_rows: int = 8, seed: int = 0, radius: float = 1.0
 ) -> tuple[Outcome, Outcome]:
     """An epoch over all events by the kernel of this config, and by its twin."""
     users = len(events.offsets) - 1

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from lorentzrec.geometry import FloatArray, euclidean, hyperboloid, midpoint
 from lorentzrec.geometry.sums import total_weight, weighted_sum
 from lorentzrec.learning import losses, optimisers, sampling
-from lorentzrec.learning.kernels.structures import COINCIDENT, SATURATED, Events, Settings, Table
+from lorentzrec.learning.kernels.structures import COINCIDENT, RUN, SATURATED, Events, Settings, Table
 from lorentzrec.learning.losses import Geometry, LossName, ScoreKind
 from lorentzrec.learning.optimisers import Counters, row_step
 from lorentzrec.learning.sampling import GOLDEN, WORD, draw_negatives, mix, permuted, unseen
@@ -69,20 +69,29 @@ def symmetric_steps(
     key: int,
     counters: Counters,
 ) -> float:
-    """Blocks start..stop-1 of an epoch, each of `rows` events in an order that the key chooses; the summed loss."""
+    """Blocks start..stop-1 of an epoch, each of `rows` events: runs of neighbours in an order that the key chooses.
+
+    Returns the summed loss.
+    """
     total = 0.0
     event_count = len(events.items)
+    run_count = -(-event_count // RUN)
+    runs = rows // RUN
     for number in range(start, stop):
         block = _Block(users, items, _negatives(items, events, settings, key + number * GOLDEN), settings, counters)
-        for place in range(number * rows, min(number * rows + rows, event_count)):
-            event = permuted(place, event_count, key)
-            user = int(np.flatnonzero(events.offsets <= event)[-1])
-            history, weights = _history(events, user)
-            block.note_saturation(history)
-            weight = weights[event - int(events.offsets[user])]
-            value, gradient = block.compare(users.points[user], int(events.items[event]), weight, history)
-            block.of_histories[user] += gradient
-            total += value
+        for place in range(number * runs, min(number * runs + runs, run_count)):
+            first = permuted(place, run_count, key) * RUN
+            before = None
+            for event in range(first, min(first + RUN, event_count)):
+                user = int(np.flatnonzero(events.offsets <= event)[-1])
+                history, weights = _history(events, user)
+                if user != before:
+                    block.note_saturation(history)
+                before = user
+                weight = weights[event - int(events.offsets[user])]
+                value, gradient = block.compare(users.points[user], int(events.items[event]), weight, history)
+                block.of_histories[user] += gradient
+                total += value
         block.step()
     return total
 

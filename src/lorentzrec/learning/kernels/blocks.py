@@ -13,7 +13,7 @@ from lorentzrec.learning.kernels.compiling import kernel
 from lorentzrec.learning.kernels.numbers import GOLDEN, below, mix, permuted
 from lorentzrec.learning.kernels.scores import FAR, MASKED, chain, distances_of, loss_of_row, score_of
 from lorentzrec.learning.kernels.steps import dot, row_step
-from lorentzrec.learning.kernels.structures import HISTORY, SATURATED, TARGET, TILE
+from lorentzrec.learning.kernels.structures import HISTORY, RUN, SATURATED, TARGET, TILE
 
 f32, u32, u64 = np.float32, np.uint32, np.uint64
 _ZERO, _ONE = f32(0), f32(1)
@@ -194,24 +194,36 @@ def _apply(histories, items, settings, used, negatives, slots, counters):
 
 @kernel
 def symmetric_steps(start, stop, rows, events, users, items, settings, key, workspace):
-    """Blocks start..stop-1 of an epoch, each of `rows` events in an order that the key chooses; the summed loss."""
+    """Blocks start..stop-1 of an epoch, each of `rows` events: runs of neighbours in an order that the key chooses.
+
+    Returns the summed loss.
+    """
     queries, negatives, slots, tile, _, counters = workspace
     total = 0.0
     event_count = events.items.shape[0]
+    run_count = -(-event_count // RUN)
     weighted = events.weights.shape[0] > 1
     for block in range(start, stop):
         _gather_negatives(items, events, settings, mix(key + u64(block) * GOLDEN), negatives)
-        count = min(rows, event_count - block * rows)
-        for t in range(count):
-            event = permuted(block * rows + t, event_count, key)
-            user = np.searchsorted(events.offsets, event, side="right") - 1
-            _mask_history(events.offsets[user], events.offsets[user + 1], t, events.items, negatives, counters)
-            queries.owners[t] = t
-            queries.customers[t] = user
-            queries.targets[t] = events.items[event]
-            queries.weights[t] = events.weights[event] if weighted else _ONE
-            for k in range(users.points.shape[1]):
-                queries.points[t, k] = users.points[user, k]
+        count = 0
+        owner = -1
+        for place in range(block * rows // RUN, min((block + 1) * rows // RUN, run_count)):
+            first = permuted(place, run_count, key) * RUN
+            user = np.searchsorted(events.offsets, first, side="right") - 1
+            for event in range(first, min(first + RUN, event_count)):
+                if event == first or event >= events.offsets[user + 1]:
+                    while event >= events.offsets[user + 1]:
+                        user += 1
+                    owner += 1
+                    begin, end = events.offsets[user], events.offsets[user + 1]
+                    _mask_history(begin, end, owner, events.items, negatives, counters)
+                queries.owners[count] = owner
+                queries.customers[count] = user
+                queries.targets[count] = events.items[event]
+                queries.weights[count] = events.weights[event] if weighted else _ONE
+                for k in range(users.points.shape[1]):
+                    queries.points[count, k] = users.points[user, k]
+                count += 1
         loss, used = _compare(count, items, settings, 0, queries, negatives, slots, tile, counters)
         total += loss
         for t in range(count):

@@ -15,6 +15,10 @@ first broken row + 1."""
 HISTORY, TARGET = 0, 1
 """The two sides of a block: what customers are made of (item points, or their own), and what is recommended."""
 
+RUN = 4
+"""Neighbouring events that a block of the symmetric model takes together: what their customer has touched is looked up
+once for all of them."""
+
 TILE = 64
 """Queries scored at once: the scores of a tile against all negatives stay in the second-level cache."""
 

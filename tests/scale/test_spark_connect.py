@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from lorentzrec.errors import InputError
+from lorentzrec.scale.spark import spark_engine
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 pytest.importorskip("grpc", reason="Spark Connect needs grpcio")
@@ -36,3 +40,14 @@ def test_a_connect_session_gives_the_same_dataset(tmp_path: Path) -> None:
     (tmp_path / "events.csv").write_text("user,item,time\n" + rows)
     done = subprocess.run([sys.executable, "-c", SCRIPT], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout.strip().endswith("equal"), done.stderr[-2000:]
+
+
+def test_an_address_where_nobody_listens_is_told_at_once() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]  # bound but not listening
+        with (
+            pytest.raises(InputError, match=f"nobody answers at 127.0.0.1:{port}"),
+            spark_engine(remote=f"sc://127.0.0.1:{port}"),
+        ):
+            pass

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import narwhals as nw
 
@@ -67,6 +69,8 @@ def spark_engine(
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder: Any = SparkSession.builder
         if remote is not None:
+            if remote.startswith("sc://"):
+                _refuse_silence(remote)
             builder = builder.remote(remote)
         else:
             master = master or "local[*]"
@@ -91,6 +95,16 @@ def spark_engine(
     finally:
         if own:
             session.stop()
+
+
+def _refuse_silence(remote: str) -> None:
+    """Spark Connect tries again for many minutes where nobody listens; a person wants to know at once."""
+    address = urlsplit(remote.partition(";")[0])
+    host, port = address.hostname or "localhost", address.port or 15002
+    try:
+        socket.create_connection((host, port), timeout=10).close()
+    except OSError as error:
+        raise InputError(f"nobody answers at {host}:{port} ({error}): start Spark Connect there, or check it") from None
 
 
 class SparkEngine:

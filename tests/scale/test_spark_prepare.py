@@ -141,6 +141,22 @@ def test_faults_are_told_and_saved_alike(tmp_path: Path, engine: SparkEngine) ->
     assert ours["line"].to_list() == [3, 4, 5]
 
 
+def test_nulls_in_any_column_are_rejected_alike(tmp_path: Path, engine: SparkEngine) -> None:
+    path = tmp_path / "events.parquet"
+    columns = {"user": ["u", None, "u", "v", "v", "v"], "item": ["a", "b", None, "é", "A", "a"]}
+    times, weights = [1, 2, 3, None, 5, 6], [1.0, 1.0, 1.0, 1.0, None, 2.0]
+    pl.DataFrame({**columns, "time": times, "weight": weights}).write_parquet(path)
+    config = PrepareConfig(events=(str(path),), out=str(tmp_path / "out"))
+    for chosen in (None, engine):
+        with pytest.raises(InputError, match=r"events\.parquet"):
+            prepare(config, chosen)
+    assert not (tmp_path / "out").exists()
+    both(replace(config, on_error="skip"), engine, tmp_path)
+    ours, theirs = (pl.read_parquet(tmp_path / name / "rejected.parquet").sort("line") for name in ("polars", "spark"))
+    assert ours.equals(theirs)
+    assert len(ours) == 4
+
+
 def test_an_existing_session_stays(engine: SparkEngine) -> None:
     session = engine._session
     with spark_engine(session=session) as second:

@@ -141,7 +141,8 @@ def triplet_steps(order, start, stop, events, users, items, settings, key, works
             counters[CAPPED] += u_capped + v_capped + w_capped
             u_v, u_w, v_u, w_u = u_b * v_part, u_b * w_part, v_b * v_part, w_b * w_part
             u_space, v_space, w_space = _ZERO, _ZERO, _ZERO
-            for k in range(width):
+            # from 1: a time coordinate read back here could already be another thread's
+            for k in range(1, width):
                 u, v, w = U[user, k], V[item, k], V[other, k]
                 new_u = u_a * u + u_v * v + u_w * w
                 new_v = v_a * v + v_u * u
@@ -150,10 +151,6 @@ def triplet_steps(order, start, stop, events, users, items, settings, key, works
                 u_space += new_u * new_u
                 v_space += new_v * new_v
                 w_space += new_w * new_w
-            # the time coordinates went along, and are replaced by what the space coordinates say
-            u_space -= U[user, 0] * U[user, 0]
-            v_space -= V[item, 0] * V[item, 0]
-            w_space -= V[other, 0] * V[other, 0]
             u_shrink, v_shrink, w_shrink = (
                 shrink_of(u_space, settings),
                 shrink_of(v_space, settings),

@@ -17,6 +17,7 @@ from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError, InputError, TrainingError
 from lorentzrec.evaluation.baselines import Popularity
 from lorentzrec.evaluation.protocol import evaluate
+from lorentzrec.learning.config import TrainingConfig
 from lorentzrec.learning.model import Model
 from lorentzrec.learning.progress import TrainingProgress
 from lorentzrec.learning.run import TrainingRun
@@ -325,3 +326,16 @@ def test_progress_ends_where_it_said_it_would(options: dict[str, str]) -> None:
     result = run.runner.run(1, 0.1, lambda positives, loss: done.append(positives), threading.Event())
     expected = 1500 - 60 if options["model"] == "asymmetric" else 1500  # the first event of a history has none itself
     assert sum(done) == result.positives == run.runner.positives == expected * (3 if options["loss"] == "bpr" else 1)
+
+
+@pytest.mark.parametrize("optimiser", ["rsgd", "adagrad"])
+def test_threads_that_fight_over_few_rows_leave_points(optimiser: str) -> None:
+    """A race cannot be forced, so this is a stress: two threads, a dozen items, every step meets the other thread."""
+    random = np.random.default_rng(3)
+    data = Interactions.from_pairs(random.integers(0, 20_000, 100_000), random.integers(0, 12, 100_000))
+    config = TrainingConfig(model="symmetric", loss="bpr", dimension=50, epochs=20, threads=2).replace(
+        optimiser=optimiser
+    )
+    points = train(data, config, progress=False).item_points.astype(float)
+    residual = abs(1 + (points[:, 1:] ** 2).sum(1) - points[:, 0] ** 2)
+    assert (residual < 1e-5 * points[:, 0] ** 2 + 1e-5).all()

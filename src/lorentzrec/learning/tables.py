@@ -53,8 +53,11 @@ def table_of(space: NDArray[np.float32], config: TrainingConfig) -> Table:
 def points_of(table: Table, config: TrainingConfig) -> NDArray[np.float32]:
     """A copy of the points as the world sees them: d + 1 coordinates on the hyperboloid, d in flat space."""
     first = 0 if config.geometry == "hyperboloid" else 1
-    points: NDArray[np.float32] = table.points
-    return np.ascontiguousarray(points[:, first : config.dimension + 1]).copy()
+    points: NDArray[np.float32] = table.points[:, first : config.dimension + 1].copy()
+    if config.geometry == "hyperboloid":
+        # a row that two threads wrote at once in the last steps has no next step to become a point again
+        points[:, 0] = np.sqrt(1 + np.einsum("ij,ij->i", points[:, 1:], points[:, 1:]))
+    return points
 
 
 def events_of(data: Interactions) -> Events:

@@ -20,6 +20,7 @@ LAYERS = (
     "evaluation",
     "learning",
     "scale",
+    "reduction",
     "figures",
     "experiments",
     "serving",

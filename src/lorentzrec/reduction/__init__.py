@@ -1,0 +1,1 @@
+"""From many dimensions to the two of the disk."""

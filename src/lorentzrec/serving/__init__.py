@@ -1,0 +1,1 @@
+"""From a published model to an answer on the web: versions, stores, service, page."""

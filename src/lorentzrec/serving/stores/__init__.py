@@ -1,0 +1,1 @@
+"""Where versions and histories are kept: one interface, three stores."""

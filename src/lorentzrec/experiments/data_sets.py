@@ -1,0 +1,241 @@
+"""Finds the public data sets of the paper and its kin in a folder, and says where to get those that are missing."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lorentzrec.data.interactions import Interactions
+from lorentzrec.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+VARIABLE = "LORENTZREC_DATA"
+"""Names the data folder where --data does not."""
+
+MOVIELENS_PAGE = "https://grouplens.org/datasets/movielens/"
+AMAZON_PAGE = "https://cseweb.ucsd.edu/~jmcauley/datasets/amazon/links.html"
+GOWALLA_PAGE = "https://github.com/gusye1234/LightGCN-PyTorch/tree/master/data/gowalla"
+
+
+class MissingData(InputError):  # noqa: N818, as a reader says it
+    """No file of a data set is there."""
+
+
+class DamagedData(InputError):  # noqa: N818
+    """The file is there and is not what it should be."""
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A public data set: how its files are called, how they are read, and where they come from."""
+
+    name: str
+    title: str
+    page: str
+    places: tuple[tuple[tuple[str, ...], str], ...]
+    """Ways in which it may lie in the folder, the first that is there is taken: (its files, the reader for them)."""
+    events: int | None = None
+    """Lines of the official file, so that half a download is noticed."""
+
+
+def _movielens(size: str, folder: str, file: str, events: int) -> DataSet:
+    reader = f"movielens-{size}"
+    places = (((f"{folder}/{file}",), reader), ((f"{reader}/{file}",), reader))
+    return DataSet(reader, f"MovieLens {size.upper()}", MOVIELENS_PAGE, places, events)
+
+
+CATEGORIES = (
+    "Automotive",
+    "Cell_Phones_and_Accessories",
+    "Clothing_Shoes_and_Jewelry",
+    "Musical_Instruments",
+    "Patio_Lawn_and_Garden",
+    "Sports_and_Outdoors",
+    "Tools_and_Home_Improvement",
+    "Toys_and_Games",
+)
+"""The paper's eight categories of Amazon, as the files are named."""
+
+
+def category_title(category: str) -> str:
+    return category.replace("_", " ")
+
+
+def complete_name(category: str) -> str:
+    """The data set of the complete 2014 ratings of a category, which the paper used."""
+    return f"amazon-{category.lower().replace('_', '-')}"
+
+
+def five_core_name(category: str) -> str:
+    """The data set of the 5-core of a category: customers and items with at least five events. Not the paper's."""
+    return f"{complete_name(category)}-5core"
+
+
+def _complete(category: str) -> DataSet:
+    file = f"ratings_{category}.csv"
+    places = tuple(((f"{folder}{file}",), "amazon-ratings") for folder in ("", "amazon/", "amazon-ratings/"))
+    return DataSet(complete_name(category), category_title(category), AMAZON_PAGE, places)
+
+
+def _five_core(category: str) -> DataSet:
+    reviews = [f"reviews_{category}_5.json", f"reviews_{category}_5.json.gz", f"{category}_5.json", f"{category}.json"]
+    # The text file of Cell Phones that goes round is sorted by item: its order in time is lost.
+    ordered = category != "Cell_Phones_and_Accessories"
+    lines = ((f"amazon-5core/{category}.txt",), "adjacency-ordered" if ordered else "adjacency")
+    folders = ("amazon-5core", "amazon-musical-5core") if category == "Musical_Instruments" else ("amazon-5core",)
+    places = [((f"{folder}/{file}",), "amazon-reviews") for folder in folders for file in reviews]
+    title = f"{category_title(category)}, 5-core"
+    return DataSet(five_core_name(category), title, AMAZON_PAGE, (lines, *places), _FIVE_CORE_EVENTS.get(category))
+
+
+_FIVE_CORE_EVENTS = {
+    "Cell_Phones_and_Accessories": 194_439,
+    "Clothing_Shoes_and_Jewelry": 278_677,
+    "Musical_Instruments": 10_261,
+    "Sports_and_Outdoors": 296_337,
+    "Tools_and_Home_Improvement": 134_476,
+    "Toys_and_Games": 167_597,
+}
+
+DATA_SETS = {
+    one.name: one
+    for one in (
+        *map(_complete, CATEGORIES),
+        _movielens("100k", "ml-100k", "u.data", 100_000),
+        _movielens("1m", "ml-1m", "ratings.dat", 1_000_209),
+        _movielens("10m", "ml-10M100K", "ratings.dat", 10_000_054),
+        _movielens("20m", "ml-20m", "ratings.csv", 20_000_263),
+        _movielens("25m", "ml-25m", "ratings.csv", 25_000_095),
+        _movielens("32m", "ml-32m", "ratings.csv", 32_000_204),
+        *map(_five_core, CATEGORIES),
+        DataSet(
+            "gowalla",
+            "Gowalla",
+            GOWALLA_PAGE,
+            ((("gowalla/train.txt", "gowalla/test.txt"), "adjacency"),),
+            1_027_370,
+        ),
+    )
+}
+
+
+class DataFolder:
+    """The folder that the user names (--data, or LORENTZREC_DATA); without one, everything is missing."""
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        given = path or os.environ.get(VARIABLE)
+        self.path = Path(given) if given else None
+        if self.path is not None and not self.path.is_dir():
+            raise InputError(f"{self.path} is not a folder: name the one that holds the data sets (--data)")
+        self._found: dict[str, FoundData] = {}
+
+    def find(self, name: str) -> FoundData:
+        """The data set, not read yet. MissingData says which file is wanted, and the page it comes from."""
+        if name not in self._found:
+            self._found[name] = self._look(DATA_SETS[name])
+        return self._found[name]
+
+    def __contains__(self, name: str) -> bool:
+        try:
+            self.find(name)
+        except MissingData:
+            return False
+        except DamagedData:
+            pass
+        return True
+
+    def _look(self, wanted: DataSet) -> FoundData:
+        files = " and ".join(wanted.places[0][0])
+        if self.path is None:
+            raise MissingData(
+                f"{wanted.title} needs {files} in a data folder: get it from {wanted.page} and name the folder (--data)"
+            )
+        for names, reader in wanted.places:
+            paths = tuple(self.path / name for name in names)
+            there = [path for path in paths if path.is_file()]
+            if there and len(there) < len(paths):
+                lost = next(path for path in paths if not path.is_file())
+                raise DamagedData(f"{wanted.title} is not whole, {lost} is missing: get it from {wanted.page}")
+            if there:
+                empty = [path for path in paths if path.stat().st_size == 0]
+                if empty:
+                    raise DamagedData(f"{wanted.title}: {empty[0]} is empty: get it again from {wanted.page}")
+                return FoundData(wanted, paths, reader)
+        raise MissingData(f"{wanted.title} needs {self.path / files}: get it from {wanted.page}")
+
+
+@dataclass(frozen=True)
+class FoundData:
+    """A data set whose files are there; it is read when asked for."""
+
+    about: DataSet
+    paths: tuple[Path, ...]
+    reader: str
+
+    @property
+    def name(self) -> str:
+        return self.about.name
+
+    @property
+    def title(self) -> str:
+        return self.about.title
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of the files' content, which costs less than reading them: the data's place in a part's key."""
+        digest = hashlib.sha256(self.reader.encode())
+        for path in self.paths:
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        return digest.hexdigest()
+
+    @cached_property
+    def events(self) -> pl.DataFrame:
+        """All events: user, item and, where the files have them, time (unix seconds) and rating."""
+        import polars as pl
+
+        from lorentzrec.data.reading import all_events, ids_of, seconds_of
+        from lorentzrec.data.sources import source_named
+
+        frames = []
+        try:
+            for path in self.paths:
+                frame, layout = all_events(path, source_named(self.reader))
+                columns = [ids_of(frame[role], role in layout.spelled) for role in ("user", "item")]
+                columns += [seconds_of(frame["time"])] if "time" in frame.columns else []
+                columns += [frame["rating"]] if "rating" in frame.columns else []
+                frames.append(pl.DataFrame(columns))
+        except InputError as error:
+            raise DamagedData(f"{self.title}: {error}, or get it again from {self.about.page}") from None
+        events = pl.concat(frames)
+        if self.about.events is not None and len(events) != self.about.events:
+            files = " and ".join(map(str, self.paths))
+            raise DamagedData(
+                f"{self.title}: {files} holds {len(events):,} events where the official file has "
+                f"{self.about.events:,}: get it again from {self.about.page}"
+            )
+        return events
+
+    def interactions(self, *, minimum_rating: float | None = None, minimum_user_events: int = 1) -> Interactions:
+        """Events rated `minimum_rating` or more, of customers who have at least so many of them."""
+        import polars as pl
+
+        events = self.events
+        if minimum_rating is not None and "rating" in events.columns:
+            events = events.filter(pl.col("rating") >= minimum_rating)
+        if minimum_user_events > 1:
+            events = events.filter(pl.len().over("user") >= minimum_user_events)
+        if len(events) == 0:
+            raise InputError(f"{self.title}: no event is left after filtering: ask for fewer events a customer")
+        return Interactions.from_pairs(events["user"], events["item"], events["time"] if self.ordered else None)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether events have times (or, in files of lines, places) that tell which came last."""
+        return "time" in self.events.columns

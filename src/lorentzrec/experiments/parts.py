@@ -1,0 +1,114 @@
+"""Long experiments in parts: each finished part is a small JSON file, so that a run that was stopped goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from lorentzrec import __version__
+from lorentzrec.atomic import atomic_file
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of an experiment that runs by itself."""
+
+    name: str
+    """Shown while it runs, and the beginning of the file's name."""
+    key: Mapping[str, Any]
+    """All that the result depends on, as plain JSON: settings, seed, digest of the data."""
+    make: Callable[[], Any]
+    """Does the work; the result is plain JSON without NaN."""
+
+
+class PartStore:
+    """The folder of one experiment's finished parts. A part is found again by its key and the package's version."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.made = 0
+        self.kept = 0
+        """Parts that were found on disk."""
+        self.seconds = 0.0
+        """Work behind all results, that of earlier runs included."""
+
+    def run(self, parts: Sequence[Part], say: Callable[[str], None]) -> list[Any]:
+        """All results in order; `say` hears about every part that has to be made."""
+        places = [self._place(part) for part in parts]
+        records = [_read(path, key) for path, key in places]
+        waiting = [number for number, record in enumerate(records) if record is None]
+        self.kept += len(parts) - len(waiting)
+        if waiting and len(waiting) < len(parts):
+            say(f"{len(parts) - len(waiting)} of {len(parts)} parts are kept from before")
+        spent = 0.0
+        for done, number in enumerate(waiting, start=1):
+            record = records[number] = self._make(parts[number], *places[number])
+            spent += record["seconds"]
+            left = spent / done * (len(waiting) - done)
+            remaining = f", about {left:.0f} s to go" if left >= 1 else ""
+            say(f"part {done} of {len(waiting)}, {parts[number].name}: {record['seconds']:.1f} s{remaining}")
+        finished = [record for record in records if record is not None]
+        self.seconds += sum(record["seconds"] for record in finished)
+        return [record["result"] for record in finished]
+
+    def _make(self, part: Part, path: Path, key: dict[str, Any]) -> dict[str, Any]:
+        started = time.perf_counter()
+        with _whole_or_interrupted():
+            result = part.make()
+        record = {"key": key, "seconds": time.perf_counter() - started, "result": result}
+        text = json.dumps(record, allow_nan=False)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with atomic_file(path) as partial:
+            partial.write_text(text, encoding="utf-8")
+        self.made += 1
+        # What a later run will read is what this one goes on with: no difference in types between them.
+        return json.loads(text)  # type: ignore[no-any-return]
+
+    def _place(self, part: Part) -> tuple[Path, dict[str, Any]]:
+        key = json.loads(json.dumps({"part": part.name, "version": __version__, **part.key}, sort_keys=True))
+        digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+        stem = re.sub(r"[^a-z0-9]+", "-", part.name.lower()).strip("-")[:60]
+        return self.folder / f"{stem}-{digest[:16]}.json", key
+
+
+def _read(path: Path, key: dict[str, Any]) -> dict[str, Any] | None:
+    """The record of a finished part; None if there is none, or the file is not what was written, so it is made anew."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        sound = record["key"] == key and "result" in record and record["seconds"] >= 0
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return record if sound else None
+
+
+@contextmanager
+def _whole_or_interrupted() -> Iterator[None]:
+    """Ctrl-C stops a part even if the work inside takes it for a wish to end early, as training does: such a result
+    would be kept as if it were whole."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed = False
+
+    def note_and_interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        pressed = True
+        signal.default_int_handler(number, frame)
+
+    before = signal.signal(signal.SIGINT, note_and_interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt

@@ -1,0 +1,22 @@
+"""All experiments by name, in the order of the paper; a module is loaded when its experiment is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import cast
+
+from lorentzrec.errors import ConfigError
+from lorentzrec.experiments.experiment import Experiment
+
+EXPERIMENTS: tuple[str, ...] = ()
+"""Each is the name of a module of `lorentzrec.experiments` with an `EXPERIMENT`."""
+
+
+def experiments_named(names: Sequence[str]) -> list[Experiment]:
+    """The experiments of these names, each once; `all` stands for every one."""
+    for name in names:
+        if name not in (*EXPERIMENTS, "all"):
+            raise ConfigError(f"there is no experiment {name!r}: use {', '.join(EXPERIMENTS)} or all")
+    wanted = EXPERIMENTS if "all" in names else dict.fromkeys(names)
+    return [cast(Experiment, import_module(f"lorentzrec.experiments.{name}").EXPERIMENT) for name in wanted]

@@ -219,7 +219,7 @@ def test_line_ends_count_as_content(copied: Path) -> None:
 def test_folders_that_are_no_models(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match=r"there is no model folder .*nowhere: check the path"):
         load(tmp_path / "nowhere")
-    with pytest.raises(ArtifactError, match=r"manifest.json is missing: give the folder of a saved model"):
+    with pytest.raises(ArtifactError, match=r"manifest.json is missing: give the folder of a model"):
         load(tmp_path)
     for text in ("[1]", '{"kind": "something else"}'):
         (tmp_path / "manifest.json").write_text(text)

@@ -9,8 +9,6 @@ manifest.json          versions, config, record, metrics, notes, and the checksu
 
 from __future__ import annotations
 
-import hashlib
-import json
 import platform
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +22,7 @@ from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.geometry.hyperboloid import lift
 from lorentzrec.learning.config import TrainingConfig
+from lorentzrec.learning.manifest import read_manifest, write_manifest
 from lorentzrec.learning.model import Model
 from lorentzrec.learning.record import EpochRecord
 from lorentzrec.vocabulary import Vocabulary
@@ -49,13 +48,13 @@ def save_model(model: Model, path: str | Path, *, histories: bool = True) -> Non
     if model.user_points is not None:
         points["user_points"] = model.user_points
     with atomic_directory(path) as folder:
-        _write_arrays(folder / POINTS, points)
+        write_arrays(folder / POINTS, points)
         _write_ids(folder / ITEMS, model.items, count=model.item_counts)
         if users is not None:
             _write_ids(folder / USERS, users)
         if kept is not None:
             weights = {} if kept.weights is None else {"weights": kept.weights}
-            _write_arrays(folder / HISTORIES, {"offsets": kept.offsets, "item_rows": kept.item_rows, **weights})
+            write_arrays(folder / HISTORIES, {"offsets": kept.offsets, "item_rows": kept.item_rows, **weights})
         manifest = {
             "kind": KIND,
             "format_version": FORMAT_VERSION,
@@ -69,11 +68,8 @@ def save_model(model: Model, path: str | Path, *, histories: bool = True) -> Non
             "notes": model.notes,
             "record": [epoch.to_dict() for epoch in model.record],
             "files": {file.name: checksum(file) for file in sorted(folder.iterdir())},
-            "checksum": "",
         }
-        # The manifest's own checksum is that of its text while the place for it is still empty.
-        text = json.dumps(manifest, indent=2) + "\n"
-        (folder / MARKER).write_bytes(text.replace(_seal(""), _seal(_sha256(text))).encode())
+        write_manifest(folder, manifest)
 
 
 def load(path: str | Path) -> Model:
@@ -82,7 +78,7 @@ def load(path: str | Path) -> Model:
     if not folder.is_dir():
         raise ArtifactError(f"there is no model folder {folder}: check the path, or train and save a model first")
     try:
-        manifest = _read_manifest(folder / MARKER)
+        manifest = _read_manifest(folder)
         for name, expected in manifest["files"].items():
             if not (folder / name).is_file():
                 raise ArtifactError(f"{folder / name} is missing: copy the whole model folder again")
@@ -93,27 +89,17 @@ def load(path: str | Path) -> Model:
         raise ArtifactError(f"cannot read the model {folder} ({error}): check the disk and the permissions") from error
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise ArtifactError(f"{path} is missing: give the folder of a saved model, or copy the whole folder again")
-    try:
-        text = path.read_bytes().decode()  # not read_text, which takes one kind of line end for another
-        manifest = json.loads(text)
-    except ValueError as error:
-        raise _damaged(path, str(error)) from error
-    if not isinstance(manifest, dict) or manifest.get("kind") != KIND:
-        raise ArtifactError(f"{path} is not the manifest of a model: give the folder of a saved model")
-    version = manifest.get("format_version")
-    if version != FORMAT_VERSION:
-        raise ArtifactError(
-            f"{path} has format {version} and this lorentzrec reads {FORMAT_VERSION}: upgrade lorentzrec, "
-            "or save the model again"
-        )
-    seal = manifest.get("checksum")
-    if _sha256(text.replace(_seal(seal), _seal(""))) != seal:
-        raise _damaged(path, "it was changed after it was written")
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    manifest = read_manifest(
+        folder,
+        key="kind",
+        kind=KIND,
+        format_version=FORMAT_VERSION,
+        what="model",
+        again="save it again",
+    )
     if not {POINTS, ITEMS} <= manifest["files"].keys():
-        raise _damaged(path, f"it does not list {POINTS} and {ITEMS}")
+        raise _damaged(folder / MARKER, f"it does not list {POINTS} and {ITEMS}")
     return manifest
 
 
@@ -147,7 +133,7 @@ def _read_model(folder: Path, manifest: dict[str, Any]) -> Model:
     except (InputError, KeyError, TypeError, SafetensorError, pl.exceptions.PolarsError) as error:
         raise _damaged(folder, f"its files do not make a model: {error}") from error
     for name, array in points.items():
-        _check_points(folder / POINTS, name, array, model.config.geometry == "hyperboloid")
+        check_points(folder / POINTS, name, array, model.config.geometry == "hyperboloid")
     return model
 
 
@@ -170,8 +156,8 @@ def _read_histories(path: Path, users: Vocabulary, items: Vocabulary) -> Interac
     return Interactions(users, items, offsets, item_rows, weights=weights)
 
 
-def _check_points(path: Path, name: str, points: NDArray[np.float32], hyperbolic: bool) -> None:
-    """Name the first row that is not finite or not on the sheet, some rows at a time to spare memory."""
+def check_points(path: Path, name: str, points: NDArray[np.float32], hyperbolic: bool) -> None:
+    """An error that names the first row that is not finite or not on the sheet; some rows at a time spare memory."""
     for start in range(0, len(points), 65_536):
         block = points[start : start + 65_536].astype(np.float64)
         right = np.isfinite(block).all(axis=1)
@@ -183,7 +169,8 @@ def _check_points(path: Path, name: str, points: NDArray[np.float32], hyperbolic
             raise _damaged(path, f"row {start + int(right.argmin())} of {name} is not {place}")
 
 
-def _write_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
+def write_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
+    """Write arrays as safetensors, readable for whoever may read the folder."""
     from safetensors.numpy import save_file
 
     path.touch()
@@ -212,14 +199,6 @@ def _read_ids(path: Path) -> pl.DataFrame:
     if not np.array_equal(frame["row"].to_numpy(), np.arange(len(frame))):
         raise _damaged(path, "its rows are not numbered 0, 1, 2 and so on")
     return frame
-
-
-def _seal(digest: object) -> str:
-    return f'"checksum": "{digest}"'
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _damaged(path: Path, reason: str) -> ArtifactError:

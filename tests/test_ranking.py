@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import cosh, sinh
 from typing import Literal
 
@@ -192,6 +193,26 @@ def test_many_queries_get_the_answers_of_one(geometry: Geometry, score: Score, m
             assert scores.tolist() == one_scores.tolist()
 
 
+@pytest.mark.parametrize("geometry", ["hyperboloid", "euclidean"])
+@pytest.mark.parametrize("block_bytes", [1, 2**10, 2**24])
+def test_many_histories_get_the_queries_of_one(
+    geometry: Geometry, block_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = np.random.default_rng(9)
+    ranker = Ranker(random_points(9, 50, geometry), geometry=geometry, score="inner", recency=0.8)
+    lengths = generator.integers(1, 9, 30)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    rows, weights = generator.integers(0, 50, offsets[-1]), generator.uniform(0.5, 2, offsets[-1])
+    monkeypatch.setattr(ranking, "BLOCK_BYTES", block_bytes)
+    for event_weights in (None, weights):
+        expected = [
+            ranker.query(rows[start:end], None if event_weights is None else event_weights[start:end])
+            for start, end in pairwise(offsets)
+        ]
+        np.testing.assert_allclose(ranker.queries(rows, offsets, event_weights), expected, rtol=1e-12)
+    assert ranker.queries(rows[:0], offsets[:1]).shape == (0, ranker.item_points.shape[1])
+
+
 def test_equal_points_come_in_the_order_of_their_rows() -> None:
     ranker = Ranker(line(*[1.0] * 40), geometry="hyperboloid", score="distance")
     rows, scores = ranker.top(np.array([cosh(2), sinh(2)]), 3, np.array([1]))
@@ -213,8 +234,8 @@ def blas_threads() -> set[int]:
 
 def test_threads_of_blas_are_given_back_by_the_last_who_ranks() -> None:
     with threadpool_limits(2, "blas"):
-        with ranking._SINGLE_THREADED_BLAS:
-            with ranking._SINGLE_THREADED_BLAS:
+        with ranking.SINGLE_THREADED_BLAS:
+            with ranking.SINGLE_THREADED_BLAS:
                 assert blas_threads() == {1}
             assert blas_threads() == {1}
         assert blas_threads() == {2}

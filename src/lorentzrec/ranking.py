@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
 from lorentzrec.geometry.hyperboloid import squared_lorentzian_distance
-from lorentzrec.geometry.midpoint import einstein_midpoint
+from lorentzrec.geometry.midpoint import einstein_midpoint, normalise_sum
 
 if TYPE_CHECKING:
     from lorentzrec.vocabulary import Id
@@ -90,6 +91,27 @@ class Ranker:
         points = self.precise(self.history_points[history])
         return einstein_midpoint(points, weights) if self.hyperbolic else euclidean.midpoint(points, weights)
 
+    def queries(
+        self, histories: Rows, offsets: NDArray[np.int64], event_weights: NDArray[Any] | None = None
+    ) -> FloatArray:
+        """`query` for each of many histories, none empty: the g-th is `histories[offsets[g]:offsets[g + 1]]`."""
+        found = np.empty((len(offsets) - 1, self.history_points.shape[1]))
+        # Some histories at a time, because their points are copied in float64.
+        steps = np.arange(offsets[0], offsets[-1], max(1, BLOCK_BYTES // (8 * found.shape[1])))
+        cuts = np.unique([*np.searchsorted(offsets[:-1], steps), len(found)])
+        for first, last in pairwise(cuts):
+            start, end = offsets[first], offsets[last]
+            steps_back = np.repeat(offsets[first + 1 : last + 1], np.diff(offsets[first : last + 1])) - 1
+            weights = np.power(self.recency, (steps_back - np.arange(start, end)).astype(np.float64))
+            if event_weights is not None:
+                weights *= event_weights[start:end]
+            groups = offsets[first:last] - start
+            points = self.precise(self.history_points[histories[start:end]])
+            sums = np.add.reduceat(weights[:, None] * points, groups, axis=0)
+            totals = np.add.reduceat(weights, groups)[:, None]
+            found[first:last] = normalise_sum(sums) if self.hyperbolic else sums / totals
+        return found
+
     def linear_scores(self, queries: FloatArray) -> NDArray[np.float32]:
         """Numbers in the order of the scores, up to rounding, of all items for each row of `queries`; one product."""
         signed = queries.astype(np.float32)
@@ -115,7 +137,7 @@ class Ranker:
         self, query: FloatArray, k: int, excluded: Rows | None = None, allowed: Rows | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The rows and scores of the best `k` items, or of all that are left; best first, ties by row."""
-        with _SINGLE_THREADED_BLAS:
+        with SINGLE_THREADED_BLAS:
             scores = self.linear_scores(query[None])[0]
         return self._choose(query, scores, k, excluded, allowed)
 
@@ -140,7 +162,7 @@ class Ranker:
             ]
 
         starts = range(0, len(queries), size)
-        with _SINGLE_THREADED_BLAS, ThreadPoolExecutor(threads) as pool:
+        with SINGLE_THREADED_BLAS, ThreadPoolExecutor(threads) as pool:
             blocks = pool.map(answers, starts) if len(starts) > 1 else map(answers, starts)
             return [answer for block in blocks for answer in block]
 
@@ -190,7 +212,7 @@ class _SingleThreadedBlas:
                 self._limit.restore_original_limits()
 
 
-_SINGLE_THREADED_BLAS = _SingleThreadedBlas()
+SINGLE_THREADED_BLAS = _SingleThreadedBlas()
 
 
 def recency_weights(count: int, recency: float, event_weights: NDArray[Any] | None = None) -> FloatArray:

@@ -148,6 +148,8 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_allclose(blocks.per_user[name], values, rtol=1e-12)
     for name, metric in whole.metrics.items():
         assert blocks.metrics[name] == pytest.approx(metric)
+    for threads in (1, 3):
+        assert evaluate(model, test, k=[1, 5, 20], threads=threads).metrics == blocks.metrics, "to the last digit"
 
 
 @given(

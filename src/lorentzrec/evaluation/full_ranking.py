@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,19 @@ Integers = NDArray[np.int64]
 Scores = NDArray[np.floating[Any]]
 
 
+class Listed(NamedTuple):
+    """The items that may stand in a list, flat."""
+
+    places: Integers
+    items: Integers
+    values: Scores
+
+
 class FullRanking:
     """Takes the scores of some customers at a time and keeps the metrics of each, and how often each item was missed.
+
+    `measure` may run in many threads at once, on different customers; what it returns goes to `add`, in one thread and
+    in the order of the customers, so that the result does not depend on the threads.
 
     Candidates are all items but those of the history. A held-out item is one even if it stands in the history, or a
     repeat purchase could never be found.
@@ -43,8 +54,16 @@ class FullRanking:
         """Coverage@k: the share of items in at least one list, expected over the orders of ties."""
         return {f"coverage@{k}": float(np.mean(-np.expm1(log_missed))) for k, log_missed in self._log_missed.items()}
 
-    def add(self, user_rows: Integers, scores: Scores) -> None:
-        """`scores`: (user_rows, items), finite; overwritten."""
+    def add(self, log_missed: dict[int, Floats]) -> None:
+        """Take what `measure` returned."""
+        for k, logarithms in log_missed.items():
+            self._log_missed[k] += logarithms
+
+    def measure(self, user_rows: Integers, scores: Scores) -> dict[int, Floats]:
+        """Rank for some customers. `scores`: (user_rows, items), finite; overwritten.
+
+        Returns for each cutoff and item the logarithm of the probability that none of their lists has the item.
+        """
         places, item_rows = self.held_out.positives_of(user_rows)
         own = scores[places, item_rows]
         scores[self.held_out.histories_of(user_rows)] = -np.inf
@@ -53,11 +72,13 @@ class FullRanking:
         # Where there are fewer candidates than places, the last of the best is below every candidate, but above -inf.
         best = best_scores(scores, min(self.cutoffs[-1], scores.shape[1]))
         best = np.maximum(best, np.finfo(scores.dtype).min)
-        for k in self.cutoffs:
-            equals_of_last = self._add_lists(k, user_rows, scores, best[:, min(k, best.shape[1]) - 1])
-
         # What is below the last of the best is in no list. What equals it may have more equals beyond the best.
         last = best[:, -1]
+        listed = _listed(scores, last)
+        log_missed = {}
+        for k in self.cutoffs:
+            last_of_list = best[:, min(k, best.shape[1]) - 1]
+            log_missed[k], equals_of_last = self._measure_lists(k, user_rows, listed, last_of_list)
         inside = own >= last[places]
         places, own = places[inside], own[inside]
         above = (best[places] > own[:, None]).sum(axis=1)
@@ -68,27 +89,29 @@ class FullRanking:
             self.per_user[f"recall@{k}"][user_rows] = recall(ranks, k)
             self.per_user[f"ndcg@{k}"][user_rows] = ndcg(ranks, k)
             self.per_user[f"mrr@{k}"][user_rows] = reciprocal_rank(ranks, k)
+        return log_missed
 
-    def _add_lists(self, k: int, user_rows: Integers, scores: Scores, last: Scores) -> Integers:
+    def _measure_lists(self, k: int, user_rows: Integers, listed: Listed, last: Scores) -> tuple[Floats, Integers]:
         """Lists of length k: items better than the `last` of a list are sure of a place, its equals share those left.
 
-        Returns how many equals the last one has, itself among them.
+        Returns the logarithms that `measure` owes, and how many equals each last one has, itself among them.
         """
-        count, item_count = scores.shape
-        sure_places, sure_items = _places_and_items(scores > last[:, None])
-        tied_places, tied_items = _places_and_items(scores == last[:, None])
+        count, item_count = len(user_rows), len(self.quantiles)
+        values, bounds = listed.values, last[listed.places]
+        sure_places, sure_items = listed.places[values > bounds], listed.items[values > bounds]
+        tied_places, tied_items = listed.places[values == bounds], listed.items[values == bounds]
         sure = np.bincount(sure_places, minlength=count)
         tied = np.bincount(tied_places, minlength=count)
         share = np.minimum((k - sure) / np.maximum(tied, 1), 1.0)
 
-        self._log_missed[k][sure_items] = -np.inf
         with np.errstate(divide="ignore"):  # a share of 1 is sure too: log(0) = -inf
-            self._log_missed[k] += np.bincount(tied_items, np.log1p(-share)[tied_places], item_count)
+            log_missed = np.bincount(tied_items, np.log1p(-share)[tied_places], item_count).astype(float, copy=False)
+        log_missed[sure_items] = -np.inf
         sure_popularity = np.bincount(sure_places, self.quantiles[sure_items], count)
         popularity = sure_popularity + share * np.bincount(tied_places, self.quantiles[tied_items], count)
         # A list is empty where a customer has touched every item and is to find an unknown one: popularity 0.
         self.per_user[f"popularity@{k}"][user_rows] = popularity / np.maximum(sure + share * tied, np.finfo(float).tiny)
-        return tied
+        return log_missed, tied
 
 
 def best_scores(scores: Scores, count: int) -> Scores:
@@ -102,9 +125,8 @@ def best_scores(scores: Scores, count: int) -> Scores:
     groups = column_count // size  # column c is in group c % groups; the few left over at the end stand alone
     maxima = scores[:, : size * groups].reshape(row_count, size, groups).max(axis=1)
     bound = np.sort(np.hstack([maxima, scores[:, size * groups :]]), axis=1)[:, -count]
-    above = scores > bound[:, None]
-    places, _ = _places_and_items(above)
-    values = scores[above]
+    places, columns = _places_and_items(scores > bound[:, None])
+    values = scores[places, columns]
     order = np.lexsort((-values, places))
     ranks = np.arange(len(order)) - np.searchsorted(places, places)
     first = ranks < count
@@ -120,6 +142,12 @@ def _places_and_items(chosen: NDArray[np.bool_]) -> tuple[Integers, Integers]:
     bounds = np.searchsorted(flat, np.arange(row_count + 1) * column_count)
     places = np.repeat(np.arange(row_count), np.diff(bounds))
     return places, flat - places * column_count
+
+
+def _listed(scores: Scores, last: Scores) -> Listed:
+    """What is at least as good as the `last` of each row."""
+    places, items = _places_and_items(scores >= last[:, None])
+    return Listed(places, items, scores[places, items])
 
 
 def popularity_quantiles(item_counts: Integers) -> Floats:

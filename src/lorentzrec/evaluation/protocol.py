@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol, get_args
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from lorentzrec.evaluation.held_out import HeldOut, hold_out
 from lorentzrec.evaluation.report import Metric, Report
 from lorentzrec.evaluation.sampled_ranking import SampledRanking
 from lorentzrec.evaluation.significance import bootstrap_intervals
+from lorentzrec.ranking import SINGLE_THREADED_BLAS, available_cores
 from lorentzrec.vocabulary import Vocabulary
 
 ProtocolName = Literal["full", "sampled"]
@@ -39,7 +41,7 @@ class Recommender(Protocol):
         """A fresh (len(user_rows), len(items)) matrix of finite scores, higher is better; the caller may write into it.
 
         `user_rows` are rows of `histories`, whose item rows are those of `items`. A customer may be new to the model,
-        and a history may be empty.
+        and a history may be empty. Several threads may ask at once.
         """
 
 
@@ -54,6 +56,7 @@ def evaluate(
     users: int | None = None,
     seed: int = 0,
     intervals: bool = True,
+    threads: int | None = None,
 ) -> Report:
     """How well `model` finds the events of `test`, given what their customers did before.
 
@@ -61,7 +64,7 @@ def evaluate(
     item among `negatives` others, drawn uniformly from those the customer never touched. `k`: one length of list, or
     several. `histories`: what the customers did before; None takes the model's training histories. `users`: evaluate so
     many customers drawn at random; None takes all. `seed` fixes every draw. `intervals`: a 95 % interval for each mean
-    over customers, by bootstrap.
+    over customers, by bootstrap. `threads`: None takes all cores; the result is the same with any number.
     """
     cutoffs = sorted({k} if isinstance(k, int) else set(k))
     _check(protocol, cutoffs, negatives, users, seed)
@@ -74,9 +77,7 @@ def evaluate(
         ranking = FullRanking(held_out, model.item_counts, cutoffs)
     else:
         ranking = SampledRanking(held_out, cutoffs, negatives, seed)
-    for user_rows in held_out.blocks():
-        ranking.add(user_rows, _scores(model, held_out, user_rows))
-
+    _rank_everyone(model, held_out, ranking, threads or available_cores())
     values = np.stack(list(ranking.per_user.values()), axis=1)
     ends = (
         [array.tolist() for array in bootstrap_intervals(values, seed=seed)]
@@ -109,13 +110,27 @@ def _check(protocol: str, cutoffs: list[int], negatives: int, users: int | None,
         )
 
 
+def _rank_everyone(model: Recommender, held_out: HeldOut, ranking: FullRanking | SampledRanking, threads: int) -> None:
+    """Some customers at a time in each thread. BLAS keeps to one thread meanwhile, as more would fight with ours."""
+
+    def measured(user_rows: NDArray[np.int64]) -> Any:
+        return ranking.measure(user_rows, _scores(model, held_out, user_rows))
+
+    with SINGLE_THREADED_BLAS, ThreadPoolExecutor(threads) as pool:
+        for block in pool.map(measured, held_out.blocks()) if threads > 1 else map(measured, held_out.blocks()):
+            ranking.add(block)
+
+
 def _scores(model: Recommender, held_out: HeldOut, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
     scores = model.score_histories(held_out.histories, held_out.history_rows[user_rows])
     if scores.shape != (len(user_rows), len(model.items)):
         raise InputError(
             f"score_histories gave a matrix of {scores.shape}: it owes one of {(len(user_rows), len(model.items))}"
         )
-    if not np.isfinite(scores).all():
+    # A sum is not finite if an addend is not, and needs no table of answers; large scores may overflow it, hence both.
+    with np.errstate(over="ignore", invalid="ignore"):
+        suspicious = not np.isfinite(scores.sum())
+    if suspicious and not np.isfinite(scores).all():
         place, item_row = np.argwhere(~np.isfinite(scores))[0]
         user, item = held_out.users.id(int(user_rows[place])), model.items.id(int(item_row))
         raise InputError(

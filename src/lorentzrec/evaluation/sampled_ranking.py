@@ -35,8 +35,16 @@ class SampledRanking:
         few, wanted = self.counts["few_negatives"], self.counts["negatives"]
         return (f"{few:,} customers have fewer than {wanted} untouched items: all of these were used",) * (few > 0)
 
-    def add(self, user_rows: Integers, scores: NDArray[np.floating]) -> None:
-        """`scores`: (user_rows, items), finite."""
+    def add(self, few_negatives: int) -> None:
+        """Take what `measure` returned."""
+        self.counts["few_negatives"] += few_negatives
+
+    def measure(self, user_rows: Integers, scores: NDArray[np.floating]) -> int:
+        """Rank for some customers, as `FullRanking.measure`. `scores`: (user_rows, items), finite.
+
+        Returns how many of the customers have too few untouched items.
+        """
+        few_negatives = 0
         places, item_rows = self.held_out.positives_of(user_rows)
         bounds = np.searchsorted(places, np.arange(len(user_rows) + 1))
         above, tied = np.zeros(len(places), np.int64), np.ones(len(places), np.int64)
@@ -45,7 +53,7 @@ class SampledRanking:
             history = self.held_out.histories.history(int(self.held_out.history_rows[user_rows[place]]))
             touched = np.union1d(history, wanted)
             negatives = draw_untouched(touched, scores.shape[1], self.counts["negatives"], _generator(self.seed, user))
-            self.counts["few_negatives"] += len(negatives) < self.counts["negatives"]
+            few_negatives += len(negatives) < self.counts["negatives"]
             rivals, own = scores[place, negatives], scores[place, wanted][:, None]
             above[bounds[place] : bounds[place + 1]] += (rivals > own).sum(axis=1)
             tied[bounds[place] : bounds[place + 1]] += (rivals == own).sum(axis=1)
@@ -55,6 +63,7 @@ class SampledRanking:
         for k in self.cutoffs:
             self.per_user[f"hr@{k}"][user_rows] = np.bincount(places, hit_rate(ranks, k), len(user_rows)) / positives
             self.per_user[f"ndcg@{k}"][user_rows] = np.bincount(places, ndcg(ranks, k), len(user_rows)) / positives
+        return few_negatives
 
 
 def draw_untouched(touched: Integers, item_count: int, wanted: int, generator: np.random.Generator) -> Integers:

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.atomic import atomic_file
-from lorentzrec.data.interactions import Interactions
+from lorentzrec.data.interactions import Interactions, offsets_of
 from lorentzrec.errors import ConfigError, InputError
+from lorentzrec.evaluation.held_out import events_of
 from lorentzrec.geometry import FloatArray
 from lorentzrec.learning.config import TrainingConfig
 from lorentzrec.learning.record import EpochRecord
@@ -196,17 +197,22 @@ class Model:
         point_rows = np.full(len(user_rows), UNKNOWN)
         if self.user_points is not None and self.users is not None:
             point_rows = self.users.rows(histories.users.ids(user_rows))
+            trained = self.histories is None or self.histories.lengths[point_rows] > 0
+            point_rows = np.where(trained, point_rows, UNKNOWN)
+        own = point_rows != UNKNOWN
+        lengths = np.where(own, 0, histories.lengths[user_rows])
+        informed = lengths > 0
         queries = np.zeros((len(user_rows), self.item_points.shape[1]))
-        unknown = []
-        for place, (user_row, point_row) in enumerate(zip(user_rows, point_rows, strict=True)):
-            query = self._query(*_events(histories, user_row), point_row)
-            if query is None:
-                unknown.append(place)
-            else:
-                queries[place] = query
+        if self.user_points is not None:
+            queries[own] = self._ranker.precise(self.user_points[point_rows[own]])
+        _, events = events_of(histories.offsets, user_rows[informed])
+        weights = None if histories.weights is None else histories.weights[events]
+        queries[informed] = self._ranker.queries(histories.item_rows[events], offsets_of(lengths[informed]), weights)
         scores = self._ranker.linear_scores(queries)
-        # Places among the distinct counts, because float32 would round large counts into false ties.
-        scores[unknown] = np.unique(self.item_counts, return_inverse=True)[1]
+        unknown = ~(own | informed)
+        if unknown.any():
+            # Places among the distinct counts, because float32 would round large counts into false ties.
+            scores[unknown] = np.unique(self.item_counts, return_inverse=True)[1]
         return scores
 
     def save(self, path: str | Path, *, histories: bool = True) -> None:

@@ -85,7 +85,9 @@ class TrainingRun:
             self._note_first(result)
         metrics = None
         if self.held_out is not None:
-            report = evaluate(self._model(self._points()), self.held_out, k=10, intervals=False)
+            report = evaluate(
+                self._model(self._points()), self.held_out, k=10, intervals=False, threads=self.config.threads
+            )
             metrics = {name: report[name] for name in (VALIDATION_METRIC, "hr@10")}
         record = EpochRecord(
             epoch=number,

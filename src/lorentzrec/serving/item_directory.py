@@ -1,0 +1,182 @@
+"""What items are called, and where they stand: ids, titles, categories and search in one read-only SQLite file.
+
+A file rather than a table in memory, so that a worker starts at once and all workers share the same pages.
+
+    items       row, id, title, category, price, image, and `place`: the item's place by popularity, from 0
+    categories  code, name
+    words       a full-text index of id and title; its rows are places, so that it gives popular items first for nothing
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.errors import ArtifactError, InputError
+from lorentzrec.vocabulary import UNKNOWN
+
+if TYPE_CHECKING:
+    import polars as pl
+
+DETAILS = ("title", "category", "price", "image")
+IDS_A_QUESTION = 50_000
+"""Ids that one statement looks up; more are asked in parts."""
+MAPPED_BYTES = 2**31
+"""How much of the file SQLite reads straight from the system's pages, without copies of its own."""
+_SCHEMA = """
+    PRAGMA journal_mode = OFF;
+    PRAGMA synchronous = OFF;
+    CREATE TABLE categories (code INTEGER PRIMARY KEY, name TEXT NOT NULL);
+    CREATE TABLE items (row INTEGER PRIMARY KEY, id TEXT NOT NULL, title TEXT, category TEXT, price REAL, image TEXT,
+                        place INTEGER NOT NULL);
+    CREATE VIRTUAL TABLE words USING fts5 (id, title, content = '', prefix = '1 2 3',
+                                           tokenize = 'unicode61 remove_diacritics 2');
+"""
+_INDEXES = """
+    CREATE UNIQUE INDEX items_by_id ON items (id);
+    CREATE UNIQUE INDEX items_by_place ON items (place);
+    INSERT INTO words (words) VALUES ('optimize');
+"""
+
+
+@dataclass(frozen=True)
+class Item:
+    """What is known of one item; None where nothing was said."""
+
+    row: int
+    id: str
+    title: str | None = None
+    category: str | None = None
+    price: float | None = None
+    image: str | None = None
+
+
+def write_item_directory(path: Path, table: pl.DataFrame, categories: Sequence[str]) -> None:
+    """Write the directory of a table that `described_items` made: one line per item, in row order."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript(_SCHEMA)
+        connection.execute("BEGIN")
+        connection.executemany("INSERT INTO categories VALUES (?, ?)", enumerate(categories))
+        connection.executemany("INSERT INTO items VALUES (?, ?, ?, ?, ?, ?, ?)", table.iter_rows())
+        connection.execute("INSERT INTO words (rowid, id, title) SELECT place, id, title FROM items ORDER BY place")
+        connection.executescript(_INDEXES)  # which first ends the transaction
+
+
+def described_items(
+    ids: pl.Series, counts: NDArray[np.int64], described: pl.DataFrame | None
+) -> tuple[pl.DataFrame, NDArray[np.int32], list[str]]:
+    """The table of the directory, the category code of each row (-1 for none), and the names of the codes.
+
+    `described`: a table with the column id and any of title, category, price and image. Of several categories, written
+    with | between them, the first counts. Items that it lacks stay without details; what only it has is left out.
+    """
+    import polars as pl
+
+    order = np.argsort(-counts, kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    table = pl.DataFrame({"row": np.arange(len(ids)), "id": ids.cast(pl.String)})
+    types = {"title": pl.String, "category": pl.String, "price": pl.Float64, "image": pl.String}
+    if described is not None:
+        kept = described.select(
+            pl.col("id").cast(pl.String), *(pl.col(name).cast(types[name]) for name in DETAILS if name in described)
+        )
+        if twice := kept.filter(kept["id"].is_duplicated())["id"].head(1).to_list():
+            raise InputError(f"the item {twice[0]!r} stands twice in the item table: give each item one row")
+        table = table.join(kept, on="id", how="left", maintain_order="left")
+    missing = [pl.lit(None, types[name]).alias(name) for name in DETAILS if name not in table.columns]
+    first_category = pl.col("category").str.split("|").list.first().str.strip_chars().replace("", None)
+    table = table.with_columns(missing).with_columns(first_category, place=place).select("row", "id", *DETAILS, "place")
+    categories = table["category"].drop_nulls().unique().sort()
+    codes = table["category"].replace_strict(categories, np.arange(len(categories)), default=-1, return_dtype=pl.Int32)
+    return table, codes.to_numpy(), categories.to_list()
+
+
+class ItemDirectory:
+    """Ids to rows, rows to what is known of them, and search. Read-only; every thread has a connection of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._own = threading.local()
+        self._connections: list[sqlite3.Connection] = []
+        weakref.finalize(self, _close, self._connections)
+        try:
+            self.categories: list[str] = [name for (name,) in self._ask("SELECT name FROM categories ORDER BY code")]
+            ((count,),) = self._ask("SELECT count(*) FROM items")
+        except sqlite3.Error as error:
+            _close(self._connections)
+            raise ArtifactError(f"{path} is damaged ({error}): publish the model again") from error
+        self._count = int(count)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def rows(self, ids: Sequence[str]) -> NDArray[np.int64]:
+        """The row of each id; -1 (`UNKNOWN`) for one that is not held."""
+        found = np.full(len(ids), UNKNOWN, np.int64)
+        for start in range(0, len(ids), IDS_A_QUESTION):
+            part = json.dumps(ids[start : start + IDS_A_QUESTION])
+            for place, row, id in self._ask(
+                "SELECT asked.key, items.row, items.id FROM json_each(?) AS asked JOIN items ON items.id = asked.value",
+                part,
+            ):
+                # SQLite ends a text from JSON at its first NUL, so an id with one could be taken for another.
+                if id == ids[start + place]:
+                    found[start + place] = row
+        return found
+
+    def items(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> list[Item]:
+        """What is known of the items in these rows, in the order of `rows`."""
+        return self._items("JOIN items ON items.row = asked.value ORDER BY asked.key", rows)
+
+    def search(self, query: str, limit: int = 20) -> list[Item]:
+        """Items whose id or title holds every word of `query`, as a whole or as a beginning; popular ones first.
+
+        An item whose id is the query itself comes before all others. An empty query gives the most popular items.
+        """
+        text = query.replace("\0", " ").encode("utf-8", "ignore").decode()
+        words = " ".join(f'"{word.replace(chr(34), chr(34) * 2)}"*' for word in text.split())
+        if words:
+            found = self._ask("SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid LIMIT ?", words, limit)
+        else:
+            found = self._ask("SELECT place FROM items ORDER BY place LIMIT ?", limit)
+        items = self._items("JOIN items ON items.place = asked.value ORDER BY asked.key", [place for (place,) in found])
+        named = self.rows([text.strip()])
+        exact = self.items(named[named != UNKNOWN])
+        return (exact + [item for item in items if item not in exact])[:limit]
+
+    def close(self) -> None:
+        """Close the connections of all threads."""
+        _close(self._connections)
+
+    def _items(self, condition: str, values: Sequence[int] | NDArray[np.integer[Any]]) -> list[Item]:
+        columns = "items.row, items.id, items.title, items.category, items.price, items.image"
+        asked = json.dumps(np.asarray(values, np.int64).tolist())
+        return [Item(*line) for line in self._ask(f"SELECT {columns} FROM json_each(?) AS asked {condition}", asked)]
+
+    def _ask(self, statement: str, *values: object) -> Iterator[tuple[Any, ...]]:
+        connection = getattr(self._own, "connection", None)
+        if connection is None:
+            address = f"file:{quote(str(self.path.resolve()))}?mode=ro&immutable=1"
+            # Any thread may close it at the end; only its own thread asks it.
+            connection = sqlite3.connect(address, uri=True, check_same_thread=False)
+            connection.execute(f"PRAGMA mmap_size = {MAPPED_BYTES}")
+            self._own.connection = connection
+            self._connections.append(connection)
+        return connection.execute(statement, values)
+
+
+def _close(connections: list[sqlite3.Connection]) -> None:
+    while connections:
+        connections.pop().close()

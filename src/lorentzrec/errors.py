@@ -25,3 +25,7 @@ class ArtifactError(InputError):
 
 class TrainingError(LorentzrecError):
     """Training met a number that is not finite; the message names the epoch and the row."""
+
+
+class StoreUnavailable(LorentzrecError):
+    """A store that cannot answer now: network, time-out, server gone. Nothing is wrong with the question: ask again."""

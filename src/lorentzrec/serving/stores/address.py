@@ -1,0 +1,30 @@
+"""From the address of a store to the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lorentzrec.errors import InputError
+
+if TYPE_CHECKING:
+    from lorentzrec.serving.stores.store import Store
+
+FORMS = "file:DIR, postgresql://USER@HOST/DATABASE or cosmos://ACCOUNT-HOST/DATABASE"
+
+
+def open_store(url: str, *, create: bool = False) -> Store:
+    """The store at `url`; `create` makes it if it is not there yet, without it that is an `InputError`.
+
+    file:DIR                            a folder of this machine
+    postgresql://USER:PASSWORD@HOST/DB  all that libpq understands
+    cosmos://ACCOUNT-HOST[:PORT]/DB     the key from COSMOS_KEY, else whoever azure-identity finds; cosmos+http:// goes
+                                        without encryption, for an emulator
+    """
+    scheme, _, rest = url.partition(":")
+    match scheme:
+        case "file" if folder := rest.removeprefix("//"):
+            from lorentzrec.serving.stores.file_store import FileStore
+
+            return FileStore(Path(folder), create=create)
+    raise InputError(f"{url!r} is not the address of a store: give {FORMS}")

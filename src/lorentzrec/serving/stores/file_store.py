@@ -1,0 +1,308 @@
+"""The embedded store: one folder, no server. Any number of processes of one machine may use it at once.
+
+DIR/versions/NAME     a version; it is complete once its manifest is there, which comes last and goes first
+DIR/current           the name of the current version, replaced by renaming
+DIR/store.sqlite      events and live items
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from lorentzrec.atomic import MARKER, atomic_directory, atomic_file
+from lorentzrec.errors import ArtifactError, InputError, StoreUnavailable
+from lorentzrec.serving.stores.store import (
+    LONGEST_HISTORY,
+    Added,
+    Event,
+    State,
+    Touch,
+    check_events,
+    check_ids,
+    check_limit,
+    checked_name,
+    no_such_version,
+    nothing_to_change,
+    still_current,
+)
+from lorentzrec.serving.stores.version_files import (
+    another_content,
+    damaged,
+    not_as_listed,
+    read_manifest,
+    removed_meanwhile,
+)
+
+DATABASE, CURRENT, VERSIONS = "store.sqlite", "current", "versions"
+SCHEMA_VERSION = 1
+BUSY_SECONDS = 20.0
+"""How long a write waits for the writes of other processes. Each takes milliseconds, so only a stuck one is met."""
+
+# Text compares by code points, as in Python. The table is its own index for duplicates; the second one holds a history
+# in its order, so that the newest events of a customer with a million are as near as those of one with ten.
+SCHEMA = """
+CREATE TABLE events (user TEXT, id TEXT, item TEXT NOT NULL, time REAL NOT NULL, PRIMARY KEY (user, id)) WITHOUT ROWID;
+CREATE INDEX events_in_order ON events (user, time, item, id);
+CREATE TABLE live_items (item TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE live (revision INTEGER NOT NULL, everything INTEGER NOT NULL);
+INSERT INTO live VALUES (0, TRUE);
+"""
+
+
+class FileStore:
+    """The store in the folder `folder`; see `Store` for what each method means."""
+
+    def __init__(self, folder: Path, *, create: bool = False) -> None:
+        self.url = f"file:{folder}"
+        self._folder = folder.absolute()
+        self._database = self._folder / DATABASE
+        self._versions = self._folder / VERSIONS
+        self._idle: list[sqlite3.Connection] = []
+        self._closed = False
+        # Threads queue here in turn; SQLite's own waiting, which is needed between processes, is by chance.
+        self._writing = threading.Lock()
+        if create:
+            try:
+                self._versions.mkdir(parents=True, exist_ok=True)
+                self._database.touch()
+            except OSError as error:
+                raise InputError(f"cannot make a store in {folder}: {error.strerror}; choose another folder") from error
+        elif not self._database.is_file():
+            raise InputError(f"{folder} holds no store: publish a model to {self.url} first")
+        with self._connection() as connection:
+            if connection.execute("PRAGMA user_version").fetchone()[0] != SCHEMA_VERSION:
+                self._make_tables()
+
+    # Versions
+
+    def state(self) -> State:
+        with self._connection() as connection:
+            (revision,) = connection.execute("SELECT revision FROM live").fetchone()
+        return State(self._current(), revision)
+
+    def versions(self) -> list[str]:
+        return sorted((path.name for path in self._folders() if (path / MARKER).is_file()), reverse=True)
+
+    def upload(self, folder: Path, progress: Callable[[int], None] | None = None) -> None:
+        files = read_manifest(folder)
+        place = self._versions / files.name
+        with self._transaction():  # not for its tables: so that two uploads do not make the folder at once
+            if not place.exists():
+                with atomic_directory(place):
+                    pass
+        try:
+            # A version that is complete already is repaired: its sound files are not touched.
+            complete = (place / MARKER).is_file()
+            if complete and (place / MARKER).read_bytes() != files.manifest:
+                raise another_content(files.name, self.url)
+            for file, size in files.sizes.items():
+                if not files.is_whole(place, file):
+                    if not files.is_whole(folder, file):
+                        raise not_as_listed(folder, file)
+                    with atomic_file(place / file) as partial:
+                        shutil.copyfile(folder / file, partial)
+                if progress is not None:
+                    progress(size)
+            if not complete:
+                with atomic_file(place / MARKER) as partial:
+                    partial.write_bytes(files.manifest)
+        except (OSError, InputError):
+            if not place.exists():
+                raise removed_meanwhile(files.name, self.url) from None
+            raise
+
+    def fetch(self, name: str, cache: Path) -> Path:
+        place = self._complete(name)
+        if file := read_manifest(place).damage(place):
+            raise damaged(name, file, self.url)
+        return place
+
+    def activate(self, name: str) -> None:
+        with self._transaction():  # not for its tables: so that nobody discards the version meanwhile
+            self._complete(name)
+            with atomic_file(self._folder / CURRENT) as partial:
+                partial.write_text(name)
+
+    def discard(self, name: str) -> None:
+        with self._transaction():
+            place = self._complete(name)
+            if name == self._current():
+                raise still_current(name, self.url)
+            (place / MARKER).unlink()
+        shutil.rmtree(place, ignore_errors=True)
+
+    def clean(self) -> int:
+        with self._transaction():
+            incomplete = [path for path in self._folders() if not (path / MARKER).is_file()]
+            # Files that a killed process was writing beside their target.
+            strays = [*self._folder.glob(f".{CURRENT}.*"), *self._versions.glob(".*"), *self._versions.glob("[!.]*/.*")]
+            strays = [path for path in strays if path.parent not in incomplete]
+            for path in (*incomplete, *strays):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        return len(incomplete) + len(strays)
+
+    def _folders(self) -> list[Path]:
+        try:
+            return [path for path in self._versions.iterdir() if not path.name.startswith(".")]
+        except OSError as error:
+            raise StoreUnavailable(f"cannot read {self._versions}: {error.strerror}; look at the disk") from error
+
+    def _complete(self, name: str) -> Path:
+        place = self._versions / checked_name(name)
+        if not (place / MARKER).is_file():
+            raise no_such_version(name, self.url, self.versions())
+        return place
+
+    def _current(self) -> str | None:
+        try:
+            return checked_name((self._folder / CURRENT).read_text())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StoreUnavailable(
+                f"cannot read {self._folder / CURRENT}: {error.strerror}; look at the disk"
+            ) from error
+
+    # Histories
+
+    def add_events(self, events: Sequence[Event]) -> Added:
+        check_events(events)
+        if not events:
+            return Added(0, 0)
+        # Sorted, neighbours fall on the same pages.
+        rows = sorted((event.user, event.id, event.item, float(event.time)) for event in events)
+        with self._transaction() as connection:
+            accepted = connection.executemany(
+                "INSERT INTO events (user, id, item, time) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", rows
+            ).rowcount
+        return Added(accepted, len(events) - accepted)
+
+    def history(self, user: str, limit: int = LONGEST_HISTORY) -> list[Touch]:
+        check_ids("user", [user])
+        check_limit(limit)
+        with self._connection() as connection:
+            rows = connection.execute(
+                "SELECT item, time FROM events WHERE user = ? ORDER BY time DESC, item DESC, id DESC LIMIT ?",
+                (user, limit),
+            ).fetchall()
+        return [Touch(item, time) for item, time in reversed(rows)]
+
+    def forget(self, user: str) -> int:
+        check_ids("user", [user])
+        with self._transaction() as connection:
+            return connection.execute("DELETE FROM events WHERE user = ?", (user,)).rowcount
+
+    # Live items
+
+    def live_items(self) -> list[str] | None:
+        with self._connection() as connection:
+            # One statement sees one state of the database: flag and items belong together.
+            rows = connection.execute(
+                "SELECT everything, item FROM live LEFT JOIN live_items ON NOT everything ORDER BY item"
+            ).fetchall()
+        everything, first = rows[0]
+        return None if everything else [] if first is None else [item for _, item in rows]
+
+    def set_live_items(self, items: Sequence[str] | None) -> int:
+        check_ids("item", items or ())
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM live_items")
+            connection.executemany("INSERT INTO live_items VALUES (?)", ((item,) for item in sorted(set(items or ()))))
+            return self._next_revision(connection, everything=items is None)
+
+    def change_live_items(self, add: Sequence[str] = (), remove: Sequence[str] = ()) -> int:
+        check_ids("item", [*add, *remove])
+        with self._transaction() as connection:
+            revision, everything = connection.execute("SELECT revision, everything FROM live").fetchone()
+            if everything:
+                raise nothing_to_change(self.url)
+            before = connection.total_changes
+            connection.executemany("DELETE FROM live_items WHERE item = ?", ((item,) for item in remove))
+            connection.executemany(
+                "INSERT INTO live_items VALUES (?) ON CONFLICT DO NOTHING", ((item,) for item in sorted(add))
+            )
+            if connection.total_changes == before:
+                return int(revision)
+            return self._next_revision(connection, everything=False)
+
+    @staticmethod
+    def _next_revision(connection: sqlite3.Connection, *, everything: bool) -> int:
+        update = "UPDATE live SET revision = revision + 1, everything = ? RETURNING revision"
+        return int(connection.execute(update, (everything,)).fetchall()[0][0])
+
+    # Connections
+
+    def check(self) -> None:
+        self.state()
+
+    def close(self) -> None:
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
+
+    def _make_tables(self) -> None:
+        with self._transaction() as connection:
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            if version > SCHEMA_VERSION:
+                raise ArtifactError(f"{self._database} was written by a newer lorentzrec: update lorentzrec")
+            if version == 0:
+                for statement in SCHEMA.split(";"):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """All or nothing, and on disk when it ends."""
+        with self._writing, self._connection() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        """A connection that nobody else uses meanwhile; idle ones are kept."""
+        if self._closed:
+            raise StoreUnavailable(f"{self.url} is closed: open it again")
+        if not self._database.is_file():
+            # An open connection would go on writing to a file that no longer has a name.
+            raise StoreUnavailable(f"{self._database} is gone: put the folder back or publish again")
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._connect()
+        try:
+            yield connection
+        except sqlite3.Error as error:
+            raise self._told(error) from error
+        finally:
+            # What is idle is open to the next one; after close() there is none.
+            self._idle.append(connection)
+            if self._closed:
+                self.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        try:
+            connection = sqlite3.connect(
+                self._database, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA cache_size = -65536")
+        except sqlite3.Error as error:
+            raise self._told(error) from error
+        return connection
+
+    def _told(self, error: sqlite3.Error) -> ArtifactError | StoreUnavailable:
+        if isinstance(error, sqlite3.OperationalError):
+            return StoreUnavailable(f"{self._database} cannot be used now ({error}): try again, and look at the disk")
+        return ArtifactError(f"{self._database} is damaged ({error}): put a copy back")

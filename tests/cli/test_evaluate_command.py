@@ -9,8 +9,7 @@ import pytest
 
 from cli.command_line import SETTINGS, answer, error_of, run
 from lorentzrec import Interactions, evaluate, load
-from lorentzrec.cli.events import before_test
-from lorentzrec.data.splitting import split
+from lorentzrec.data.splitting import before_test, split
 from lorentzrec.evaluation.baselines import ItemKNN, Popularity
 from lorentzrec.evaluation.protocol import Recommender
 

@@ -20,6 +20,7 @@ from lorentzrec.evaluation.protocol import evaluate
 from lorentzrec.learning.config import TrainingConfig
 from lorentzrec.learning.model import Model
 from lorentzrec.learning.progress import TrainingProgress
+from lorentzrec.learning.record import EpochRecord
 from lorentzrec.learning.run import TrainingRun
 from lorentzrec.learning.trainer import train
 
@@ -272,6 +273,28 @@ def test_weights_that_are_no_weights_are_refused(weight: float) -> None:
 def test_validation_without_anybody_to_hold_out() -> None:
     with pytest.raises(InputError, match=r"validation=0\.5 holds out no event, as 0 customers have the three it takes"):
         train(ordered([1, 1, 2, 2], [1, 2, 2, 3]), quick(validation=0.5))
+
+
+def test_a_metric_of_ones_own_and_a_watcher_who_ends_it(tmp_path: Path) -> None:
+    class Enough(Exception):  # noqa: N818, no error: the end that the watcher wants
+        pass
+
+    seen = []
+
+    def watch(record: EpochRecord) -> None:
+        seen.append(record.validation)
+        if record.epoch == 2:
+            raise Enough
+
+    with pytest.raises(Enough):
+        train(TRAIN, quick(), validation=TEST, metric="recall@3", watch=watch)
+    model = train(TRAIN, quick(epochs=2), validation=TEST, metric="recall@3", checkpoint=tmp_path / "run")
+    assert seen == [epoch.validation for epoch in model.record]
+    assert model.metrics.keys() == {"validation recall@3", "validation hr@3"}
+    with pytest.raises(InputError, match="not validated by ndcg@10: resume with the metric it began with"):
+        train(TRAIN, quick(epochs=2), validation=TEST, checkpoint=tmp_path / "run", resume=True)
+    with pytest.raises(ConfigError, match="there is no metric 'coverage@3': ask for hr"):
+        train(TRAIN, quick(), validation=TEST, metric="coverage@3")
 
 
 def test_resume_without_a_checkpoint_folder() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lorentzrec.cli.events import before_test, dataset_at, events_at, parts_of
+from lorentzrec.cli.events import dataset_at, events_at, parts_of
 from lorentzrec.cli.options import ItemColumn, Json, ModelFolder, Reader, TimeColumn, UserColumn, WeightColumn
 from lorentzrec.cli.output import note, print_json, show, table, working
 from lorentzrec.errors import InputError
@@ -123,6 +123,8 @@ def _question(
     data: str, model: Model, **file_options: str | None
 ) -> tuple[Interactions, Interactions | None, list[str]]:
     """The test events, the histories before them (None: the model's own), and what a reader should know."""
+    from lorentzrec.data.splitting import before_test
+
     dataset = dataset_at(data, **file_options)
     if dataset is None:
         test = events_at(data, **file_options)

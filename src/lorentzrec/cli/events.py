@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lorentzrec.errors import ConfigError
 
@@ -38,30 +37,3 @@ def events_at(data: str, reader: str | None, **columns: str | None) -> Interacti
 def parts_of(dataset: Dataset) -> dict[str, Interactions]:
     """The parts by name, training first; a dataset that is not split is all training."""
     return dict(zip(dataset.part_names or ("train",), dataset.parts(), strict=True))
-
-
-def before_test(parts: dict[str, Interactions]) -> Interactions:
-    """The histories that the test part goes on from: the part `history` where there is one, else all but the test."""
-    if "history" in parts:
-        return parts["history"]
-    earlier = [part for name, part in parts.items() if name != "test"]
-    return earlier[0] if len(earlier) == 1 else _one_after_another(earlier)
-
-
-def _one_after_another(parts: list[Interactions]) -> Interactions:
-    """Parts of one split as one: for each customer the events of the first part, then those of the next."""
-    import numpy as np
-
-    from lorentzrec.data.interactions import offsets_of
-
-    user_rows = np.concatenate([part.user_rows for part in parts])
-    order = np.argsort(user_rows, kind="stable")
-    times: list[Any] = [part.times for part in parts if part.times is not None]
-    weights = [part.weights for part in parts if part.weights is not None]
-    return replace(
-        parts[0],
-        offsets=offsets_of(np.bincount(user_rows, minlength=len(parts[0].users))),
-        item_rows=np.concatenate([part.item_rows for part in parts])[order],
-        times=np.concatenate(times)[order] if times else None,
-        weights=np.concatenate(weights)[order] if weights else None,
-    )

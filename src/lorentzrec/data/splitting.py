@@ -185,6 +185,29 @@ but their last event, `test` that event: can the model serve people it never saw
     return tuple(replace(part, notes=part.notes + tuple(notes)) for part in parts)
 
 
+def before_test(parts: dict[str, Interactions]) -> Interactions:
+    """The histories that the test part goes on from: the part `history` where there is one, else all but the test."""
+    if "history" in parts:
+        return parts["history"]
+    earlier = [part for name, part in parts.items() if name != "test"]
+    return earlier[0] if len(earlier) == 1 else _one_after_another(earlier)
+
+
+def _one_after_another(parts: list[Interactions]) -> Interactions:
+    """Parts of one split as one: for each customer the events of the first part, then those of the next."""
+    user_rows = np.concatenate([part.user_rows for part in parts])
+    order = np.argsort(user_rows, kind="stable")
+    times: list[Any] = [part.times for part in parts if part.times is not None]
+    weights = [part.weights for part in parts if part.weights is not None]
+    return replace(
+        parts[0],
+        offsets=offsets_of(np.bincount(user_rows, minlength=len(parts[0].users))),
+        item_rows=np.concatenate([part.item_rows for part in parts])[order],
+        times=np.concatenate(times)[order] if times else None,
+        weights=np.concatenate(weights)[order] if weights else None,
+    )
+
+
 def unseen_note(part: str, count: int) -> str:
     return f"{count:,} {part} events removed because their item has no training event"
 

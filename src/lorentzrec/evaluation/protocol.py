@@ -95,6 +95,14 @@ def evaluate(
     )
 
 
+def cutoff_of(metric: str) -> int:
+    """The k of a metric of full ranking that is a mean over customers: 20 of "ndcg@20"."""
+    name, _, k = metric.partition("@")
+    if name not in ("hr", "recall", "ndcg", "mrr") or not k.isdecimal() or int(k) < 1:
+        raise ConfigError(f"there is no metric {metric!r}: ask for hr, recall, ndcg or mrr, such as ndcg@20")
+    return int(k)
+
+
 def _check(protocol: str, cutoffs: list[int], negatives: int, users: int | None, seed: int) -> None:
     if protocol not in get_args(ProtocolName):
         raise ConfigError(f"there is no protocol {protocol!r}: choose full or sampled")

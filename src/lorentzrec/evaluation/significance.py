@@ -68,7 +68,11 @@ def compare_users(first: Report, second: Report, metric: str, *, resamples: int 
     rows = second.users.rows(first.users.series)
     if len(second.users) != len(rows) or (rows < 0).any():
         raise InputError("the reports are about different customers: evaluate both models on the same test part")
-    differences = first.per_user[metric] - second.per_user[metric][rows]
+    return compare_pairs(first.per_user[metric] - second.per_user[metric][rows], resamples=resamples, seed=seed)
+
+
+def compare_pairs(differences: Floats, *, resamples: int = 10_000, seed: int = 0) -> Comparison:
+    """`compare_users` from the difference of each customer."""
     low, high = bootstrap_intervals(differences[:, None], resamples=1000, seed=seed)
     return Comparison(
         difference=float(differences.mean()),

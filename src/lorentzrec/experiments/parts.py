@@ -63,7 +63,7 @@ class PartStore:
 
     def _make(self, part: Part, path: Path, key: dict[str, Any]) -> dict[str, Any]:
         started = time.perf_counter()
-        with _whole_or_interrupted():
+        with whole_or_interrupted():
             result = part.make()
         record = {"key": key, "seconds": time.perf_counter() - started, "result": result}
         text = json.dumps(record, allow_nan=False)
@@ -92,7 +92,7 @@ def _read(path: Path, key: dict[str, Any]) -> dict[str, Any] | None:
 
 
 @contextmanager
-def _whole_or_interrupted() -> Iterator[None]:
+def whole_or_interrupted() -> Iterator[None]:
     """Ctrl-C stops a part even if the work inside takes it for a wish to end early, as training does: such a result
     would be kept as if it were whole."""
     if threading.current_thread() is not threading.main_thread():

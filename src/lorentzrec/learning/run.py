@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError
-from lorentzrec.evaluation.protocol import evaluate
+from lorentzrec.evaluation.protocol import cutoff_of, evaluate
 from lorentzrec.learning.checkpoint import Checkpoint
 from lorentzrec.learning.config import TrainingConfig
 from lorentzrec.learning.epochs import EpochResult, EpochRunner
@@ -35,13 +35,19 @@ class TrainingRun:
     """What is learned from: all but what is held out."""
     held_out: Interactions | None
     config: TrainingConfig
+    metric: str = VALIDATION_METRIC
+    """What the best epoch is chosen by."""
     record: list[EpochRecord] = field(default_factory=list)
     best_epoch: int = 0
     best: dict[str, NDArray[np.float32]] = field(default_factory=dict)
 
     @classmethod
     def begin(
-        cls, data: Interactions, config: TrainingConfig | None = None, validation: Interactions | None = None
+        cls,
+        data: Interactions,
+        config: TrainingConfig | None = None,
+        validation: Interactions | None = None,
+        metric: str = VALIDATION_METRIC,
     ) -> TrainingRun:
         """Decide what `config` leaves open, hold events out if asked, and put every point at its start."""
         config = (config or TrainingConfig()).resolve(
@@ -49,7 +55,7 @@ class TrainingRun:
         )
         _refuse_hopeless(data, config)
         learned, held_out = (data, validation) if validation is not None else _hold_out(data, config)
-        return cls(data, learned, held_out, config)
+        return cls(data, learned, held_out, config, metric)
 
     def __post_init__(self) -> None:
         config = self.config
@@ -85,10 +91,10 @@ class TrainingRun:
             self._note_first(result)
         metrics = None
         if self.held_out is not None:
-            report = evaluate(
-                self._model(self._points()), self.held_out, k=10, intervals=False, threads=self.config.threads
-            )
-            metrics = {name: report[name] for name in (VALIDATION_METRIC, "hr@10")}
+            k = cutoff_of(self.metric)
+            model, threads = self._model(self._points()), self.config.threads
+            report = evaluate(model, self.held_out, k=k, intervals=False, threads=threads)
+            metrics = {name: report[name] for name in (self.metric, f"hr@{k}")}
         record = EpochRecord(
             epoch=number,
             loss=result.loss,
@@ -99,9 +105,9 @@ class TrainingRun:
             events_per_second=result.positives / max(result.seconds, 1e-9),
             validation=metrics,
         )
-        best_before = max((_validated(earlier) for earlier in self.record), default=-1.0)
+        best_before = max((self._validated(earlier) for earlier in self.record), default=-1.0)
         self.record.append(record)
-        if metrics is not None and _validated(record) > best_before:
+        if metrics is not None and self._validated(record) > best_before:
             self.best_epoch, self.best = number, self._points()
         return record
 
@@ -141,7 +147,7 @@ class TrainingRun:
             and len(self.record) - self.best_epoch >= self.config.patience
         ):
             notes.append(
-                f"stopped after epoch {len(self.record)}: no better {VALIDATION_METRIC} since epoch {self.best_epoch}"
+                f"stopped after epoch {len(self.record)}: no better {self.metric} since epoch {self.best_epoch}"
             )
         capped = sum(epoch.capped_steps for epoch in self.record)
         if capped:
@@ -161,6 +167,9 @@ class TrainingRun:
             notes=tuple(notes),
         )
 
+    def _validated(self, record: EpochRecord) -> float:
+        return -1.0 if record.validation is None else record.validation[self.metric]
+
     def _best_record(self) -> EpochRecord:
         return self.record[self.best_epoch - 1]
 
@@ -175,6 +184,8 @@ class TrainingRun:
 
     def restore(self, checkpoint: Checkpoint) -> None:
         checkpoint.refuse_other(self.config, self.data.digest)
+        if any(self.metric not in epoch.validation for epoch in checkpoint.record if epoch.validation is not None):
+            raise InputError(f"the checkpoint was not validated by {self.metric}: resume with the metric it began with")
         for side, table in self._tables().items():
             for name, array in table._asdict().items():
                 array[...] = checkpoint.arrays[f"{side}_{name}"]
@@ -191,10 +202,6 @@ def learning_rate(config: TrainingConfig, epoch: int) -> float:
     if config.schedule == "inverse":
         return rate / (1 + decay * (epoch - 1))
     return rate * (1 - decay * (epoch - 1) / epochs)
-
-
-def _validated(record: EpochRecord) -> float:
-    return -1.0 if record.validation is None else record.validation[VALIDATION_METRIC]
 
 
 def _refuse_hopeless(data: Interactions, config: TrainingConfig) -> None:

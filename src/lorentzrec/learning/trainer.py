@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from lorentzrec.data.interactions import Interactions
@@ -12,7 +13,8 @@ from lorentzrec.learning.checkpoint import Checkpoint
 from lorentzrec.learning.config import TrainingConfig
 from lorentzrec.learning.model import Model
 from lorentzrec.learning.progress import TrainingProgress
-from lorentzrec.learning.run import TrainingRun
+from lorentzrec.learning.record import EpochRecord
+from lorentzrec.learning.run import VALIDATION_METRIC, TrainingRun
 
 _SECONDS_BETWEEN_CHECKPOINTS = 10.0
 
@@ -25,6 +27,8 @@ def train(
     checkpoint: str | Path | None = None,
     resume: bool = False,
     progress: bool | None = None,
+    metric: str = VALIDATION_METRIC,
+    watch: Callable[[EpochRecord], None] | None = None,
 ) -> Model:
     """Learn the points. Hyper-parameters that `config` leaves open are decided from the data; the model's config has
     them all.
@@ -33,11 +37,13 @@ def train(
     holds some out.
     checkpoint: a folder that is written as training goes on; with `resume`, training continues from it.
     progress: show a bar on standard error; None does where that is a terminal.
+    metric: of full ranking, what the best epoch is chosen by: "ndcg@10", "recall@20", ...
+    watch: told the record of each epoch as it ends; what it raises ends training and goes to the caller.
 
     Ctrl-C ends training early and returns the model so far (the best one, where there is validation); its notes say
     so.
     """
-    run = TrainingRun.begin(data, config, validation)
+    run = TrainingRun.begin(data, config, validation, metric)
     if resume:
         if checkpoint is None:
             raise InputError("resume without a checkpoint: name the folder of the checkpoint")
@@ -50,6 +56,8 @@ def train(
             while not run.finished:
                 record = run.epoch(shown, cancelled)
                 shown.end(record)
+                if watch is not None:
+                    watch(record)
                 if checkpoint is not None and (run.finished or time.monotonic() - saved > _SECONDS_BETWEEN_CHECKPOINTS):
                     run.checkpoint().save(checkpoint)
                     saved = time.monotonic()

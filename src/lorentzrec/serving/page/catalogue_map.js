@@ -1,0 +1,88 @@
+/** The catalogue as points of the disk: what `GET /v1/map` sends, and what drawing needs to know of each row. */
+
+import { COLOURED } from "./palette.js";
+import { point } from "./poincare.js";
+
+const SMALLEST = 2.4;
+const LARGEST = 13;
+/** Up to this many items, points have their full size; beyond it they shrink so that the disk stays readable. */
+const ROOMY = 3000;
+
+export class CatalogueMap {
+  /**
+   * @param {ArrayBuffer} bytes float32 x, y of every row; then int32 category codes; then float32 popularity
+   * @param {string[]} categories the names of the codes
+   * @param {string} version
+   */
+  constructor(bytes, categories, version) {
+    if (bytes.byteLength % 16 !== 0) throw new Error(`the map has ${bytes.byteLength} bytes, not 16 for each item`);
+    this.version = version;
+    this.categories = categories;
+    this.count = bytes.byteLength / 16;
+    this.positions = new Float32Array(bytes, 0, 2 * this.count);
+    this.codes = new Int32Array(bytes, 8 * this.count, this.count);
+    this.popularity = new Float32Array(bytes, 12 * this.count, this.count);
+    /** Categories with a colour, most popular first. */
+    this.coloured = this.#mostPopularCategories();
+    this.groups = this.#groups();
+    this.sizes = this.#sizes();
+    this.gaps = this.#gaps();
+    /** Rows in the order of drawing: grey before coloured, then large before small, so that nothing hides. */
+    this.order = this.#order();
+  }
+
+  /** @param {number} row */
+  at(row) {
+    return point(this.positions[2 * row], this.positions[2 * row + 1]);
+  }
+
+  /** The most popular rows of a category. @param {number} code @param {number} limit */
+  popularRows(code, limit) {
+    const rows = [];
+    for (let row = 0; row < this.count; row++) if (this.codes[row] === code) rows.push(row);
+    return rows.sort((a, b) => this.popularity[b] - this.popularity[a]).slice(0, limit);
+  }
+
+  #mostPopularCategories() {
+    const sums = new Float64Array(this.categories.length);
+    for (let row = 0; row < this.count; row++) if (this.codes[row] >= 0) sums[this.codes[row]] += this.popularity[row];
+    const codes = Array.from(sums.keys()).sort((a, b) => sums[b] - sums[a]);
+    return codes.slice(0, COLOURED);
+  }
+
+  /** The place of each row's colour in the palette. */
+  #groups() {
+    const groupOfCode = new Uint8Array(this.categories.length).fill(COLOURED);
+    this.coloured.forEach((code, place) => (groupOfCode[code] = place));
+    return Uint8Array.from(this.codes, (code) => (code >= 0 ? groupOfCode[code] : COLOURED));
+  }
+
+  /** Diameters in CSS pixels at the centre, by the logarithm of popularity. */
+  #sizes() {
+    let most = 0;
+    for (const count of this.popularity) most = Math.max(most, count);
+    const crowd = Math.max((ROOMY / Math.max(this.count, ROOMY)) ** 0.25, 0.35);
+    const scale = 1 / Math.log1p(Math.max(most, 1));
+    return Float32Array.from(
+      this.popularity,
+      (count) => crowd * (SMALLEST + (LARGEST - SMALLEST) * (Math.log1p(Math.max(count, 0)) * scale) ** 2),
+    );
+  }
+
+  /** 1 - |z|^2 of each row, in double precision: near the rim float32 shaders would lose it. */
+  #gaps() {
+    const gaps = new Float32Array(this.count);
+    for (let row = 0; row < this.count; row++) {
+      const x = this.positions[2 * row];
+      const y = this.positions[2 * row + 1];
+      gaps[row] = Math.max(1 - x * x - y * y, 1e-7);
+    }
+    return gaps;
+  }
+
+  #order() {
+    const order = Uint32Array.from({ length: this.count }, (_, row) => row);
+    const grey = (/** @type {number} */ row) => (this.groups[row] === COLOURED ? 0 : 1);
+    return order.sort((a, b) => grey(a) - grey(b) || this.sizes[b] - this.sizes[a]);
+  }
+}

@@ -1,0 +1,164 @@
+/** The disk on the screen: points, overlay and gestures put together. It knows rows and places, nothing of the service. */
+
+import { CanvasPoints } from "./canvas_points.js";
+import { listenToGestures } from "./gestures.js";
+import { Overlay } from "./overlay.js";
+import { palette } from "./palette.js";
+import { ORIGIN, between } from "./poincare.js";
+import { Projection } from "./projection.js";
+import { Motion, View } from "./view.js";
+import { WebglPoints } from "./webgl_points.js";
+
+const REACH = { mouse: 10, pen: 14, touch: 22, keyboard: 22 };
+const STAR_MILLISECONDS = 650;
+
+/** @typedef {import("./poincare.js").Point} Point */
+
+export class Disk {
+  /**
+   * @param {HTMLElement} stage holds two canvases: .points and .overlay
+   * @param {object} actions
+   * @param {(row: number | null, place: Point, kind: string) => void} actions.point a row is pointed at, or no longer
+   * @param {(row: number, place: Point, kind: string) => void} actions.pick a row is clicked, tapped or entered
+   */
+  constructor(stage, actions) {
+    this.stage = stage;
+    this.actions = actions;
+    const canvas = /** @type {HTMLCanvasElement} */ (stage.querySelector(".points"));
+    const withoutWebgl = new URLSearchParams(window.location.search).has("canvas");
+    this.points = (withoutWebgl ? null : WebglPoints.create(canvas)) ?? new CanvasPoints(canvas);
+    this.overlay = new Overlay(/** @type {HTMLCanvasElement} */ (stage.querySelector(".overlay")));
+    stage.dataset.renderer = this.points.kind;
+    this.view = new View(() => this.#viewChanged());
+    /** @type {import("./catalogue_map.js").CatalogueMap | null} */
+    this.map = null;
+    /** @type {Projection | null} */
+    this.projection = null;
+    /** @type {import("./overlay.js").Scene} */
+    this.scene = { star: null, source: null, history: [], answers: [], hovered: null, emphasised: -1, crosshair: false };
+    this.highlighted = -1;
+    this.frame = 0;
+    this.flight = null;
+    listenToGestures(stage, this.view, {
+      pick: (place, kind) => this.#pick(place, kind),
+      hover: (place) => this.#hover(place, "mouse"),
+      pickCentre: () => this.#pick(this.view.middle, "keyboard"),
+      home: () => this.goToStar(),
+    });
+    for (const event of ["focus", "blur"]) stage.addEventListener(event, () => this.#keyboard());
+    stage.addEventListener("keyup", () => this.#keyboard());
+    canvas.addEventListener("redraw", () => this.redraw());
+    new ResizeObserver(() => this.#resize()).observe(stage);
+    this.readColours();
+  }
+
+  /** Colours come from the style sheet, so that both themes are written in one place. */
+  readColours() {
+    const style = getComputedStyle(document.documentElement);
+    const read = (/** @type {string} */ name) => style.getPropertyValue(name).trim();
+    this.colours = { ink: read("--ink"), paper: read("--paper"), accent: read("--accent"), grid: read("--grid"), star: read("--star") };
+    this.palette = palette(read("--scheme") === "dark");
+    this.redraw();
+  }
+
+  /** @param {import("./catalogue_map.js").CatalogueMap | null} map */
+  load(map) {
+    this.map = map;
+    this.projection = null;
+    if (map) this.points.load(map);
+    this.redraw();
+  }
+
+  /** @param {number} code of the category to bring out, or -1 */
+  highlight(code) {
+    this.highlighted = code;
+    this.redraw();
+  }
+
+  /** @param {Partial<import("./overlay.js").Scene>} change */
+  show(change) {
+    Object.assign(this.scene, change);
+    this.redraw();
+  }
+
+  /**
+   * The star goes to its new place along a geodesic.
+   * @param {Point | null} target @param {boolean} withArcs whether the arcs begin at the star and follow it
+   */
+  moveStar(target, withArcs) {
+    this.flight?.stop();
+    const start = this.scene.star ?? ORIGIN;
+    if (!target) {
+      this.show(withArcs ? { star: null, source: null } : { star: null });
+      return;
+    }
+    this.flight = new Motion((share) => {
+      const star = between(start, target, share);
+      this.show(withArcs ? { star, source: star } : { star });
+    }, STAR_MILLISECONDS);
+  }
+
+  goToStar() {
+    if (this.scene.star) this.view.flyTo(this.scene.star);
+  }
+
+  redraw() {
+    this.frame ||= requestAnimationFrame(() => {
+      this.frame = 0;
+      this.points.draw(this.view, {
+        colours: this.palette,
+        highlightColour: this.colours.accent,
+        highlighted: this.highlighted,
+      });
+      this.overlay.draw(this.view, this.scene, this.colours);
+    });
+  }
+
+  #viewChanged() {
+    this.projection = null;
+    this.stage.dataset.zoom = this.view.zoom.toFixed(3);
+    this.stage.dataset.centre = `${this.view.centre.x.toFixed(4)} ${this.view.centre.y.toFixed(4)}`;
+    this.redraw();
+  }
+
+  #resize() {
+    const { clientWidth, clientHeight } = this.stage;
+    if (!clientWidth || !clientHeight) return;
+    const ratio = Math.min(window.devicePixelRatio || 1, 2);
+    for (const canvas of this.stage.querySelectorAll("canvas")) {
+      canvas.width = Math.round(clientWidth * ratio);
+      canvas.height = Math.round(clientHeight * ratio);
+    }
+    this.view.resize(clientWidth, clientHeight);
+  }
+
+  /** @param {Point} place @param {string} kind */
+  #rowAt(place, kind) {
+    if (!this.map) return null;
+    this.projection ??= new Projection(this.map, this.view);
+    return this.projection.nearest(place, REACH[kind] ?? REACH.mouse);
+  }
+
+  /** @param {Point | null} place @param {string} kind */
+  #hover(place, kind) {
+    const row = place ? this.#rowAt(place, kind) : null;
+    if (row === null && !this.scene.hovered) return;
+    this.show({ hovered: row === null || !this.map ? null : { point: this.map.at(row), label: "" } });
+    this.stage.classList.toggle("over-item", row !== null);
+    this.actions.point(row, row === null || !this.map ? this.view.middle : this.view.toScreen(this.map.at(row)), kind);
+  }
+
+  /** Keys have no pointer: with the keyboard, the middle of the disk points. */
+  #keyboard() {
+    const active = this.stage.matches(":focus-visible");
+    if (active !== this.scene.crosshair) this.show({ crosshair: active });
+    this.#hover(active ? this.view.middle : null, "keyboard");
+  }
+
+  /** @param {Point} place @param {string} kind */
+  #pick(place, kind) {
+    const row = this.#rowAt(place, kind);
+    if (kind !== "mouse") this.#hover(place, kind);
+    if (row !== null && this.map) this.actions.pick(row, this.view.toScreen(this.map.at(row)), kind);
+  }
+}

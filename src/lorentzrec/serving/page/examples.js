@@ -1,0 +1,55 @@
+/** Histories to begin with, made of whatever catalogue is served: popular items of a category, or a surprise. */
+
+import { distance } from "./poincare.js";
+
+/**
+ * @typedef {import("./service.js").Item} Item
+ * @typedef {{label: string, items: () => Promise<Item[]>}} Example
+ */
+
+const BASKET = 3;
+
+/** @param {number} count */
+const anyOf = (count) => Math.floor(Math.random() * count);
+
+/** A row and its nearest neighbours on the map. @param {import("./catalogue_map.js").CatalogueMap} map @param {number} row */
+function neighbourhood(map, row) {
+  const start = map.at(row);
+  const away = Array.from({ length: map.count }, (_, other) => ({ other, far: distance(start, map.at(other)) }));
+  return away.sort((a, b) => a.far - b.far).slice(0, BASKET).map(({ other }) => other);
+}
+
+/**
+ * @param {import("./catalogue_map.js").CatalogueMap} map
+ * @param {import("./known_items.js").KnownItems} known
+ * @returns {Example[]} the first is shown to a visitor who has just arrived
+ */
+export function examplesOfMap(map, known) {
+  // Oldest first: the most popular item comes last and counts most.
+  const popular = (/** @type {number} */ code) => map.popularRows(code, BASKET).reverse();
+  const examples = map.coloured.slice(0, 3).map((code) => ({
+    label: map.categories[code],
+    items: () => known.ofRows(popular(code)),
+  }));
+  if (map.coloured.length > 1) {
+    const [first, second] = [map.coloured[0], map.coloured[map.coloured.length - 1]];
+    examples.push({
+      label: `${map.categories[first]} and ${map.categories[second]}`,
+      items: () => known.ofRows([...popular(first).slice(-2), ...popular(second).slice(-1)]),
+    });
+  }
+  return [...examples, { label: "Surprise me", items: () => known.ofRows(neighbourhood(map, anyOf(map.count))) }];
+}
+
+/**
+ * For a version without a map.
+ * @param {string[]} categories @param {import("./service.js").Service} service @returns {Example[]}
+ */
+export function examplesOfCategories(categories, service) {
+  const ofCategory = (/** @type {string} */ name) => service.search(name, BASKET);
+  if (categories.length === 0) return [];
+  return [
+    ...categories.slice(0, 3).map((name) => ({ label: name, items: () => ofCategory(name) })),
+    { label: "Surprise me", items: () => ofCategory(categories[anyOf(categories.length)]) },
+  ];
+}

@@ -1,0 +1,93 @@
+/** Hands on the disk: mouse, wheel, touch with one finger or two, and keys become moves of the view. */
+
+import { ORIGIN, point } from "./poincare.js";
+
+const STILL_PIXELS = 6;
+const KEY_STEP = 48;
+
+/**
+ * @param {HTMLElement} stage
+ * @param {import("./view.js").View} view
+ * @param {object} actions
+ * @param {(place: import("./poincare.js").Point, kind: string) => void} actions.pick a click or a tap
+ * @param {(place: import("./poincare.js").Point | null) => void} actions.hover
+ * @param {() => void} actions.pickCentre Enter
+ * @param {() => void} actions.home the key "c": go to the customer
+ */
+export function listenToGestures(stage, view, actions) {
+  /** Pointers that are down, by id. @type {Map<number, import("./poincare.js").Point>} */
+  const down = new Map();
+  let travelled = 0;
+
+  /** @param {MouseEvent} event */
+  const placeOf = (event) => {
+    const box = stage.getBoundingClientRect();
+    return point(event.clientX - box.left, event.clientY - box.top);
+  };
+
+  stage.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0 || (event.target instanceof Element && event.target.closest("button"))) return;
+    stage.setPointerCapture(event.pointerId);
+    if (down.size === 0) travelled = 0;
+    down.set(event.pointerId, placeOf(event));
+  });
+
+  stage.addEventListener("pointermove", (event) => {
+    const place = placeOf(event);
+    const before = down.get(event.pointerId);
+    if (!before) {
+      if (event.pointerType === "mouse") actions.hover(place);
+      return;
+    }
+    travelled += Math.hypot(place.x - before.x, place.y - before.y);
+    if (travelled < STILL_PIXELS) return;
+    actions.hover(null);
+    const other = [...down].find(([id]) => id !== event.pointerId)?.[1];
+    if (other) {
+      const middle = point((before.x + other.x) / 2, (before.y + other.y) / 2);
+      const spread = Math.hypot(before.x - other.x, before.y - other.y);
+      if (spread > 1) view.zoomBy(Math.hypot(place.x - other.x, place.y - other.y) / spread, middle);
+      view.pan(middle, point((place.x + other.x) / 2, (place.y + other.y) / 2));
+    } else {
+      view.pan(before, place);
+    }
+    down.set(event.pointerId, place);
+  });
+
+  stage.addEventListener("pointerup", (event) => {
+    if (down.delete(event.pointerId) && down.size === 0 && travelled < STILL_PIXELS)
+      actions.pick(placeOf(event), event.pointerType);
+  });
+  stage.addEventListener("pointercancel", (event) => down.delete(event.pointerId));
+  stage.addEventListener("pointerleave", () => actions.hover(null));
+
+  stage.addEventListener(
+    "wheel",
+    (event) => {
+      event.preventDefault();
+      // A wheel in lines counts as forty pixels a line; a pinch on a touchpad comes as a wheel with Ctrl, in small steps.
+      const pixels = event.deltaY * (event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 40 : 1);
+      view.zoomBy(Math.exp(-pixels * (event.ctrlKey ? 0.01 : 0.0016)), placeOf(event));
+    },
+    { passive: false },
+  );
+
+  /** @type {Record<string, (step: number) => void>} */
+  const keys = {
+    ArrowLeft: (step) => view.pan(view.middle, point(view.middle.x + step, view.middle.y)),
+    ArrowRight: (step) => view.pan(view.middle, point(view.middle.x - step, view.middle.y)),
+    ArrowUp: (step) => view.pan(view.middle, point(view.middle.x, view.middle.y + step)),
+    ArrowDown: (step) => view.pan(view.middle, point(view.middle.x, view.middle.y - step)),
+    "+": () => view.zoomBy(1.25),
+    "=": () => view.zoomBy(1.25),
+    "-": () => view.zoomBy(0.8),
+    0: () => view.flyTo(ORIGIN, 1),
+    c: () => actions.home(),
+    Enter: () => actions.pickCentre(),
+  };
+  stage.addEventListener("keydown", (event) => {
+    if (event.target !== stage || event.ctrlKey || event.metaKey || event.altKey || !(event.key in keys)) return;
+    event.preventDefault();
+    keys[event.key](event.shiftKey ? 3 * KEY_STEP : KEY_STEP);
+  });
+}

@@ -1,0 +1,85 @@
+/** Lists of items: the history, and answers with their reasons and buttons. */
+
+import { element, titleOf } from "./element.js";
+
+/** @typedef {import("./service.js").Item} Item */
+
+/** Fills a list anew and leaves the focus on the same button, or on that of the last line if the list became shorter. */
+function refill(list, lines, whenEmpty) {
+  const focused = list.contains(document.activeElement) ? /** @type {HTMLElement} */ (document.activeElement) : null;
+  const place = focused ? Array.from(list.children).indexOf(focused.closest("li")) : -1;
+  const action = focused?.dataset.action;
+  list.replaceChildren(...lines);
+  if (place < 0) return;
+  const line = list.children[Math.min(place, lines.length - 1)];
+  const next = line?.querySelector(`[data-action="${action}"]`) ?? whenEmpty;
+  next?.focus();
+}
+
+/**
+ * @param {HTMLElement} list
+ * @param {(Item & {stored?: boolean})[]} items oldest first; shown newest first
+ * @param {(place: number) => void} remove
+ * @param {HTMLElement} whenEmpty gets the focus if the last button goes
+ */
+export function fillHistory(list, items, remove, whenEmpty) {
+  const lines = items.map((item, place) => {
+    const line = element("li", { className: item.stored ? "stored" : "", data: { id: item.id } }, element("span", {}, titleOf(item)));
+    if (!item.stored) {
+      const button = element("button", { type: "button", "aria-label": `Remove ${titleOf(item)}`, data: { action: "remove" } }, "×");
+      button.addEventListener("click", () => remove(place));
+      line.append(button);
+    }
+    return line;
+  });
+  refill(list, lines.reverse(), whenEmpty);
+}
+
+/** @param {import("./service.js").Reason[] | undefined} reasons */
+function because(reasons) {
+  if (!reasons?.length) return [];
+  const names = reasons.map(({ item, title, share }) => `${title || item} (${Math.round(100 * share)} %)`);
+  return [element("p", { className: "because" }, `because of ${names.join(", ")}`)];
+}
+
+/**
+ * @param {HTMLElement} list
+ * @param {import("./service.js").AnsweredItem[]} items best first
+ * @param {object} options
+ * @param {Set<string>} [options.shared] ids that the other list has too
+ * @param {(category: string | null) => string} options.colourOf
+ * @param {(item: Item) => void} options.add
+ * @param {(item: Item) => void} options.similar
+ * @param {(place: number) => void} [options.emphasise] a line is pointed at (-1: none)
+ */
+export function fillAnswers(list, items, { shared = new Set(), colourOf, add, similar, emphasise }) {
+  const lines = items.map((item, place) => {
+    const title = titleOf(item);
+    const button = (/** @type {string} */ name, /** @type {string} */ label, /** @type {(item: Item) => void} */ act) => {
+      const made = element("button", { type: "button", "aria-label": label, data: { action: name } }, name);
+      made.addEventListener("click", () => act(item));
+      return made;
+    };
+    const swatch = element("i", { className: "swatch" });
+    swatch.style.backgroundColor = colourOf(item.category);
+    const line = element(
+      "li",
+      { className: shared.has(item.id) ? "shared" : "", data: { id: item.id } },
+      element("span", { className: "place", "aria-hidden": "true" }, String(place + 1)),
+      element(
+        "div",
+        { className: "what" },
+        element("p", { className: "title" }, title, ...(shared.has(item.id) ? [element("em", {}, "in both")] : [])),
+        element("p", { className: "facts" }, swatch, item.category ?? "no category", element("span", { title: "score" }, item.score.toFixed(3))),
+        ...because(item.because),
+      ),
+      element("div", { className: "buttons" }, button("add", `Add ${title} to the history`, add), button("similar", `Items similar to ${title}`, similar)),
+    );
+    if (emphasise) {
+      for (const event of ["pointerenter", "focusin"]) line.addEventListener(event, () => emphasise(place));
+      for (const event of ["pointerleave", "focusout"]) line.addEventListener(event, () => emphasise(-1));
+    }
+    return line;
+  });
+  refill(list, lines.length ? lines : [element("li", { className: "nothing" }, "Nothing to recommend here. Choose another category, or clear the history.")], null);
+}

@@ -1,0 +1,121 @@
+/** The HTTP service, as far as the page uses it. Every failure becomes one `Problem` with one readable line. */
+
+/**
+ * @typedef {{row?: number, id: string, title: string | null, category: string | null}} Item
+ * @typedef {{item: string, title: string | null, share: number}} Reason
+ * @typedef {Item & {score: number, because?: Reason[]}} AnsweredItem
+ * @typedef {{items: AnsweredItem[], model: string, fallback: string | null, degraded: string | null, milliseconds: number}} Answer
+ * @typedef {{history?: string[], user?: string, context?: string[], k: number, categories: string[], diversity: number, twin: boolean}} Question
+ * @typedef {{model: string, items: number, geometry: string, dimension: number, recency?: number, map: object | null, twin: boolean, categories: string[]}} Model
+ */
+
+/** What went wrong, in one line for the reader. */
+export class Problem extends Error {
+  /** @param {string} message @param {number} status 0 if the service could not be reached */
+  constructor(message, status) {
+    super(message);
+    this.status = status;
+  }
+}
+
+const segment = encodeURIComponent;
+
+export class Service {
+  /** @param {(version: string) => void} sawModel called with the version that each answer names */
+  constructor(sawModel) {
+    this.sawModel = sawModel;
+    /** Needed only where the service was started with keys. */
+    this.key = "";
+  }
+
+  /**
+   * @param {string} path @param {RequestInit} [options]
+   * @returns {Promise<Response>}
+   */
+  async #fetch(path, options) {
+    const headers = this.key ? { ...options?.headers, "X-API-Key": this.key } : options?.headers;
+    let response;
+    try {
+      response = await fetch(path, { ...options, headers });
+    } catch (error) {
+      if (options?.signal?.aborted) throw error;
+      throw new Problem("The service cannot be reached.", 0);
+    }
+    if (response.ok) return response;
+    const problem = await response.json().catch(() => ({}));
+    throw new Problem(problem.detail || problem.title || `The service answered ${response.status}.`, response.status);
+  }
+
+  /** @param {string} path @param {RequestInit} [options] */
+  async #json(path, options) {
+    const body = await (await this.#fetch(path, options)).json();
+    if (typeof body?.model === "string") this.sawModel(body.model);
+    return body;
+  }
+
+  /** @param {string} path @param {object} body @param {AbortSignal} [signal] */
+  #post(path, body, signal) {
+    return this.#json(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal });
+  }
+
+  /** @returns {Promise<Model>} */
+  model() {
+    return this.#json("/v1/model");
+  }
+
+  /** The bytes of the map, with the version they belong to. */
+  async map() {
+    const response = await this.#fetch("/v1/map");
+    const version = (response.headers.get("ETag") ?? "").replace(/^W\//, "").replaceAll('"', "");
+    return { bytes: await response.arrayBuffer(), version };
+  }
+
+  /** @param {Question} question @param {AbortSignal} [signal] @returns {Promise<Answer>} */
+  recommend(question, signal) {
+    return this.#post("/v1/recommend", { ...question, reasons: true }, signal);
+  }
+
+  /**
+   * @param {string} id @param {{k: number, categories: string[], diversity: number}} wishes @param {AbortSignal} [signal]
+   * @returns {Promise<Answer>}
+   */
+  similar(id, { k, categories, diversity }, signal) {
+    const wishes = new URLSearchParams([["k", String(k)], ["diversity", String(diversity)]]);
+    for (const name of categories) wishes.append("categories", name);
+    return this.#json(`/v1/items/${segment(id)}/similar?${wishes}`, { signal });
+  }
+
+  /** @param {string} query @param {number} limit @param {AbortSignal} [signal] @returns {Promise<Item[]>} */
+  async search(query, limit, signal) {
+    const body = await this.#json(`/v1/items?query=${segment(query)}&limit=${limit}`, { signal });
+    return body.items;
+  }
+
+  /** @param {string} id @returns {Promise<Item>} */
+  async item(id) {
+    return (await this.#json(`/v1/items/${segment(id)}`)).item;
+  }
+
+  /** @param {number[]} rows @returns {Promise<Item[]>} */
+  async itemsOfRows(rows) {
+    return rows.length === 0 ? [] : this.#json(`/v1/map/items?rows=${rows.join(",")}`);
+  }
+
+  /** @param {string[]} items @returns {Promise<(number | null)[]>} */
+  async rowsOfItems(items) {
+    return items.length === 0 ? [] : (await this.#post("/v1/map/rows", { items })).rows;
+  }
+
+  /** What the store holds of a customer, oldest first. @param {string} user @returns {Promise<Item[]>} */
+  async history(user) {
+    const { events } = await this.#json(`/v1/users/${segment(user)}/history?limit=200`);
+    return events.map(({ item, title }) => ({ id: item, title, category: null }));
+  }
+
+  /** Durable when it returns. @param {string} user @param {string} item */
+  sendEvent(user, item) {
+    // Not randomUUID: that one exists on https and localhost only.
+    const id = Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+    return this.#post("/v1/events", { events: [{ user, item, id: `page-${id}` }] });
+  }
+}

@@ -18,6 +18,7 @@ from lorentzrec.cli.export import export
 from lorentzrec.cli.prepare import prepare
 from lorentzrec.cli.recommend import recommend, similar
 from lorentzrec.cli.recommend_all import recommend_all
+from lorentzrec.cli.serve import serve
 from lorentzrec.cli.stats import stats
 from lorentzrec.cli.synthesize import synthesize
 from lorentzrec.cli.train import train
@@ -145,6 +146,12 @@ _add(
 )
 _add("Answers", similar, "similar model sku-1 -k 5 --titles items.csv")
 _add("Answers", recommend_all, "recommend-all model --out recommendations.parquet -k 10")
+_add(
+    "Service",
+    serve,
+    "serve file:store",
+    "serve postgresql://shop@db/recommendations --host 0.0.0.0 --workers 4 --api-key-file keys.txt --log-format json",
+)
 _add("Measurements", bench, "bench", "bench start ranking --quick")
 
 

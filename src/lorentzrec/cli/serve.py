@@ -1,0 +1,63 @@
+"""`lorentzrec serve`: answers over HTTP, from a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from lorentzrec.cli.output import note, say
+from lorentzrec.errors import InputError, StoreUnavailable
+
+
+def serve(
+    store: Annotated[str, typer.Argument(metavar="STORE", help="file:DIR, postgresql://... or cosmos://...")],
+    host: Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0 for all.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
+    workers: Annotated[int, typer.Option(min=1, help="Processes; they share one copy of the model.")] = 1,
+    api_key_file: Annotated[
+        Path | None, typer.Option(help="Let in only who sends a key of this file: one a line, `read` after it or not.")
+    ] = None,
+    cache: Annotated[Path | None, typer.Option(help="Where to keep versions that come from a store elsewhere.")] = None,
+    allow_origin: Annotated[
+        list[str] | None, typer.Option(help="A web site whose pages may call from a browser; may be given again.")
+    ] = None,
+    log_format: Annotated[Literal["text", "json"], typer.Option(help="Lines for people, or for machines.")] = "text",
+) -> None:
+    """Serve recommendations, and a page to look at them, from the current version of a store.
+
+    A version published later is taken into use within about a second, without a restart. Stop with Ctrl-C or SIGTERM:
+    requests under way are finished.
+    """
+    try:
+        from lorentzrec.serving.keys import ApiKeys
+        from lorentzrec.serving.server import run
+        from lorentzrec.serving.settings import ServiceSettings
+    except ModuleNotFoundError as error:
+        raise InputError(f"serving needs {error.name}: pip install 'lorentzrec[serve]'") from None
+    from lorentzrec.serving.stores.address import open_store
+
+    settings = ServiceSettings(
+        store=store,
+        host=host,
+        port=port,
+        workers=workers,
+        api_key_file=api_key_file,
+        cache=cache,
+        allowed_origins=tuple(allow_origin or ()),
+        log_format=log_format,
+    )
+    if api_key_file is not None:
+        ApiKeys(api_key_file)
+    elif host not in ("127.0.0.1", "localhost", "::1"):
+        note([f"anybody who reaches {host} may read and write: give --api-key-file, or put a gateway in front"])
+    try:
+        opened = open_store(store)
+        if opened.state().version is None:
+            note([f"{opened.url} holds no version yet: answers begin when one is published"])
+        opened.close()
+    except StoreUnavailable as error:
+        note([f"{error}; the service starts all the same, and answers when the store does"])
+    say(f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}")
+    run(settings)

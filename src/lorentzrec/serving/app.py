@@ -1,0 +1,97 @@
+"""The service as an ASGI application: the routes, what they share, and what starts and stops with them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Any
+
+from litestar import Litestar, Router
+from litestar.concurrency import set_asyncio_executor
+from litestar.config.cors import CORSConfig
+from litestar.datastructures import State
+from litestar.di import Provide
+
+from lorentzrec.serving.current import Current
+from lorentzrec.serving.gate import Gate
+from lorentzrec.serving.guarded_store import GuardedStore
+from lorentzrec.serving.keys import ApiKeys, authorise
+from lorentzrec.serving.metrics import Metrics
+from lorentzrec.serving.openapi import openapi_config
+from lorentzrec.serving.problems import EXCEPTION_HANDLERS
+from lorentzrec.serving.routes import events, health, items, live_items, model, page, recommendations, users
+from lorentzrec.serving.settings import ServiceSettings
+from lorentzrec.serving.stores.address import open_store
+
+VERSIONED = [
+    recommendations.recommend,
+    recommendations.recommend_for_user,
+    recommendations.complete_basket,
+    recommendations.similar_items,
+    items.search_items,
+    items.get_item,
+    events.add_events,
+    users.get_history,
+    users.forget_user,
+    live_items.get_live_items,
+    live_items.set_live_items,
+    live_items.change_live_items,
+    model.get_model,
+    model.get_map,
+    model.get_items_of_rows,
+    model.get_rows_of_items,
+]
+OPEN = [health.get_liveness, health.get_readiness, health.get_metrics, page.get_page, page.get_page_file]
+
+
+def create_app(settings: ServiceSettings) -> Gate:
+    """The application of one worker. Its store and its versions are opened when the server starts it."""
+    keys = None if settings.api_key_file is None else ApiKeys(settings.api_key_file)
+    metrics = Metrics()
+    store = GuardedStore(
+        lambda: open_store(settings.store), seconds=settings.store_seconds, threads=settings.store_threads
+    )
+    current = Current(store, settings.cache_folder, metrics, settings.poll_seconds)
+    # Ranking is a matrix product that leaves Python's lock alone, so handlers run side by side in threads.
+    set_asyncio_executor(ThreadPoolExecutor(settings.concurrent_requests, "request"))
+
+    @asynccontextmanager
+    async def running(_: Litestar) -> AsyncIterator[None]:
+        current.start()
+        try:
+            yield
+        finally:
+            current.stop()
+            store.close()
+
+    app = Litestar(
+        [Router("/v1", route_handlers=VERSIONED, guards=[authorise]), *OPEN],
+        dependencies={
+            "current": _always(current),
+            "store": _always(store),
+            "metrics": _always(metrics),
+        },
+        state=State({"api_keys": keys}),
+        exception_handlers=EXCEPTION_HANDLERS,
+        lifespan=[running],
+        openapi_config=openapi_config(keyed=keys is not None),
+        cors_config=_cross_origin(settings.allowed_origins),
+        request_max_body_size=settings.body_bytes,
+        logging_config=None,
+    )
+    return Gate(app, settings, metrics)
+
+
+def _always(value: Any) -> Provide:
+    return Provide(lambda: value, sync_to_thread=False)
+
+
+def _cross_origin(origins: tuple[str, ...]) -> CORSConfig | None:
+    if not origins:
+        return None
+    return CORSConfig(
+        allow_origins=list(origins),
+        allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+        allow_headers=["authorization", "content-type", "x-api-key", "x-request-id"],
+    )

@@ -1,0 +1,186 @@
+"""The version that answers now, and the thread that sees to it that it is the newest good one."""
+
+from __future__ import annotations
+
+import logging
+import random
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event, Thread
+
+from lorentzrec.errors import InputError, LorentzrecError, StoreUnavailable
+from lorentzrec.serving.answering import Answerer, Question
+from lorentzrec.serving.guarded_store import GuardedStore
+from lorentzrec.serving.metrics import Metrics
+from lorentzrec.serving.problems import ServiceUnavailable
+from lorentzrec.serving.version import Version, open_version
+
+FETCH_SECONDS = 3600.0
+"""A version may be large, and its store far away."""
+REFUSAL_SECONDS = 30.0
+"""A refused version is looked at again after this long: somebody may have mended it."""
+
+logger = logging.getLogger("lorentzrec.serving")
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What requests are answered with. Immutable; a request takes it once, and keeps it to its end."""
+
+    version: Version
+    answerer: Answerer
+    live_revision: int
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    reason: str
+    until: float
+
+
+class Current:
+    """Holds one reference to what is served, and changes it in one step.
+
+    Requests under way go on with what they took; when the last of them is done, the old version's memory goes. A
+    version that is damaged is refused, and the last good one stays; at the start, when there is no last good one, it is
+    the newest good one of the store.
+    """
+
+    def __init__(self, store: GuardedStore, cache: Path, metrics: Metrics, poll_seconds: float) -> None:
+        self._store, self._cache, self._metrics, self._poll_seconds = store, cache, metrics, poll_seconds
+        self._serving: Serving | None = None
+        self._refused: dict[str, _Refusal] = {}
+        self._wanted: str | None = None
+        self._stopped, self._nudged = Event(), Event()
+        self._thread = Thread(target=self._watch, name="current", daemon=True)
+
+    @property
+    def serving(self) -> Serving:
+        """What to answer with. Take it once a request."""
+        if (serving := self._serving) is None:
+            raise ServiceUnavailable(self._missing())
+        return serving
+
+    @property
+    def version(self) -> Version | None:
+        return None if self._serving is None else self._serving.version
+
+    @property
+    def name(self) -> str | None:
+        """The name of the version in use; None if there is none."""
+        return None if self._serving is None else self._serving.version.name
+
+    @property
+    def warnings(self) -> list[str]:
+        """What an operator should know, although requests are answered."""
+        return [f"version {name} is refused: {refusal.reason}" for name, refusal in self._refused.copy().items()]
+
+    def start(self) -> None:
+        """Look at the store, then go on doing so in a thread. If there is a version, it serves when this returns."""
+        self._refresh_and_say()
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._nudged.set()
+        self._thread.join(timeout=1)
+
+    def nudge(self) -> None:
+        """Look at the store now: something has changed in it."""
+        self._nudged.set()
+
+    def _watch(self) -> None:
+        while not self._stopped.is_set():
+            # Workers that started together should not all ask together.
+            self._nudged.wait(self._poll_seconds * random.uniform(0.8, 1.2))
+            self._nudged.clear()
+            if not self._stopped.is_set():
+                self._refresh_and_say()
+
+    def _refresh_and_say(self) -> None:
+        was_up = self._store.trouble is None
+        try:
+            self.refresh()
+        except StoreUnavailable as error:
+            if was_up:
+                logger.warning("the store is away: %s", error)
+        except Exception:
+            logger.exception("the look at the store failed; the version in use stays")
+        else:
+            if not was_up:
+                logger.info("the store is back")
+        self._metrics.store_up.set(self._store.trouble is None)
+
+    def refresh(self) -> None:
+        """Take into use what the store says is current, if it is another than now."""
+        state = self._store.call(lambda store: store.state(), probe=True)
+        self._wanted, before = state.version, self._serving
+        version = self._choose(state.version)
+        if version is None:
+            return
+        if before is not None and version is before.version and state.live_revision == before.live_revision:
+            return
+        live = self._store.call(lambda store: store.live_items(), seconds=FETCH_SECONDS)
+        answerer = Answerer(version, live)
+        # The first question reads all points from disk; better now than while somebody waits.
+        answerer.recommend(Question(history=(version.items.items([0])[0].id,)))
+        self._serving = Serving(version, answerer, state.live_revision)
+        if before is None or version is not before.version:
+            self._tell(before, version)
+
+    def _choose(self, wanted: str | None) -> Version | None:
+        """The wanted version if it is good; else the one in use; else the newest good one; else None."""
+        version = self.version
+        if wanted is None or (version is not None and version.name == wanted):
+            self._refused.clear()
+            return version
+        opened = self._open(wanted)
+        if opened is None and version is None:
+            for name in self._store.call(lambda store: store.versions()):
+                if name != wanted and (opened := self._open(name)):
+                    logger.warning("version %s serves in place of %s, which is refused", name, wanted)
+                    break
+        return opened or version
+
+    def _open(self, name: str) -> Version | None:
+        """A version, fetched and checked; None if it is damaged."""
+        if name in self._refused and time.monotonic() < self._refused[name].until:
+            return None
+        try:
+            folder = self._store.call(lambda store: store.fetch(name, self._cache), seconds=FETCH_SECONDS)
+            version = open_version(folder)
+        except (InputError, OSError) as error:
+            if name not in self._refused:
+                self._metrics.refused.inc()
+                logger.error("version %s is refused, and the last good one stays: %s", name, error)
+            self._refused[name] = _Refusal(str(error), time.monotonic() + REFUSAL_SECONDS)
+            return None
+        self._refused.pop(name, None)
+        return version
+
+    def _tell(self, before: Serving | None, version: Version) -> None:
+        logger.info("version %s answers now: %d items", version.name, len(version.items))
+        self._metrics.swaps.inc()
+        self._metrics.serving.labels(version.name).set(1)
+        if before is not None:
+            self._metrics.serving.labels(before.version.name).set(0)
+        self._prune_cache(version.name)
+
+    def _prune_cache(self, serving: str) -> None:
+        """Remove versions from the cache that the store has discarded. Whoever still maps their files may go on."""
+        try:
+            kept = {serving, *self._store.call(lambda store: store.versions())}
+        except LorentzrecError:
+            return
+        for folder in self._cache.glob("*/manifest.json"):
+            if folder.parent.name not in kept:
+                shutil.rmtree(folder.parent, ignore_errors=True)
+
+    def _missing(self) -> str:
+        if self._store.trouble is not None:
+            return self._store.trouble
+        if self._wanted is None:
+            return "the store holds no version yet: publish one with `lorentzrec publish MODEL --to STORE`"
+        return "; ".join([*self.warnings, "publish the model again"])

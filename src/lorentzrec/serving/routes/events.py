@@ -1,0 +1,44 @@
+"""Events: what customers do, kept for their next recommendation."""
+
+from __future__ import annotations
+
+import time
+from secrets import token_hex
+
+from litestar import post
+
+from lorentzrec.serving.current import Current
+from lorentzrec.serving.guarded_store import GuardedStore
+from lorentzrec.serving.identifiers import text
+from lorentzrec.serving.messages import EventsAnswer, EventsRequest, NewEvent
+from lorentzrec.serving.metrics import Metrics
+from lorentzrec.serving.problems import described
+from lorentzrec.serving.stores.store import Event
+
+
+@post("/events", status_code=200, sync_to_thread=True, opt={"writes": True}, responses=described(400, 401, 403, 413))
+def add_events(data: EventsRequest, current: Current, store: GuardedStore, metrics: Metrics) -> EventsAnswer:
+    """Keep events. With the answer they are durable; a 503 means that they may not be: send them again, same ids.
+
+    Order does not matter, since a history is ordered by time; and an event sent twice under one id counts once.
+    """
+    now = time.time()
+    events = [_event(event, now) for event in data.all()]
+    added = store.call(lambda opened: opened.add_events(events))
+    version = current.version
+    known = 0 if version is None else int((version.items.rows([event.item for event in events]) >= 0).sum())
+    metrics.events.labels("accepted").inc(added.accepted)
+    metrics.events.labels("duplicate").inc(added.duplicates)
+    metrics.events.labels("unknown_item").inc(len(events) - known)
+    return EventsAnswer(added.accepted, added.duplicates, len(events) - known, current.name)
+
+
+def _event(event: NewEvent, now: float) -> Event:
+    item = text(event.item)
+    if event.id is not None:
+        id = text(event.id)
+    elif event.time is not None:
+        id = f"{item[:400]}@{event.time!r}"
+    else:
+        id = token_hex(12)
+    return Event(text(event.user), item, now if event.time is None else event.time, id)

@@ -1,0 +1,41 @@
+"""Live items: those that may be recommended now, whatever the version holds."""
+
+from __future__ import annotations
+
+from litestar import get, patch, put
+
+from lorentzrec.serving.current import Current
+from lorentzrec.serving.guarded_store import GuardedStore
+from lorentzrec.serving.identifiers import texts
+from lorentzrec.serving.messages import LiveChange, LiveChanged, LiveItems, LiveRequest
+from lorentzrec.serving.problems import described
+
+
+@get("/live", sync_to_thread=True, responses=described(401))
+def get_live_items(current: Current, store: GuardedStore) -> LiveItems:
+    """The items that are live, by the store."""
+    return LiveItems(store.call(lambda opened: opened.live_items()), current.name)
+
+
+@put("/live", sync_to_thread=True, opt={"writes": True}, responses=described(400, 401, 403, 413))
+def set_live_items(data: LiveRequest, current: Current, store: GuardedStore) -> LiveChanged:
+    """Replace the live items; null makes every item live. Every worker follows within about a second."""
+    items = None if data.items is None else texts(data.items)
+    store.call(lambda opened: opened.set_live_items(items))
+    return _changed(current, None if items is None else len(set(items)), items or ())
+
+
+@patch("/live", sync_to_thread=True, opt={"writes": True}, responses=described(400, 401, 403, 413))
+def change_live_items(data: LiveChange, current: Current, store: GuardedStore) -> LiveChanged:
+    """Add items to the live ones and remove others: what comes into stock, and what is sold out."""
+    add, remove = texts(data.add), texts(data.remove)
+    store.call(lambda opened: opened.change_live_items(add, remove))
+    live = store.call(lambda opened: opened.live_items())
+    return _changed(current, None if live is None else len(live), (*add, *remove))
+
+
+def _changed(current: Current, live: int | None, named: tuple[str, ...]) -> LiveChanged:
+    current.nudge()
+    version = current.version
+    unknown = len(named) if version is None else int((version.items.rows(named) < 0).sum())
+    return LiveChanged(live, unknown, current.name)

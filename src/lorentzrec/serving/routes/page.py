@@ -1,0 +1,68 @@
+"""The page: a few files of the package, read once at the start. No path of a request ever reaches the disk."""
+
+from __future__ import annotations
+
+import mimetypes
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any, NamedTuple
+
+from litestar import Request, Response, get
+from litestar.exceptions import NotFoundException
+
+POLICY = "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'self'; frame-ancestors 'none'"
+"""Nothing from elsewhere: no script, style, picture or frame, and no script inside the page itself."""
+
+
+class _File(NamedTuple):
+    content: bytes
+    media_type: str
+    tag: str
+
+
+@cache
+def page_files() -> dict[str, _File]:
+    """Name -> file, for all files of the page."""
+    return dict(_files_in(files("lorentzrec.serving") / "page", ""))
+
+
+def _files_in(folder: Traversable, prefix: str) -> list[tuple[str, _File]]:
+    found: list[tuple[str, _File]] = []
+    for entry in folder.iterdir() if folder.is_dir() else ():
+        name = prefix + entry.name
+        if entry.is_dir():
+            found += _files_in(entry, f"{name}/")
+        elif not name.endswith(".py"):
+            content = entry.read_bytes()
+            kind = {"js": "text/javascript", "mjs": "text/javascript"}.get(name.rpartition(".")[2])
+            media_type = kind or mimetypes.guess_type(name)[0] or "application/octet-stream"
+            found.append((name, _File(content, media_type, f'"{sha256(content).hexdigest()[:16]}"')))
+    return found
+
+
+@get("/", sync_to_thread=False, include_in_schema=False)
+def get_page(request: Request[Any, Any, Any]) -> Response[bytes]:
+    return _respond("index.html", request)
+
+
+@get("/page/{name:path}", sync_to_thread=False, include_in_schema=False)
+def get_page_file(name: str, request: Request[Any, Any, Any]) -> Response[bytes]:
+    return _respond(name.removeprefix("/"), request)
+
+
+def _respond(name: str, request: Request[Any, Any, Any]) -> Response[bytes]:
+    file = page_files().get(name)
+    if file is None:
+        raise NotFoundException("the page has no such file")
+    # Browsers ask each time and are told that nothing has changed: after an update nobody sees old scripts.
+    headers = {
+        "ETag": file.tag,
+        "Cache-Control": "no-cache",
+        "Content-Security-Policy": POLICY,
+        "Referrer-Policy": "no-referrer",
+    }
+    if file.tag in request.headers.get("if-none-match", ""):
+        return Response(b"", status_code=304, media_type=file.media_type, headers=headers)
+    return Response(file.content, media_type=file.media_type, headers=headers)

@@ -1,0 +1,138 @@
+"""Recommendations: for a history, for a customer, for a basket, and around an item."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Annotated
+
+from litestar import get, post
+from litestar.params import Parameter
+
+from lorentzrec.errors import StoreUnavailable
+from lorentzrec.serving.answering import Answer, Question
+from lorentzrec.serving.current import Current, Serving
+from lorentzrec.serving.guarded_store import GuardedStore
+from lorentzrec.serving.identifiers import ItemInPath, UserInPath, from_path, text, texts
+from lorentzrec.serving.messages import (
+    LARGEST_K,
+    BasketRequest,
+    Reason,
+    Recommended,
+    RecommendedItem,
+    RecommendRequest,
+    Wishes,
+)
+from lorentzrec.serving.metrics import Metrics
+from lorentzrec.serving.problems import described
+
+Count = Annotated[int, Parameter(ge=1, le=LARGEST_K, description="How many items.")]
+Diversity = Annotated[float, Parameter(ge=0, le=1, description="0: the best items; towards 1: more different ones.")]
+Categories = Annotated[list[str] | None, Parameter(max_items=1_000, description="Only these; may be repeated.")]
+Excluded = Annotated[list[str] | None, Parameter(max_items=1_000, description="Never these; may be repeated.")]
+
+
+@post("/recommend", status_code=200, sync_to_thread=True, responses=described(400, 401, 413))
+def recommend(data: RecommendRequest, current: Current, store: GuardedStore, metrics: Metrics) -> Recommended:
+    """What somebody might like: by the history in the request, or by that of a customer in the store.
+
+    Anybody can be asked for: of a customer without a history the popular items are the answer, and `fallback` says so.
+    """
+    begun, serving = perf_counter(), current.serving
+    if data.history is not None:
+        history, degraded = texts(data.history), None
+    else:
+        history, degraded = _history_of(text(data.user or ""), store)
+    question = _question(data, history + texts(data.context), exclude_seen=data.exclude_seen)
+    return _message(serving, serving.answerer.recommend(question), begun, metrics, degraded)
+
+
+@get("/users/{user:str}/recommendations", sync_to_thread=True, responses=described(400, 401))
+def recommend_for_user(
+    user: UserInPath,
+    current: Current,
+    store: GuardedStore,
+    metrics: Metrics,
+    k: Count = 10,
+    diversity: Diversity = 0.0,
+    categories: Categories = None,
+    reasons: bool = False,
+) -> Recommended:
+    """A customer's own page. An event sent a moment ago counts already."""
+    begun, serving = perf_counter(), current.serving
+    history, degraded = _history_of(from_path(user), store)
+    wishes = Wishes(k=k, diversity=diversity, categories=categories or [], reasons=reasons)
+    return _message(serving, serving.answerer.recommend(_question(wishes, history)), begun, metrics, degraded)
+
+
+@post("/basket", status_code=200, sync_to_thread=True, responses=described(400, 401, 413))
+def complete_basket(data: BasketRequest, current: Current, metrics: Metrics) -> Recommended:
+    """What goes with the items of a basket: items of other categories than those that are in it."""
+    begun, serving = perf_counter(), current.serving
+    answer = serving.answerer.basket(_question(data, texts(data.items)))
+    return _message(serving, answer, begun, metrics)
+
+
+@get("/items/{item:str}/similar", sync_to_thread=True, responses=described(400, 401, 404))
+def similar_items(
+    item: ItemInPath,
+    current: Current,
+    metrics: Metrics,
+    k: Count = 10,
+    diversity: Diversity = 0.0,
+    categories: Categories = None,
+    exclude: Excluded = None,
+    twin: bool = False,
+) -> Recommended:
+    """The items nearest to an item."""
+    begun, serving = perf_counter(), current.serving
+    answer = serving.answerer.similar(
+        from_path(item),
+        k,
+        categories=tuple(categories or ()),
+        exclude=tuple(exclude or ()),
+        diversity=diversity,
+        twin=twin,
+    )
+    return _message(serving, answer, begun, metrics)
+
+
+def _history_of(user: str, store: GuardedStore) -> tuple[tuple[str, ...], str | None]:
+    """The history of a customer, read anew each time; nothing and the reason if the store is away."""
+    try:
+        touches = store.call(lambda opened: opened.history(user))
+    except StoreUnavailable as error:
+        return (), f"the history of the customer could not be read: {error}"
+    return tuple(touch.item for touch in touches), None
+
+
+def _question(wishes: Wishes, history: tuple[str, ...], *, exclude_seen: bool = True) -> Question:
+    return Question(
+        history=history,
+        k=wishes.k,
+        exclude=texts(wishes.exclude),
+        allow=None if wishes.allow is None else texts(wishes.allow),
+        categories=tuple(wishes.categories),
+        exclude_seen=exclude_seen,
+        diversity=wishes.diversity,
+        reasons=wishes.reasons,
+        twin=wishes.twin,
+    )
+
+
+def _message(
+    serving: Serving, answer: Answer, begun: float, metrics: Metrics, degraded: str | None = None
+) -> Recommended:
+    metrics.count_fallback(answer.fallback, degraded)
+    items = [
+        RecommendedItem(
+            item.id,
+            item.row,
+            item.score,
+            item.title,
+            item.category,
+            [Reason(reason.item, reason.title, reason.share) for reason in item.because],
+        )
+        for item in answer.items
+    ]
+    milliseconds = round((perf_counter() - begun) * 1000, 3)
+    return Recommended(items, serving.version.name, answer.fallback, degraded, milliseconds)

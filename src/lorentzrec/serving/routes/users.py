@@ -1,0 +1,42 @@
+"""Customers: their history, and its erasure."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from litestar import delete, get
+from litestar.params import Parameter
+
+from lorentzrec.serving.current import Current
+from lorentzrec.serving.guarded_store import GuardedStore
+from lorentzrec.serving.identifiers import UserInPath, from_path
+from lorentzrec.serving.messages import Forgotten, History, Touched
+from lorentzrec.serving.problems import described
+
+Limit = Annotated[int, Parameter(ge=1, le=10_000, description="Most events to give: the newest.")]
+
+
+@get("/users/{user:str}/history", sync_to_thread=True, responses=described(400, 401))
+def get_history(user: UserInPath, current: Current, store: GuardedStore, limit: Limit = 100) -> History:
+    """The newest events of a customer, oldest first. Of somebody unknown: none."""
+    id, version = from_path(user), current.version
+    touches = store.call(lambda opened: opened.history(id, limit))
+    titles: dict[str, str | None] = {}
+    if version is not None:
+        rows = version.items.rows([touch.item for touch in touches])
+        titles = {item.id: item.title for item in version.items.items(rows[rows >= 0])}
+    history = [Touched(touch.item, touch.time, titles.get(touch.item)) for touch in touches]
+    return History(id, history, current.name)
+
+
+@delete(
+    "/users/{user:str}",
+    status_code=200,
+    sync_to_thread=True,
+    opt={"writes": True},
+    responses=described(400, 401, 403),
+)
+def forget_user(user: UserInPath, current: Current, store: GuardedStore) -> Forgotten:
+    """Erase all that is kept of a customer. Models hold nothing of them that could be asked for."""
+    id = from_path(user)
+    return Forgotten(id, store.call(lambda opened: opened.forget(id)), current.name)

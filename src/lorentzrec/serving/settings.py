@@ -1,0 +1,64 @@
+"""How a service runs: where its store is, whom it lets in, and how much it takes at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from lorentzrec.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class ServiceSettings:
+    """Everything that the workers of a service need to know. Holds no secret, so it may be printed and passed on."""
+
+    store: str
+    """The address of the store: file:DIR, postgresql://... or cosmos://..."""
+    host: str = "127.0.0.1"
+    port: int = 8000
+    workers: int = 1
+    """Processes. They share the memory of a version, since each maps the same files."""
+    api_key_file: Path | None = None
+    """A file with one key a line; None lets everybody in. See `keys.py`."""
+    cache: Path | None = None
+    """Where versions are kept that come from a store elsewhere; None is a folder of the user's cache."""
+    allowed_origins: tuple[str, ...] = ()
+    """Web sites whose pages may call the service from a browser."""
+    log_format: Literal["text", "json"] = "text"
+    poll_seconds: float = 1.0
+    """How often a worker looks for a new version or other live items."""
+    store_seconds: float = 2.0
+    """The longest that a request waits for the store."""
+    store_threads: int = 16
+    """Most calls to the store that are under way at once in one worker."""
+    request_seconds: float = 10.0
+    """The longest that a request may take, reading its body included."""
+    shutdown_seconds: int = 15
+    """The longest that requests under way may take once the service has been told to stop."""
+    concurrent_requests: int = 128
+    """Most requests that a worker has in hand at once; those beyond are told to come back."""
+    body_bytes: int = 2**20
+
+    def __post_init__(self) -> None:
+        counts = ("workers", "store_threads", "shutdown_seconds", "concurrent_requests", "body_bytes")
+        durations = ("poll_seconds", "store_seconds", "request_seconds")
+        for name in (*counts, *durations):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name} is {getattr(self, name)}: give a number above 0")
+        if not 0 <= self.port < 2**16:
+            raise ConfigError(f"port is {self.port}: give one from 0 to 65535")
+        if self.log_format not in ("text", "json"):
+            raise ConfigError(f"log_format is {self.log_format!r}: give text or json")
+        for origin in self.allowed_origins:
+            if origin != "*" and not origin.startswith(("http://", "https://")):
+                raise ConfigError(f"the origin {origin!r} is no web site: give one like https://shop.example")
+
+    @property
+    def cache_folder(self) -> Path:
+        """A folder for each store, since what a store has discarded is removed from its cache."""
+        parts = urlsplit(self.store)
+        place = f"{parts.scheme}:{parts.netloc.rpartition('@')[2]}{parts.path}"
+        return (self.cache or Path.home() / ".cache" / "lorentzrec") / sha256(place.encode()).hexdigest()[:16]

@@ -250,3 +250,21 @@ def test_recommendations_read_as_pairs() -> None:
     assert list(answer) == [("a", 0.5), ("b", 0.25)]
     assert len(answer) == 2
     assert answer.fallback is None
+
+
+@pytest.mark.parametrize(("geometry", "score"), COMBINATIONS)
+@pytest.mark.parametrize("share", [0, 1_000_000])
+def test_few_allowed_items_are_ranked_as_among_all(
+    monkeypatch: pytest.MonkeyPatch, geometry: Geometry, score: Score, share: int
+) -> None:
+    """Whether allowed items are brought together first or all are scored must not show."""
+    monkeypatch.setattr(ranking, "GATHERED_SHARE", share)
+    ranker = Ranker(random_points(5, 300, geometry), geometry=geometry, score=score)
+    query = ranker.query(np.array([1, 2, 3]))
+    allowed, excluded = np.array([7, 299, 41, 7, 150, 3, 222, 41]), np.array([3, 150, 9])
+    rows, scores = ranker.top(query, 3, excluded, allowed)
+    expected = slow_scores(query, ranker.item_points, geometry, score)
+    assert rows.tolist() == sorted([7, 41, 222, 299], key=lambda row: -expected[row])[:3]
+    assert scores == pytest.approx([expected[row] for row in rows], rel=1e-5)
+    assert sorted(ranker.top(query, 10, None, allowed)[0].tolist()) == [3, 7, 41, 150, 222, 299]
+    assert len(ranker.top(query, 3, allowed, allowed)[0]) == 0

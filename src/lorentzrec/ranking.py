@@ -26,6 +26,9 @@ Rows: TypeAlias = NDArray[np.integer[Any]]
 BLOCK_BYTES = 16 * 2**20
 """Most memory that one thread spends on the scores of a block of queries."""
 
+GATHERED_SHARE = 16
+"""If fewer than one in so many items are allowed, their points are brought together and nothing else is scored."""
+
 
 @dataclass(frozen=True, eq=False)
 class Recommendations:
@@ -112,16 +115,19 @@ class Ranker:
             found[first:last] = normalise_sum(sums) if self.hyperbolic else sums / totals
         return found
 
-    def linear_scores(self, queries: FloatArray) -> NDArray[np.float32]:
-        """Numbers in the order of the scores, up to rounding, of all items for each row of `queries`; one product."""
+    def linear_scores(self, queries: FloatArray, rows: Rows | None = None) -> NDArray[np.float32]:
+        """Numbers in the order of the scores, up to rounding, of all items for each row of `queries`; one product.
+
+        With `rows`, of these items only.
+        """
         signed = queries.astype(np.float32)
         if self.hyperbolic:
             signed[:, 0] *= -1
+        points = self.item_points if rows is None else self.item_points[rows]
         # BLAS is faster at matrix times vector than at the same as a product of two matrices.
-        points = self.item_points
         scores: NDArray[np.float32] = (points @ signed[0])[None] if len(signed) == 1 else signed @ points.T
         if self._offsets is not None:
-            scores -= self._offsets
+            scores -= self._offsets if rows is None else self._offsets[rows]
         return scores
 
     def exact_scores(self, query: FloatArray, rows: Rows) -> FloatArray:
@@ -137,9 +143,20 @@ class Ranker:
         self, query: FloatArray, k: int, excluded: Rows | None = None, allowed: Rows | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The rows and scores of the best `k` items, or of all that are left; best first, ties by row."""
+        if allowed is not None and len(allowed) * GATHERED_SHARE < len(self.item_points):
+            rows = np.setdiff1d(allowed, [] if excluded is None else excluded).astype(np.int64)
+            with SINGLE_THREADED_BLAS:
+                scores = self.linear_scores(query[None], rows)[0]
+            return self.best(query, k, rows[_contenders(scores, k, None, None, self._slack(query))])
         with SINGLE_THREADED_BLAS:
             scores = self.linear_scores(query[None])[0]
         return self._choose(query, scores, k, excluded, allowed)
+
+    def best(self, query: FloatArray, k: int, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The best `k` of some items, by the exact score of each; `rows` are distinct and in rising order."""
+        exact = self.exact_scores(query, rows)
+        order = np.argsort(-exact, kind="stable")[:k]
+        return rows[order], exact[order].astype(np.float32)
 
     def top_many(
         self,
@@ -175,13 +192,13 @@ class Ranker:
         allowed: Rows | None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The best `k` by the exact score, among those whose linear score is within its error of place k."""
+        return self.best(query, k, _contenders(scores, k, excluded, allowed, self._slack(query)))
+
+    def _slack(self, query: FloatArray) -> float:
+        """How far apart two linear scores may be and still be in the wrong order."""
         # |computed - true| <= error = D eps / 2 (|u| |v| + |v|^2 / 2), once for each of the two that are compared.
         length = float(np.linalg.norm(query)) + (self._longest if self._offsets is not None else 0.0)
-        slack = (self.item_points.shape[1] + 4) * float(np.finfo(np.float32).eps) * length * self._longest
-        rows = _contenders(scores, k, excluded, allowed, slack)
-        exact = self.exact_scores(query, rows)
-        order = np.argsort(-exact, kind="stable")[:k]
-        return rows[order], exact[order].astype(np.float32)
+        return float((self.item_points.shape[1] + 4) * np.finfo(np.float32).eps * length * self._longest)
 
 
 class _SingleThreadedBlas:
@@ -235,11 +252,15 @@ def available_cores() -> int:
 def _contenders(
     scores: FloatArray, k: int, excluded: Rows | None, allowed: Rows | None, slack: float
 ) -> NDArray[np.int64]:
-    """Rows in rising order with a score at most `slack` below place `k`. Writes -inf in `scores` where not allowed."""
+    """Rows in rising order with a score at most `slack` below place `k`. Writes -inf in `scores` where excluded."""
     if allowed is not None:
-        forbidden = np.ones(len(scores), bool)
-        forbidden[allowed] = False
-        scores[forbidden] = -np.inf
+        # Only what is allowed is looked at: a partition of mostly equal numbers is slow.
+        permitted = np.zeros(len(scores), bool)
+        permitted[allowed] = True
+        rows = np.flatnonzero(permitted)
+        if excluded is not None:
+            scores[excluded] = -np.inf
+        return rows[_contenders(scores[rows], k, None, None, slack)]
     if excluded is not None:
         scores[excluded] = -np.inf
     place = len(scores) - min(k, int(np.count_nonzero(scores > -np.inf)))

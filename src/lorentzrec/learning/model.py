@@ -19,6 +19,7 @@ from lorentzrec.evaluation.held_out import events_of
 from lorentzrec.geometry import FloatArray
 from lorentzrec.learning.config import TrainingConfig
 from lorentzrec.learning.record import EpochRecord
+from lorentzrec.learning.remarks import allowed_remark, history_remarks
 from lorentzrec.ranking import Ranker, Recommendations, Rows, top_k
 from lorentzrec.vocabulary import UNKNOWN, Id, Vocabulary
 
@@ -168,7 +169,7 @@ class Model:
         remarks: tuple[str, ...] = ()
         if items is not None:
             allowed = _rows(self.items, items, "items")
-            remarks = _unknown_remark("allowed: {} of {} allowed items", allowed)
+            remarks = allowed_remark(allowed)
             allowed = allowed[allowed != UNKNOWN]
         answers: list[Recommendations] = []
         while block := list(islice(questions, QUESTIONS_PER_BLOCK)):
@@ -281,14 +282,8 @@ class Model:
                 None if weights_of_history is None else _checked_weights(weights_of_history, rows)[rows != UNKNOWN]
             )
             query = self._query(seen, checked, UNKNOWN)
-            if query is not None:
-                midpoint = ("midpoint",) if self.user_points is not None else ()
-                remarks = (*midpoint, *_unknown_remark("partial: {} of {} history items", rows))
-            elif len(rows):
-                kind = "strings" if self.items.holds_strings else "integers"
-                remarks = (f"popular: none of the {len(rows)} history items is known (ids here are {kind})",)
-            else:
-                remarks = ("popular: the history is empty",)
+            kind = "strings" if self.items.holds_strings else "integers"
+            remarks = history_remarks(rows, midpoint=self.user_points is not None, hint=f" (ids here are {kind})")
             yield _Question(seen, query, remarks)
 
     def _answers(
@@ -354,8 +349,3 @@ def _checked_weights(weights: Iterable[float], rows: Rows) -> NDArray[np.float64
     if checked.shape != rows.shape or not ((checked > 0) & np.isfinite(checked)).all():
         raise InputError(f"weights are not {len(rows)} positive numbers: give one for each event of the history")
     return checked
-
-
-def _unknown_remark(sentence: str, rows: Rows) -> tuple[str, ...]:
-    unknown = int((rows == UNKNOWN).sum())
-    return (f"{sentence.format(unknown, len(rows))} {'is' if unknown == 1 else 'are'} unknown",) if unknown else ()

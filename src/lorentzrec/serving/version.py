@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -96,7 +95,7 @@ def write_version(
         manifest = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
-            "name": f"{created:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}",
+            "name": f"{created:%Y%m%dT%H%M%S}-{created.microsecond:06x}",
             "created": created.isoformat(timespec="seconds"),
             "model": model.config.to_dict(),
             "data_digest": model.data_digest,

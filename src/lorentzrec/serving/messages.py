@@ -247,3 +247,21 @@ class Ready(Struct, frozen=True):
     ready: bool
     model: str
     warnings: list[str]
+
+
+class Fault(Struct, frozen=True):
+    """One thing that is wrong with a request."""
+
+    where: str
+    """The parameter, or the place in the body, such as `history[3]`."""
+    what: str
+
+
+class Problem(Struct, frozen=True, omit_defaults=True):
+    """Why there is no answer. `type` tells programs which kind of problem it is, `detail` tells people."""
+
+    type: str
+    title: str
+    status: int
+    detail: str = ""
+    errors: list[Fault] = []

@@ -11,7 +11,7 @@ from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components, Reference, SecurityScheme
 
 from lorentzrec import __version__
-from lorentzrec.serving import messages, problems
+from lorentzrec.serving import messages
 
 SCHEMES: dict[str, SecurityScheme | Reference] = {
     "bearer": SecurityScheme(type="http", scheme="bearer"),
@@ -24,8 +24,7 @@ class _WholeSchema(JsonRenderPlugin):
 
     def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
         components = openapi_schema["components"]
-        every = [*vars(messages).values(), *vars(problems).values()]
-        structures = [one for one in every if isinstance(one, type) and issubclass(one, msgspec.Struct)]
+        structures = [one for one in vars(messages).values() if isinstance(one, msgspec.StructMeta)]
         _, exact = msgspec.json.schema_components(structures, ref_template="#/components/schemas/{name}")
         schemas = {name: exact.get(name, schema) for name, schema in components["schemas"].items()}
         return self.render_json(request, openapi_schema | {"components": components | {"schemas": schemas}})

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.openapi.datastructures import ResponseSpec
@@ -14,6 +13,7 @@ from litestar.types import ExceptionHandlersMap
 
 from lorentzrec.errors import InputError, LorentzrecError, StoreUnavailable
 from lorentzrec.serving.answering import UnknownItem
+from lorentzrec.serving.messages import Fault, Problem
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 1
@@ -33,24 +33,6 @@ TITLES = {
 }
 
 logger = logging.getLogger("lorentzrec.serving")
-
-
-class Fault(msgspec.Struct, frozen=True):
-    """One thing that is wrong with a request."""
-
-    where: str
-    """The parameter, or the place in the body, such as `history[3]`."""
-    what: str
-
-
-class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why there is no answer. `type` tells programs which kind of problem it is, `detail` tells people."""
-
-    type: str = msgspec.field(name="type")
-    title: str = msgspec.field(name="title")
-    status: int = msgspec.field(name="status")
-    detail: str = ""
-    errors: list[Fault] = []
 
 
 class ServiceUnavailable(LorentzrecError):  # noqa: N818, it is what the service answers with 503

@@ -13,7 +13,7 @@ from lorentzrec.serving.identifiers import text
 from lorentzrec.serving.messages import EventsAnswer, EventsRequest, NewEvent
 from lorentzrec.serving.metrics import Metrics
 from lorentzrec.serving.problems import described
-from lorentzrec.serving.stores.store import Event
+from lorentzrec.serving.stores.store import Event, key_of
 
 
 @post("/events", status_code=200, sync_to_thread=True, opt={"writes": True}, responses=described(400, 401, 403, 413))
@@ -38,7 +38,7 @@ def _event(event: NewEvent, now: float) -> Event:
     if event.id is not None:
         id = text(event.id)
     elif event.time is not None:
-        id = f"{item[:400]}@{event.time!r}"
+        id = key_of(item, repr(event.time))
     else:
         id = token_hex(12)
     return Event(text(event.user), item, now if event.time is None else event.time, id)

@@ -10,9 +10,9 @@ from litestar.params import Parameter
 
 from lorentzrec.serving.answering import UnknownItem
 from lorentzrec.serving.current import Current
-from lorentzrec.serving.identifiers import ItemInPath, from_path
 from lorentzrec.serving.messages import FoundItems, ItemAnswer, ItemDetails
 from lorentzrec.serving.problems import described
+from lorentzrec.serving.routes.path_ids import ItemInPath, from_path
 
 Words = Annotated[
     str, Parameter(query="query", max_length=500, description="Words of a title, or beginnings of them, or an id.")

@@ -12,7 +12,7 @@ from lorentzrec.errors import StoreUnavailable
 from lorentzrec.serving.answering import Answer, Question
 from lorentzrec.serving.current import Current, Serving
 from lorentzrec.serving.guarded_store import GuardedStore
-from lorentzrec.serving.identifiers import ItemInPath, UserInPath, from_path, text, texts
+from lorentzrec.serving.identifiers import text, texts
 from lorentzrec.serving.messages import (
     LARGEST_K,
     BasketRequest,
@@ -24,6 +24,7 @@ from lorentzrec.serving.messages import (
 )
 from lorentzrec.serving.metrics import Metrics
 from lorentzrec.serving.problems import described
+from lorentzrec.serving.routes.path_ids import ItemInPath, UserInPath, from_path
 
 Count = Annotated[int, Parameter(ge=1, le=LARGEST_K, description="How many items.")]
 Diversity = Annotated[float, Parameter(ge=0, le=1, description="0: the best items; towards 1: more different ones.")]

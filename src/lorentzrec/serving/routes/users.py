@@ -9,9 +9,9 @@ from litestar.params import Parameter
 
 from lorentzrec.serving.current import Current
 from lorentzrec.serving.guarded_store import GuardedStore
-from lorentzrec.serving.identifiers import UserInPath, from_path
 from lorentzrec.serving.messages import Forgotten, History, Touched
 from lorentzrec.serving.problems import described
+from lorentzrec.serving.routes.path_ids import UserInPath, from_path
 
 Limit = Annotated[int, Parameter(ge=1, le=10_000, description="Most events to give: the newest.")]
 

@@ -18,6 +18,7 @@ from lorentzrec.cli.export import export
 from lorentzrec.cli.prepare import prepare
 from lorentzrec.cli.recommend import recommend, similar
 from lorentzrec.cli.recommend_all import recommend_all
+from lorentzrec.cli.reproduce import reproduce
 from lorentzrec.cli.serve import serve
 from lorentzrec.cli.stats import stats
 from lorentzrec.cli.synthesize import synthesize
@@ -151,6 +152,13 @@ _add(
     serve,
     "serve file:store",
     "serve postgresql://shop@db/recommendations --host 0.0.0.0 --workers 4 --api-key-file keys.txt --log-format json",
+)
+_add(
+    "Measurements",
+    reproduce,
+    "reproduce simulations midpoints",
+    "reproduce networks movielens --data ~/data --out results",
+    "reproduce all --data ~/data --quick",
 )
 _add("Measurements", bench, "bench", "bench start ranking --quick")
 

@@ -9,7 +9,7 @@ from typing import cast
 from lorentzrec.errors import ConfigError
 from lorentzrec.experiments.experiment import Experiment
 
-EXPERIMENTS: tuple[str, ...] = ()
+EXPERIMENTS: tuple[str, ...] = ("midpoints",)
 """Each is the name of a module of `lorentzrec.experiments` with an `EXPERIMENT`."""
 
 

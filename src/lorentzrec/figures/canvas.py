@@ -1,0 +1,50 @@
+"""The sheet that figures are drawn on: one style, one palette, and files that appear whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lorentzrec.atomic import atomic_file
+from lorentzrec.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
+"""Of Okabe and Ito's palette: told apart with any kind of colour vision."""
+GREY = "#666666"
+
+COLUMN_WIDTH, PAGE_WIDTH = 3.4, 7.0
+"""Inches of a column and of both on a two-column page: text is printed at the size it is set in."""
+
+
+@contextmanager
+def canvas(path: str | Path, width: float, height: float) -> Iterator[Figure]:
+    """A figure of so many inches; at the end of the block it is saved as PNG, SVG or PDF by the ending of `path`."""
+    ending = Path(path).suffix.lower()
+    if ending not in (".png", ".svg", ".pdf"):
+        raise InputError(f"{path} does not say the kind of picture: end the name in .png, .svg or .pdf")
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise InputError("figures need matplotlib: pip install 'lorentzrec[plots]'") from None
+
+    style: Any = {
+        "font.size": 8,
+        "axes.titlesize": 8,
+        "legend.fontsize": 7,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "svg.hashsalt": "lorentzrec",
+    }
+    with rc_context(style):
+        # Figure itself, not pyplot: no window system, and nothing left open.
+        figure = Figure(figsize=(width, height), dpi=200, layout="constrained")
+        yield figure
+        with atomic_file(path) as partial:
+            # Without the date equal data give equal files.
+            figure.savefig(partial, metadata={"Date": None} if ending == ".svg" else None)

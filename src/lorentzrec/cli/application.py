@@ -23,6 +23,7 @@ from lorentzrec.cli.serve import serve
 from lorentzrec.cli.stats import stats
 from lorentzrec.cli.synthesize import synthesize
 from lorentzrec.cli.train import train
+from lorentzrec.cli.tune import tune
 from lorentzrec.errors import LorentzrecError
 
 INTERRUPTED = 130
@@ -129,6 +130,13 @@ _add(
     "train events.csv --out model --user-column customer --item-column sku --set dimension=64 --set seed=7",
     "train shop --out twin --set geometry=euclidean",
     "train shop --out model --config settings.toml --resume",
+)
+_add(
+    "Models",
+    tune,
+    "tune shop",
+    "tune shop --trials 60 --metric recall@20 --set dimension=64 --parallel 2",
+    "tune shop --geometry hyperboloid --time 3600",
 )
 _add(
     "Models",

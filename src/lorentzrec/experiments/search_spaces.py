@@ -1,0 +1,80 @@
+"""Where tuning looks: ranges of hyper-parameters for each model and geometry, and small grids for the baselines.
+
+Plain data. A hyper-parameter that a user fixes leaves its space, and one that the data have no use for does too.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class Between(NamedTuple):
+    """Any number from `low` to `high`, both included."""
+
+    low: float
+    high: float
+    logarithmic: bool = False
+    """Whether the step from 1 to 2 is as long as the one from 10 to 20."""
+
+    def holds(self, value: Any) -> bool:
+        return bool(self.low <= value <= self.high)
+
+
+class OneOf(NamedTuple):
+    """One of a few values."""
+
+    values: tuple[Any, ...]
+
+    def holds(self, value: Any) -> bool:
+        return value in self.values
+
+
+Space = dict[str, Between | OneOf]
+
+_ASYMMETRIC: Space = {
+    "loss": OneOf(("wmrb", "softmax")),
+    "learning_rate": Between(0.03, 1.5, logarithmic=True),
+    "scale": Between(3.0, 40.0, logarithmic=True),
+    "negative_count": OneOf((64, 128, 256, 512)),
+    "regularisation": OneOf((0.0, 1e-5, 1e-4, 1e-3, 1e-2)),
+    "sampler": OneOf(("uniform", "popularity")),
+    "targets": OneOf(("shared", "separate")),
+    "recency": Between(0.5, 1.0),
+}
+_SYMMETRIC: Space = {
+    "loss": OneOf(("bpr", "softmax")),
+    "learning_rate": Between(0.01, 1.0, logarithmic=True),
+    "scale": Between(1.0, 30.0, logarithmic=True),
+    "regularisation": OneOf((0.0, 1e-5, 1e-4, 1e-3, 1e-2)),
+    "sampler": OneOf(("uniform", "popularity")),
+}
+SPACES: dict[tuple[str, str], Space] = {
+    ("asymmetric", "hyperboloid"): _ASYMMETRIC,
+    # Distances in flat space are shorter, and the best scale and rate lie further apart.
+    ("asymmetric", "euclidean"): _ASYMMETRIC | {"scale": Between(1.0, 60.0, logarithmic=True)},
+    ("symmetric", "hyperboloid"): _SYMMETRIC,
+    ("symmetric", "euclidean"): _SYMMETRIC | {"scale": Between(0.5, 40.0, logarithmic=True)},
+}
+"""(model, geometry) -> its space. The twins search the same hyper-parameters."""
+
+NEEDS_ORDER = frozenset({"recency"})
+"""Of no use on data without times."""
+
+GRIDS: dict[str, list[dict[str, Any]]] = {
+    "item-knn": [
+        {"neighbours": neighbours, "shrinkage": shrinkage}
+        for neighbours in (20, 50, 100, 300)
+        for shrinkage in (0.0, 10.0, 50.0)
+    ],
+    "implicit-als": [
+        {"regularization": regularization, "alpha": alpha}
+        for regularization in (0.01, 0.1, 1.0, 10.0)
+        for alpha in (1.0, 10.0, 40.0)
+    ],
+    "implicit-bpr": [
+        {"learning_rate": rate, "regularization": regularization}
+        for rate in (0.01, 0.03, 0.1)
+        for regularization in (0.001, 0.01, 0.05)
+    ],
+}
+"""System -> the settings to choose from by validation. Names are those of the system itself."""

@@ -27,5 +27,5 @@ class TrainingError(LorentzrecError):
     """Training met a number that is not finite; the message names the epoch and the row."""
 
 
-class StoreUnavailable(LorentzrecError):
+class StoreUnavailable(LorentzrecError):  # noqa: N818 - the name says what it is
     """A store that cannot answer now: network, time-out, server gone. Nothing is wrong with the question: ask again."""

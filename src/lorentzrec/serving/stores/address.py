@@ -27,4 +27,14 @@ def open_store(url: str, *, create: bool = False) -> Store:
             from lorentzrec.serving.stores.file_store import FileStore
 
             return FileStore(Path(folder), create=create)
+        case "postgresql" | "postgres":
+            try:
+                from lorentzrec.serving.stores.postgres_store import PostgresStore
+            except ImportError as error:
+                raise _missing("PostgreSQL", "postgres", error) from error
+            return PostgresStore(url, create=create)
     raise InputError(f"{url!r} is not the address of a store: give {FORMS}")
+
+
+def _missing(what: str, extra: str, error: ImportError) -> InputError:
+    return InputError(f"a store in {what} needs {error.name or error}: pip install 'lorentzrec[{extra}]'")

@@ -1,0 +1,139 @@
+"""Connections to PostgreSQL that fail fast and mend themselves.
+
+A pool with workers in the background makes the caller wait for its time-out while the server is gone. Here the caller
+connects, so a refused connection is told in milliseconds, a silent server in seconds, and the first call after the
+server is back succeeds.
+"""
+
+from __future__ import annotations
+
+import select
+import threading
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import conninfo
+
+from lorentzrec.errors import InputError, LorentzrecError, StoreUnavailable
+
+CONNECT_SECONDS = 3
+ANSWER_SECONDS = 5.0
+LONG_ANSWER_SECONDS = 300.0
+"""For what moves gigabytes inside the server: removing a version."""
+MOST_CONNECTIONS = 16
+
+Answer = TypeVar("Answer")
+Cursor = psycopg.Cursor[tuple[Any, ...]]
+
+
+class TimedConnection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that gives up on a server that is there but says nothing, such as a frozen one."""
+
+    patience = ANSWER_SECONDS
+
+    def wait(self, gen: Generator[Any, Any, Answer], *arguments: Any, **options: Any) -> Answer:
+        return super().wait(self._in_time(gen), *arguments, **options)
+
+    def _in_time(self, steps: Generator[Any, Any, Answer]) -> Generator[Any, Any, Answer]:
+        """The same steps; psycopg also asks every tenth of a second when nothing came, and that is counted here."""
+        deadline = time.monotonic() + self.patience
+        ready = None
+        while True:
+            try:
+                wanted = steps.send(ready)
+            except StopIteration as end:
+                answer: Answer = end.value
+                return answer
+            ready = yield wanted
+            if not ready and time.monotonic() > deadline:
+                self.close()
+                raise psycopg.OperationalError(f"no answer in {self.patience:.0f} seconds")
+
+
+class PostgresConnections:
+    """A few connections to one database, shared by all threads."""
+
+    def __init__(self, address: str) -> None:
+        try:
+            given = conninfo.conninfo_to_dict(address)
+        except psycopg.Error as error:
+            raise InputError(
+                f"the address of the PostgreSQL store cannot be read: {_line(error)}; correct it"
+            ) from error
+        place = f"{given.get('host', '')}{':' if given.get('port') else ''}{given.get('port', '')}"
+        self.url = f"postgresql://{place}/{given.get('dbname', '')}"
+        defaults: dict[str, Any] = {
+            "connect_timeout": CONNECT_SECONDS,
+            "application_name": "lorentzrec",
+            "tcp_user_timeout": round(ANSWER_SECONDS * 1000),
+            # The server, too, must not go on for ever with what nobody waits for.
+            "options": f"-c statement_timeout={round(LONG_ANSWER_SECONDS * 1000)}",
+        }
+        self._address = conninfo.make_conninfo(**{**defaults, **given, "client_encoding": "utf8"})
+        self._slots = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._idle: list[TimedConnection] = []
+        self._closed = False
+
+    @contextmanager
+    def transaction(self, patience: float = ANSWER_SECONDS) -> Iterator[Cursor]:
+        """Several statements: all or nothing, and durable at the end. Any one answer may take `patience` seconds."""
+        with self.statement(patience) as cursor, cursor.connection.transaction():
+            yield cursor
+
+    @contextmanager
+    def statement(self, patience: float = ANSWER_SECONDS) -> Iterator[Cursor]:
+        """For one statement, which is a transaction of its own and takes one round trip instead of three."""
+        if self._closed:
+            raise StoreUnavailable(f"{self.url} is closed: open it again")
+        if not self._slots.acquire(timeout=ANSWER_SECONDS):
+            raise StoreUnavailable(f"all {MOST_CONNECTIONS} connections to {self.url} are busy: try again")
+        try:
+            connection = self._take()
+            connection.patience = patience
+            try:
+                with connection.cursor(binary=True) as cursor:
+                    yield cursor
+            finally:
+                if connection.closed or self._closed:
+                    connection.close()
+                else:
+                    self._idle.append(connection)
+        except psycopg.Error as error:
+            raise self._told(error) from error
+        finally:
+            self._slots.release()
+
+    def close(self) -> None:
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
+
+    def _take(self) -> TimedConnection:
+        """An idle connection that is sound, or a new one."""
+        while self._idle:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                break
+            # Nobody asked, so nothing should be there to read, unless the server has said goodbye.
+            if not connection.closed and not select.select([connection.fileno()], [], [], 0)[0]:
+                return connection
+            connection.close()
+        return TimedConnection.connect(self._address, autocommit=True)
+
+    def _told(self, error: psycopg.Error) -> LorentzrecError:
+        # A failed login has no code of its own in libpq.
+        refused = any(words in str(error) for words in ("authentication failed", "does not exist", "pg_hba.conf"))
+        unavailable = psycopg.OperationalError | psycopg.InterfaceError | psycopg.InternalError
+        if isinstance(error, unavailable) and not refused:
+            return StoreUnavailable(
+                f"{self.url} cannot answer now ({_line(error)}): look at the server, then try again"
+            )
+        return InputError(f"{self.url} refuses: {_line(error)}; check address, rights and tables")
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())

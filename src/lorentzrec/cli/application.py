@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from lorentzrec import __version__
 from lorentzrec.cli.bench import bench
+from lorentzrec.cli.compare import compare
 from lorentzrec.cli.demo import demo
 from lorentzrec.cli.evaluate import evaluate
 from lorentzrec.cli.export import export
@@ -144,6 +145,14 @@ _add(
     "evaluate model shop",
     "evaluate model shop -k 10 -k 20 --baselines",
     "evaluate model later-events.csv --users 10000 --json",
+)
+_add(
+    "Models",
+    compare,
+    "compare shop",
+    "compare shop --seeds 5 --config hyperboloid=shop-tuning/hyperboloid.toml "
+    "--config euclidean=shop-tuning/euclidean.toml --tune-baselines",
+    "compare shop --systems hyperboloid --systems item-knn --metric recall@20",
 )
 _add("Models", export, "export model --out points.parquet", "export model --to npz --out points.npz")
 _add(

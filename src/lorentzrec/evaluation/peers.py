@@ -1,0 +1,133 @@
+"""Recommenders of other projects behind the same four members as ours, so that the same lines measure them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.data.interactions import Interactions
+from lorentzrec.errors import InputError
+from lorentzrec.evaluation.baselines import Popularity
+from lorentzrec.ranking import available_cores
+from lorentzrec.vocabulary import UNKNOWN
+
+
+class _Factors(Popularity):
+    """An implicit model: a customer's score of an item is the inner product of their factors.
+
+    Who has no factors of their own is shown what is popular, unless the model can make factors from a history.
+    """
+
+    def __init__(self, train: Interactions, model: Any) -> None:
+        from scipy.sparse import csr_matrix
+
+        super().__init__(train)
+        self.users = train.users
+        self.model = model
+        with _single_threaded_blas():
+            model.fit(csr_matrix(train.to_csr()), show_progress=False)
+
+    def score_histories(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        rows = self.users.rows(histories.users.ids(user_rows))
+        known = rows != UNKNOWN
+        scores = super().score_histories(histories, user_rows)
+        factors = self.model.user_factors[rows]
+        made = ~known & (histories.lengths[user_rows] > 0) & self._folds_in
+        if made.any():
+            factors[made] = self._fold_in(histories, user_rows[made])
+        known |= made
+        scores[known] = factors[known] @ self.model.item_factors.T
+        return scores
+
+    _folds_in = False
+
+    def _fold_in(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        from scipy.sparse import csr_matrix
+
+        factors: NDArray[np.float32] = self.model.recalculate_user(user_rows, csr_matrix(histories.to_csr()[user_rows]))
+        return factors
+
+
+class ImplicitALS(_Factors):
+    """Alternating least squares on weighted implicit feedback (Hu, Koren and Volinsky, 2008), by implicit."""
+
+    _folds_in = True
+
+    def __init__(
+        self,
+        train: Interactions,
+        *,
+        factors: int = 64,
+        regularization: float = 0.1,
+        alpha: float = 10.0,
+        iterations: int = 15,
+        seed: int = 0,
+        threads: int | None = None,
+    ) -> None:
+        _refuse_missing()
+        from implicit.cpu.als import AlternatingLeastSquares
+
+        with _single_threaded_blas():
+            model = AlternatingLeastSquares(
+                factors=factors,
+                regularization=regularization,
+                alpha=alpha,
+                iterations=iterations,
+                num_threads=threads or available_cores(),
+                random_state=seed,
+            )
+        super().__init__(train, model)
+
+
+class ImplicitBPR(_Factors):
+    """Bayesian personalised ranking by matrix factorisation (Rendle et al., 2009), by implicit."""
+
+    def __init__(
+        self,
+        train: Interactions,
+        *,
+        factors: int = 64,
+        learning_rate: float = 0.03,
+        regularization: float = 0.01,
+        iterations: int = 100,
+        seed: int = 0,
+        threads: int | None = None,
+    ) -> None:
+        _refuse_missing()
+        from implicit.cpu.bpr import BayesianPersonalizedRanking
+
+        with _single_threaded_blas():
+            model = BayesianPersonalizedRanking(
+                factors=factors,
+                learning_rate=learning_rate,
+                regularization=regularization,
+                iterations=iterations,
+                num_threads=threads or available_cores(),
+                random_state=seed,
+            )
+        super().__init__(train, model)
+
+
+def _single_threaded_blas() -> Any:
+    """implicit's own threads call BLAS, and warn, rightly, of one that starts more. The limit is made anew each time,
+    because it reaches only libraries that are loaded, and implicit loads SciPy's."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1, user_api="blas")
+
+
+def has_implicit() -> bool:
+    """Whether implicit is installed; it is not imported to find out."""
+    from importlib.util import find_spec
+
+    return find_spec("implicit") is not None
+
+
+def _refuse_missing() -> None:
+    if not has_implicit():
+        raise InputError("implicit is not installed: pip install 'lorentzrec[bench]', or leave its systems out")
+    # Read when OpenMP loads: its threads would otherwise spin after each iteration and take the cores of others.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

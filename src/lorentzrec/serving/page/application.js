@@ -11,7 +11,6 @@ import { Legend } from "./legend.js";
 import { factsOf, noticeOf } from "./notices.js";
 import { COLOURED } from "./palette.js";
 import { Picture } from "./picture.js";
-import { ORIGIN } from "./poincare.js";
 import { Search } from "./search.js";
 import { Problem, Service } from "./service.js";
 import { Tooltip } from "./tooltip.js";
@@ -117,6 +116,7 @@ class Application {
       const answers = await Promise.all(this.#questions(signal));
       if (signal.aborted) return;
       this.answers = answers;
+      if (answers[0].model === this.model?.model) this.known.remember(answers[0].items);
       byId("problem").hidden = true;
       this.#showAnswers();
       await this.picture.draw(this.customer.history, answers[0].items, this.similarTo, this.model?.recency ?? 1);
@@ -263,7 +263,7 @@ class Application {
     const press = (/** @type {string} */ id, /** @type {() => unknown} */ act) => byId(id).addEventListener("click", act);
     press("zoom-in", () => view.zoomBy(1.4));
     press("zoom-out", () => view.zoomBy(1 / 1.4));
-    press("reset-view", () => view.flyTo(ORIGIN, 1));
+    press("reset-view", () => this.disk.showAll());
     press("go-to-star", () => this.disk.goToStar());
     press("clear", () => {
       this.#replaceHistory([]);

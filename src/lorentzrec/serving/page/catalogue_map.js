@@ -3,10 +3,11 @@
 import { COLOURED } from "./palette.js";
 import { point } from "./poincare.js";
 
-const SMALLEST = 2.4;
-const LARGEST = 13;
+const SMALLEST = 3.4;
+const LARGEST = 16;
 /** Up to this many items, points have their full size; beyond it they shrink so that the disk stays readable. */
 const ROOMY = 3000;
+const HALF_WITHIN = 0.78;
 
 export class CatalogueMap {
   /**
@@ -27,6 +28,8 @@ export class CatalogueMap {
     this.groups = this.#groups();
     this.sizes = this.#sizes();
     this.gaps = this.#gaps();
+    /** The lens under which half of the items lie within HALF_WITHIN of the disk on the screen. */
+    this.fittingZoom = this.#fittingZoom();
     /** Rows in the order of drawing: grey before coloured, then large before small, so that nothing hides. */
     this.order = this.#order();
   }
@@ -78,6 +81,11 @@ export class CatalogueMap {
       gaps[row] = Math.max(1 - x * x - y * y, 1e-7);
     }
     return gaps;
+  }
+
+  #fittingZoom() {
+    const gap = this.gaps.slice().sort()[this.count >> 1] ?? 0.5;
+    return Math.min(Math.max(Math.atanh(HALF_WITHIN) / Math.atanh(Math.sqrt(1 - gap)), 0.5), 1.5);
   }
 
   #order() {

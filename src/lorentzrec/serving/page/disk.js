@@ -43,7 +43,8 @@ export class Disk {
       pick: (place, kind) => this.#pick(place, kind),
       hover: (place) => this.#hover(place, "mouse"),
       pickCentre: () => this.#pick(this.view.middle, "keyboard"),
-      home: () => this.goToStar(),
+      showAll: () => this.showAll(),
+      goToStar: () => this.goToStar(),
     });
     for (const event of ["focus", "blur"]) stage.addEventListener(event, () => this.#keyboard());
     stage.addEventListener("keyup", () => this.#keyboard());
@@ -56,7 +57,7 @@ export class Disk {
   readColours() {
     const style = getComputedStyle(document.documentElement);
     const read = (/** @type {string} */ name) => style.getPropertyValue(name).trim();
-    this.colours = { ink: read("--ink"), paper: read("--paper"), accent: read("--accent"), grid: read("--grid"), star: read("--star") };
+    this.colours = { ink: read("--ink"), paper: read("--paper"), accent: read("--accent"), grid: read("--grid"), star: read("--star"), font: getComputedStyle(document.body).fontFamily };
     this.palette = palette(read("--scheme") === "dark");
     this.redraw();
   }
@@ -64,9 +65,8 @@ export class Disk {
   /** @param {import("./catalogue_map.js").CatalogueMap | null} map */
   load(map) {
     this.map = map;
-    this.projection = null;
     if (map) this.points.load(map);
-    this.redraw();
+    this.view.jumpTo(ORIGIN, map?.fittingZoom ?? 1);
   }
 
   /** @param {number} code of the category to bring out, or -1 */
@@ -96,6 +96,11 @@ export class Disk {
       const star = between(start, target, share);
       this.show(withArcs ? { star, source: star } : { star });
     }, STAR_MILLISECONDS);
+  }
+
+  /** The whole disk, as it is seen at the start. */
+  showAll() {
+    this.view.flyTo(ORIGIN, this.map?.fittingZoom ?? 1);
   }
 
   goToStar() {

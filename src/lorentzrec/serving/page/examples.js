@@ -46,10 +46,8 @@ export function examplesOfMap(map, known) {
  * @param {string[]} categories @param {import("./service.js").Service} service @returns {Example[]}
  */
 export function examplesOfCategories(categories, service) {
-  const ofCategory = (/** @type {string} */ name) => service.search(name, BASKET);
-  if (categories.length === 0) return [];
-  return [
-    ...categories.slice(0, 3).map((name) => ({ label: name, items: () => ofCategory(name) })),
-    { label: "Surprise me", items: () => ofCategory(categories[anyOf(categories.length)]) },
-  ];
+  const found = (/** @type {string} */ words) => service.search(words, BASKET);
+  const surprise = { label: "Surprise me", items: () => found(categories[anyOf(categories.length)]) };
+  // No words at all find the most popular items.
+  return [{ label: "The most popular", items: () => found("") }, ...(categories.length ? [surprise] : [])];
 }

@@ -1,6 +1,6 @@
 /** Hands on the disk: mouse, wheel, touch with one finger or two, and keys become moves of the view. */
 
-import { ORIGIN, point } from "./poincare.js";
+import { point } from "./poincare.js";
 
 const STILL_PIXELS = 6;
 const KEY_STEP = 48;
@@ -12,7 +12,8 @@ const KEY_STEP = 48;
  * @param {(place: import("./poincare.js").Point, kind: string) => void} actions.pick a click or a tap
  * @param {(place: import("./poincare.js").Point | null) => void} actions.hover
  * @param {() => void} actions.pickCentre Enter
- * @param {() => void} actions.home the key "c": go to the customer
+ * @param {() => void} actions.showAll the key "0"
+ * @param {() => void} actions.goToStar the key "c"
  */
 export function listenToGestures(stage, view, actions) {
   /** Pointers that are down, by id. @type {Map<number, import("./poincare.js").Point>} */
@@ -81,8 +82,8 @@ export function listenToGestures(stage, view, actions) {
     "+": () => view.zoomBy(1.25),
     "=": () => view.zoomBy(1.25),
     "-": () => view.zoomBy(0.8),
-    0: () => view.flyTo(ORIGIN, 1),
-    c: () => actions.home(),
+    0: () => actions.showAll(),
+    c: () => actions.goToStar(),
     Enter: () => actions.pickCentre(),
   };
   stage.addEventListener("keydown", (event) => {

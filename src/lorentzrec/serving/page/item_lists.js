@@ -38,9 +38,12 @@ export function fillHistory(list, items, remove, whenEmpty) {
 /** @param {import("./service.js").Reason[] | undefined} reasons */
 function because(reasons) {
   if (!reasons?.length) return [];
-  const names = reasons.map(({ item, title, share }) => `${title || item} (${Math.round(100 * share)} %)`);
+  const names = reasons.map(({ item, title, share }) => `${title || item} (${Math.round(100 * share)}\u00a0%)`);
   return [element("p", { className: "because" }, `because of ${names.join(", ")}`)];
 }
+
+/** With a minus sign that does not look like a hyphen, or break. @param {{score: number}} item */
+const scoreOf = ({ score }) => score.toFixed(3).replace("-", "\u2212");
 
 /**
  * @param {HTMLElement} list
@@ -66,13 +69,9 @@ export function fillAnswers(list, items, { shared = new Set(), colourOf, add, si
       "li",
       { className: shared.has(item.id) ? "shared" : "", data: { id: item.id } },
       element("span", { className: "place", "aria-hidden": "true" }, String(place + 1)),
-      element(
-        "div",
-        { className: "what" },
-        element("p", { className: "title" }, title, ...(shared.has(item.id) ? [element("em", {}, "in both")] : [])),
-        element("p", { className: "facts" }, swatch, item.category ?? "no category", element("span", { title: "score" }, item.score.toFixed(3))),
-        ...because(item.because),
-      ),
+      element("p", { className: "title" }, title, ...(shared.has(item.id) ? [element("em", {}, "in both")] : [])),
+      element("p", { className: "facts" }, swatch, item.category ?? "no category", element("span", { title: "score" }, scoreOf(item))),
+      ...because(item.because),
       element("div", { className: "buttons" }, button("add", `Add ${title} to the history`, add), button("similar", `Items similar to ${title}`, similar)),
     );
     if (emphasise) {

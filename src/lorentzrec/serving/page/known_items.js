@@ -17,13 +17,16 @@ export class KnownItems {
     this.rows.clear();
   }
 
+  /** Takes the rows that an answer of this version names. @param {Item[]} items */
+  remember(items) {
+    for (const { id, row } of items) if (row !== undefined) this.rows.set(id, row);
+  }
+
   /** @param {number[]} rows @returns {Promise<Item[]>} */
   async ofRows(rows) {
     const items = await this.service.itemsOfRows(rows.filter((row) => !this.byRow.has(row)));
-    for (const item of items) {
-      this.byRow.set(/** @type {number} */ (item.row), item);
-      this.rows.set(item.id, item.row ?? null);
-    }
+    for (const item of items) this.byRow.set(/** @type {number} */ (item.row), item);
+    this.remember(items);
     return rows.flatMap((row) => this.byRow.get(row) ?? []);
   }
 

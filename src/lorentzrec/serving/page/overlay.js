@@ -13,7 +13,7 @@ import { ORIGIN, geodesic, point } from "./poincare.js";
  * @property {Mark | null} hovered
  * @property {number} emphasised place of the answer that is pointed at in the list, or -1
  * @property {boolean} crosshair
- * @typedef {{ink: string, paper: string, accent: string, grid: string, star: string}} Colours
+ * @typedef {{ink: string, paper: string, accent: string, grid: string, star: string, font: string}} Colours
  */
 
 const RAYS = 12;
@@ -47,6 +47,7 @@ export class Overlay {
     context.lineCap = context.lineJoin = "round";
     this.view = view;
     this.colours = colours;
+    this.scale = Math.min(Math.max(view.radius / 300, 0.75), 1); // marks are smaller on a phone
     for (const line of [...this.rings, ...this.rays]) this.#line(line, colours.grid, 1);
     this.#dot(ORIGIN, 1.5, colours.grid);
     if (scene.source) this.#arcs(scene.source, scene);
@@ -74,7 +75,7 @@ export class Overlay {
   #dot(world, radius, colour) {
     const { x, y } = this.view.toScreen(world);
     this.context.beginPath();
-    this.context.arc(x, y, radius, 0, 2 * Math.PI);
+    this.context.arc(x, y, radius * this.scale, 0, 2 * Math.PI);
     this.context.fillStyle = colour;
     this.context.fill();
   }
@@ -84,7 +85,7 @@ export class Overlay {
     const { x, y } = this.view.toScreen(world);
     const { context } = this;
     context.beginPath();
-    context.arc(x, y, radius, 0, 2 * Math.PI);
+    context.arc(x, y, radius * this.scale, 0, 2 * Math.PI);
     for (const [stroke, lineWidth] of [[this.colours.paper, width + 2.5], [colour, width]]) {
       context.strokeStyle = stroke;
       context.lineWidth = lineWidth;
@@ -111,14 +112,14 @@ export class Overlay {
   /** Numbered as in the list; a number that would cover another is left out, its ring stays. */
   #answerMarks(scene) {
     const { context } = this;
-    const taken = [];
+    const taken = scene.star ? [this.view.toScreen(scene.star)] : [];
     const order = scene.answers.map((_, place) => place);
     if (scene.emphasised >= 0) order.sort((a, b) => Number(b === scene.emphasised) - Number(a === scene.emphasised));
     for (const place of order) {
       const world = scene.answers[place]?.point;
       if (!world) continue;
       const screen = this.view.toScreen(world);
-      const free = taken.every((other) => Math.hypot(other.x - screen.x, other.y - screen.y) > 17);
+      const free = taken.every((other) => Math.hypot(other.x - screen.x, other.y - screen.y) > 18 * this.scale);
       if (!free) {
         this.#ring(world, 4.5, this.colours.accent, 1.75);
         continue;
@@ -127,7 +128,7 @@ export class Overlay {
       this.#dot(world, 10.5, this.colours.paper);
       this.#dot(world, 9, this.colours.accent);
       context.fillStyle = this.colours.paper;
-      context.font = "600 10.5px system-ui, sans-serif";
+      context.font = `600 ${11 * this.scale}px ${this.colours.font}`;
       context.textAlign = "center";
       context.textBaseline = "middle";
       context.fillText(String(place + 1), screen.x, screen.y + 0.5);
@@ -140,7 +141,7 @@ export class Overlay {
   #caption(mark) {
     const { context } = this;
     const { x, y } = this.view.toScreen(mark.point);
-    context.font = "600 13px system-ui, sans-serif";
+    context.font = `600 14px ${this.colours.font}`;
     context.textAlign = "center";
     const half = context.measureText(mark.label).width / 2;
     const middle = Math.min(Math.max(x, half + 6), 2 * this.view.middle.x - half - 6);
@@ -157,7 +158,7 @@ export class Overlay {
     const { x, y } = this.view.toScreen(world);
     context.beginPath();
     for (let corner = 0; corner < 10; corner++) {
-      const radius = corner % 2 ? 6 : 14;
+      const radius = (corner % 2 ? 6 : 14) * this.scale;
       const angle = (Math.PI * corner) / 5 - Math.PI / 2;
       context.lineTo(x + radius * Math.cos(angle), y + radius * Math.sin(angle));
     }

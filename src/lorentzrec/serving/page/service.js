@@ -92,13 +92,13 @@ export class Service {
   }
 
   /** @param {string} id @returns {Promise<Item>} */
-  async item(id) {
-    return (await this.#json(`/v1/items/${segment(id)}`)).item;
+  item(id) {
+    return this.#json(`/v1/items/${segment(id)}`);
   }
 
   /** @param {number[]} rows @returns {Promise<Item[]>} */
   async itemsOfRows(rows) {
-    return rows.length === 0 ? [] : this.#json(`/v1/map/items?rows=${rows.join(",")}`);
+    return rows.length === 0 ? [] : (await this.#json(`/v1/map/items?rows=${rows.join(",")}`)).items;
   }
 
   /** @param {string[]} items @returns {Promise<(number | null)[]>} */
@@ -108,8 +108,8 @@ export class Service {
 
   /** What the store holds of a customer, oldest first. @param {string} user @returns {Promise<Item[]>} */
   async history(user) {
-    const { events } = await this.#json(`/v1/users/${segment(user)}/history?limit=200`);
-    return events.map(({ item, title }) => ({ id: item, title, category: null }));
+    const { history } = await this.#json(`/v1/users/${segment(user)}/history?limit=200`);
+    return history.map(({ item, title }) => ({ id: item, title, category: null }));
   }
 
   /** Durable when it returns. @param {string} user @param {string} item */

@@ -97,6 +97,14 @@ export class View {
     this.changed();
   }
 
+  /** @param {Point} centre @param {number} zoom */
+  jumpTo(centre, zoom) {
+    this.flight?.stop();
+    this.centre = centre;
+    this.zoom = zoom;
+    this.changed();
+  }
+
   /** Goes to another centre and zoom along a geodesic. @param {Point} centre @param {number} zoom */
   flyTo(centre, zoom = this.zoom) {
     this.flight?.stop();

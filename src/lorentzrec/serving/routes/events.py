@@ -6,18 +6,22 @@ import time
 from secrets import token_hex
 
 from litestar import post
+from litestar.params import JSONBody
 
-from lorentzrec.serving.current import Current
-from lorentzrec.serving.guarded_store import GuardedStore
 from lorentzrec.serving.identifiers import text
 from lorentzrec.serving.messages import EventsAnswer, EventsRequest, NewEvent
-from lorentzrec.serving.metrics import Metrics
 from lorentzrec.serving.problems import described
+from lorentzrec.serving.routes.dependencies import TheCurrent, TheMetrics, TheStore
 from lorentzrec.serving.stores.store import Event, key_of
 
 
 @post("/events", status_code=200, sync_to_thread=True, opt={"writes": True}, responses=described(400, 401, 403, 413))
-def add_events(data: EventsRequest, current: Current, store: GuardedStore, metrics: Metrics) -> EventsAnswer:
+def add_events(
+    data: JSONBody[EventsRequest],
+    current: TheCurrent,
+    store: TheStore,
+    metrics: TheMetrics,
+) -> EventsAnswer:
     """Keep events. With the answer they are durable; a 503 means that they may not be: send them again, same ids.
 
     Order does not matter, since a history is ordered by time; and an event sent twice under one id counts once.

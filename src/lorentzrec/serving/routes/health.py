@@ -5,11 +5,9 @@ from __future__ import annotations
 from litestar import MediaType, Response, get
 
 from lorentzrec.errors import StoreUnavailable
-from lorentzrec.serving.current import Current
-from lorentzrec.serving.guarded_store import GuardedStore
 from lorentzrec.serving.messages import Alive, Ready
-from lorentzrec.serving.metrics import Metrics
 from lorentzrec.serving.problems import described
+from lorentzrec.serving.routes.dependencies import TheCurrent, TheMetrics, TheStore
 
 
 @get("/healthz", sync_to_thread=False)
@@ -19,7 +17,7 @@ def get_liveness() -> Alive:
 
 
 @get("/readyz", sync_to_thread=False, responses=described())
-def get_readiness(current: Current, store: GuardedStore) -> Ready:
+def get_readiness(current: TheCurrent, store: TheStore) -> Ready:
     """Everything works: there is a version, and the store answers. If not, 503 says why.
 
     A worker that is not ready still answers what it can, so take it out of rotation only if others are better off.
@@ -31,6 +29,6 @@ def get_readiness(current: Current, store: GuardedStore) -> Ready:
 
 
 @get("/metrics", sync_to_thread=True, media_type=MediaType.TEXT)
-def get_metrics(metrics: Metrics) -> Response[bytes]:
+def get_metrics(metrics: TheMetrics) -> Response[bytes]:
     """Counters of all workers, in the text format of Prometheus."""
     return Response(metrics.text(), media_type="text/plain; version=0.0.4")

@@ -6,29 +6,29 @@ from dataclasses import asdict
 from typing import Annotated
 
 from litestar import get
-from litestar.params import Parameter
+from litestar.params import QueryParameter
 
 from lorentzrec.serving.answering import UnknownItem
-from lorentzrec.serving.current import Current
 from lorentzrec.serving.messages import FoundItems, ItemAnswer, ItemDetails
 from lorentzrec.serving.problems import described
+from lorentzrec.serving.routes.dependencies import TheCurrent
 from lorentzrec.serving.routes.path_ids import ItemInPath, from_path
 
 Words = Annotated[
-    str, Parameter(query="query", max_length=500, description="Words of a title, or beginnings of them, or an id.")
+    str, QueryParameter(name="query", max_length=500, description="Words of a title, or beginnings of them, or an id.")
 ]
-Limit = Annotated[int, Parameter(ge=1, le=1_000, description="Most items to give.")]
+Limit = Annotated[int, QueryParameter(ge=1, le=1_000, description="Most items to give.")]
 
 
 @get("/items", sync_to_thread=True, responses=described(400, 401))
-def search_items(current: Current, words: Words = "", limit: Limit = 20) -> FoundItems:
+def search_items(current: TheCurrent, words: Words = "", limit: Limit = 20) -> FoundItems:
     """Items by the words of their titles, popular ones first; without a query, the most popular ones."""
     version = current.serving.version
     return FoundItems([ItemDetails(**asdict(item)) for item in version.items.search(words, limit)], version.name)
 
 
 @get("/items/{item:str}", sync_to_thread=True, responses=described(400, 401, 404))
-def get_item(item: ItemInPath, current: Current) -> ItemAnswer:
+def get_item(item: ItemInPath, current: TheCurrent) -> ItemAnswer:
     """What is known of an item."""
     version, id = current.serving.version, from_path(item)
     (row,) = version.items.rows([id]).tolist()

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from litestar import get, patch, put
+from litestar.params import JSONBody
 
 from lorentzrec.serving.current import Current
-from lorentzrec.serving.guarded_store import GuardedStore
 from lorentzrec.serving.identifiers import texts
 from lorentzrec.serving.messages import LiveChange, LiveChanged, LiveItems, LiveRequest
 from lorentzrec.serving.problems import described
+from lorentzrec.serving.routes.dependencies import TheCurrent, TheStore
 
 
 @get("/live", sync_to_thread=True, responses=described(401))
-def get_live_items(current: Current, store: GuardedStore) -> LiveItems:
+def get_live_items(current: TheCurrent, store: TheStore) -> LiveItems:
     """The items that are live, by the store."""
     return LiveItems(store.call(lambda opened: opened.live_items()), current.name)
 
 
 @put("/live", sync_to_thread=True, opt={"writes": True}, responses=described(400, 401, 403, 413))
-def set_live_items(data: LiveRequest, current: Current, store: GuardedStore) -> LiveChanged:
+def set_live_items(data: JSONBody[LiveRequest], current: TheCurrent, store: TheStore) -> LiveChanged:
     """Replace the live items; null makes every item live. Every worker follows within about a second."""
     items = None if data.items is None else texts(data.items)
     store.call(lambda opened: opened.set_live_items(items))
@@ -26,7 +27,7 @@ def set_live_items(data: LiveRequest, current: Current, store: GuardedStore) -> 
 
 
 @patch("/live", sync_to_thread=True, opt={"writes": True}, responses=described(400, 401, 403, 413))
-def change_live_items(data: LiveChange, current: Current, store: GuardedStore) -> LiveChanged:
+def change_live_items(data: JSONBody[LiveChange], current: TheCurrent, store: TheStore) -> LiveChanged:
     """Add items to the live ones and remove others: what comes into stock, and what is sold out."""
     add, remove = texts(data.add), texts(data.remove)
     store.call(lambda opened: opened.change_live_items(add, remove))

@@ -8,24 +8,26 @@ from typing import Annotated, Any
 import numpy as np
 from litestar import Request, Response, get, post
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.params import Parameter
+from litestar.params import JSONBody, QueryParameter
 
 from lorentzrec.errors import InputError
 from lorentzrec.serving.answering import UnknownItem
-from lorentzrec.serving.current import Current
 from lorentzrec.serving.identifiers import texts
 from lorentzrec.serving.messages import FoundItems, ItemDetails, ModelInformation, Rows, RowsRequest
 from lorentzrec.serving.problems import described
+from lorentzrec.serving.routes.dependencies import TheCurrent
 
 RowList = Annotated[
     str,
-    Parameter(pattern=r"^[0-9]{1,9}(,[0-9]{1,9}){0,999}$", description="Rows with commas between them, up to 1,000."),
+    QueryParameter(
+        pattern=r"^[0-9]{1,9}(,[0-9]{1,9}){0,999}$", description="Rows with commas between them, up to 1,000."
+    ),
 ]
 NOT_MODIFIED = ResponseSpec(None, generate_examples=False, description="The version is still the one of If-None-Match.")
 
 
 @get("/model", sync_to_thread=False, responses=described(401))
-def get_model(current: Current) -> ModelInformation:
+def get_model(current: TheCurrent) -> ModelInformation:
     """The version that answers now."""
     serving = current.serving
     manifest = serving.version.manifest
@@ -49,7 +51,7 @@ def get_model(current: Current) -> ModelInformation:
     media_type="application/octet-stream",
     responses=described(401, 404) | {304: NOT_MODIFIED},
 )
-def get_map(current: Current, request: Request[Any, Any, Any]) -> Response[bytes]:
+def get_map(current: TheCurrent, request: Request[Any, Any, Any]) -> Response[bytes]:
     """Where all items lie in the Poincaré disk, little-endian, in row order.
 
     First float32 x and y of each item, then int32 category codes (-1: none), then float32 popularity.
@@ -65,7 +67,7 @@ def get_map(current: Current, request: Request[Any, Any, Any]) -> Response[bytes
 
 
 @get("/map/items", sync_to_thread=True, responses=described(400, 401))
-def get_items_of_rows(current: Current, rows: RowList) -> FoundItems:
+def get_items_of_rows(current: TheCurrent, rows: RowList) -> FoundItems:
     """What is known of the items in some rows of the map."""
     version = current.serving.version
     asked = np.array([int(row) for row in rows.split(",")])
@@ -77,7 +79,7 @@ def get_items_of_rows(current: Current, rows: RowList) -> FoundItems:
 
 
 @post("/map/rows", status_code=200, sync_to_thread=True, responses=described(400, 401, 413))
-def get_rows_of_items(data: RowsRequest, current: Current) -> Rows:
+def get_rows_of_items(data: JSONBody[RowsRequest], current: TheCurrent) -> Rows:
     """Where items stand on the map."""
     version = current.serving.version
     rows = version.items.rows(texts(data.items)).tolist()

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from litestar import Request, Response, get
 from litestar.exceptions import NotFoundException
+from litestar.params import FromPath
 
 POLICY = "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'self'; frame-ancestors 'none'"
 """Nothing from elsewhere: no script, style, picture or frame, and no script inside the page itself."""
@@ -48,11 +49,11 @@ def get_page(request: Request[Any, Any, Any]) -> Response[bytes]:
 
 
 @get("/page/{name:path}", sync_to_thread=False, include_in_schema=False)
-def get_page_file(name: str, request: Request[Any, Any, Any]) -> Response[bytes]:
+def get_page_file(name: FromPath[str], request: Request[Any, Any, Any]) -> Response[bytes]:
     return _respond(name.removeprefix("/"), request)
 
 
-def _respond(name: str, request: Request[Any, Any, Any]) -> Response[bytes]:
+def _respond(name: FromPath[str], request: Request[Any, Any, Any]) -> Response[bytes]:
     file = page_files().get(name)
     if file is None:
         raise NotFoundException("the page has no such file")

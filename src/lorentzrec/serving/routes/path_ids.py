@@ -6,14 +6,14 @@ import re
 from typing import Annotated, TypeAlias
 from urllib.parse import unquote
 
-from litestar.params import Parameter
+from litestar.params import PathParameter
 
 from lorentzrec.errors import InputError
 from lorentzrec.serving.identifiers import LONGEST_ID, PATTERN
 
 _SCHEMA = {"minLength": 1, "maxLength": LONGEST_ID, "pattern": PATTERN}
-ItemInPath: TypeAlias = Annotated[str, Parameter(description="The id of an item.", schema_extra=_SCHEMA)]
-UserInPath: TypeAlias = Annotated[str, Parameter(description="The id of a customer.", schema_extra=_SCHEMA)]
+ItemInPath: TypeAlias = Annotated[str, PathParameter(description="The id of an item.", schema_extra=_SCHEMA)]
+UserInPath: TypeAlias = Annotated[str, PathParameter(description="The id of a customer.", schema_extra=_SCHEMA)]
 
 
 def from_path(part: str) -> str:

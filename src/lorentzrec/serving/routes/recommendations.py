@@ -6,11 +6,11 @@ from time import perf_counter
 from typing import Annotated
 
 from litestar import get, post
-from litestar.params import Parameter
+from litestar.params import FromQuery, JSONBody, QueryParameter
 
 from lorentzrec.errors import StoreUnavailable
 from lorentzrec.serving.answering import Answer, Question
-from lorentzrec.serving.current import Current, Serving
+from lorentzrec.serving.current import Serving
 from lorentzrec.serving.guarded_store import GuardedStore
 from lorentzrec.serving.identifiers import text, texts
 from lorentzrec.serving.messages import (
@@ -24,16 +24,24 @@ from lorentzrec.serving.messages import (
 )
 from lorentzrec.serving.metrics import Metrics
 from lorentzrec.serving.problems import described
+from lorentzrec.serving.routes.dependencies import TheCurrent, TheMetrics, TheStore
 from lorentzrec.serving.routes.path_ids import ItemInPath, UserInPath, from_path
 
-Count = Annotated[int, Parameter(ge=1, le=LARGEST_K, description="How many items.")]
-Diversity = Annotated[float, Parameter(ge=0, le=1, description="0: the best items; towards 1: more different ones.")]
-Categories = Annotated[list[str] | None, Parameter(max_items=1_000, description="Only these; may be repeated.")]
-Excluded = Annotated[list[str] | None, Parameter(max_items=1_000, description="Never these; may be repeated.")]
+Count = Annotated[int, QueryParameter(ge=1, le=LARGEST_K, description="How many items.")]
+Diversity = Annotated[
+    float, QueryParameter(ge=0, le=1, description="0: the best items; towards 1: more different ones.")
+]
+Categories = Annotated[list[str] | None, QueryParameter(max_items=1_000, description="Only these; may be repeated.")]
+Excluded = Annotated[list[str] | None, QueryParameter(max_items=1_000, description="Never these; may be repeated.")]
 
 
 @post("/recommend", status_code=200, sync_to_thread=True, responses=described(400, 401, 413))
-def recommend(data: RecommendRequest, current: Current, store: GuardedStore, metrics: Metrics) -> Recommended:
+def recommend(
+    data: JSONBody[RecommendRequest],
+    current: TheCurrent,
+    store: TheStore,
+    metrics: TheMetrics,
+) -> Recommended:
     """What somebody might like: by the history in the request, or by that of a customer in the store.
 
     Anybody can be asked for: of a customer without a history the popular items are the answer, and `fallback` says so.
@@ -50,13 +58,13 @@ def recommend(data: RecommendRequest, current: Current, store: GuardedStore, met
 @get("/users/{user:str}/recommendations", sync_to_thread=True, responses=described(400, 401))
 def recommend_for_user(
     user: UserInPath,
-    current: Current,
-    store: GuardedStore,
-    metrics: Metrics,
+    current: TheCurrent,
+    store: TheStore,
+    metrics: TheMetrics,
     k: Count = 10,
     diversity: Diversity = 0.0,
     categories: Categories = None,
-    reasons: bool = False,
+    reasons: FromQuery[bool] = False,
 ) -> Recommended:
     """A customer's own page. An event sent a moment ago counts already."""
     begun, serving = perf_counter(), current.serving
@@ -66,7 +74,7 @@ def recommend_for_user(
 
 
 @post("/basket", status_code=200, sync_to_thread=True, responses=described(400, 401, 413))
-def complete_basket(data: BasketRequest, current: Current, metrics: Metrics) -> Recommended:
+def complete_basket(data: JSONBody[BasketRequest], current: TheCurrent, metrics: TheMetrics) -> Recommended:
     """What goes with the items of a basket: items of other categories than those that are in it."""
     begun, serving = perf_counter(), current.serving
     answer = serving.answerer.basket(_question(data, texts(data.items)))
@@ -76,13 +84,13 @@ def complete_basket(data: BasketRequest, current: Current, metrics: Metrics) -> 
 @get("/items/{item:str}/similar", sync_to_thread=True, responses=described(400, 401, 404))
 def similar_items(
     item: ItemInPath,
-    current: Current,
-    metrics: Metrics,
+    current: TheCurrent,
+    metrics: TheMetrics,
     k: Count = 10,
     diversity: Diversity = 0.0,
     categories: Categories = None,
     exclude: Excluded = None,
-    twin: bool = False,
+    twin: FromQuery[bool] = False,
 ) -> Recommended:
     """The items nearest to an item."""
     begun, serving = perf_counter(), current.serving

@@ -1,0 +1,216 @@
+"""Every route of the service, on the small shop: what goes in, what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+from litestar.testing import TestClient
+
+from lorentzrec.serving.stores.store import Store
+from serving.running_service import service_here, shop_store, wait_until
+from serving.small_shop import ITEMS, shop_model, shop_table
+
+DISK = np.linspace(-0.5, 0.5, 2 * ITEMS, dtype=np.float32).reshape(ITEMS, 2)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    opened = shop_store(
+        tmp_path_factory.mktemp("shop"),
+        disk_map=DISK,
+        map_description={"method": "by hand"},
+        twin=shop_model(geometry="euclidean"),
+    )
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def service(store: Store) -> Iterator[TestClient[Any]]:
+    with service_here(store.url) as client:
+        yield client
+
+
+def ids(answer: dict[str, Any]) -> list[str]:
+    return [item["id"] for item in answer["items"]]
+
+
+def test_a_history_is_answered_as_the_model_answers_it(service: TestClient[Any], store: Store) -> None:
+    answer = service.post("/v1/recommend", json={"history": ["i3", "i7"], "k": 5}).json()
+    expected = shop_model().recommend(["i3", "i7"], k=5)
+    assert ids(answer) == expected.ids
+    assert [item["score"] for item in answer["items"]] == pytest.approx(expected.scores.tolist())
+    first = answer["items"][0]
+    assert first["title"] == f"Piece number {first['row']}"
+    assert first["because"] == []
+    assert (answer["model"], answer["fallback"], answer["degraded"]) == (store.state().version, None, None)
+    assert answer["milliseconds"] > 0
+
+
+def test_what_is_looked_at_now_is_the_newest_of_the_history(service: TestClient[Any]) -> None:
+    answer = service.post("/v1/recommend", json={"history": ["i3"], "context": ["i7"], "k": 5}).json()
+    assert ids(answer) == shop_model().recommend(["i3", "i7"], k=5).ids
+
+
+def test_wishes_are_kept(service: TestClient[Any]) -> None:
+    question: dict[str, Any] = {"history": ["i3"], "k": 3}
+    best = ids(service.post("/v1/recommend", json=question).json())
+
+    def wish(**wishes: Any) -> list[str]:
+        return ids(service.post("/v1/recommend", json=question | wishes).json())
+
+    assert best[0] not in wish(exclude=[best[0]])
+    assert sorted(wish(allow=["i9", "i10"])) == ["i10", "i9"]
+    assert wish(allow=[]) == []
+    assert all(int(item[1:]) % 4 == 1 for item in wish(categories=["hats"]))
+    assert wish(exclude_seen=False)[0] == "i3"
+    assert wish(twin=True) == shop_model(geometry="euclidean").recommend(["i3"], k=3).ids
+    reasons = service.post("/v1/recommend", json=question | {"reasons": True}).json()["items"][0]["because"]
+    assert reasons == [{"item": "i3", "title": "Piece number 3", "share": 1.0}]
+
+
+def test_numbers_are_ids_too(service: TestClient[Any]) -> None:
+    answer = service.post("/v1/events", json={"user": 17, "item": 4, "id": 1}).json()
+    assert (answer["accepted"], answer["unknown_items"]) == (1, 1)  # the shop sells i4, not 4
+    assert [one["item"] for one in service.get("/v1/users/17/history").json()["history"]] == ["4"]
+
+
+def test_an_event_counts_in_the_next_answer(service: TestClient[Any]) -> None:
+    unknown = service.get("/v1/users/ann/recommendations?k=2").json()
+    assert (ids(unknown), unknown["fallback"]) == (["i0", "i1"], "popular: the history is empty")
+    for seen in (["i3"], ["i3", "i7"]):
+        sent = service.post("/v1/events", json={"user": "ann", "item": seen[-1]}).json()
+        assert (sent["accepted"], sent["duplicates"], sent["unknown_items"]) == (1, 0, 0)
+        expected = shop_model().recommend(seen, k=4).ids
+        assert ids(service.get("/v1/users/ann/recommendations?k=4").json()) == expected
+        assert ids(service.post("/v1/recommend", json={"user": "ann", "k": 4}).json()) == expected
+    assert service.delete("/v1/users/ann").json()["events"] == 2
+    assert service.get("/v1/users/ann/history").json()["history"] == []
+
+
+def test_events_come_twice_and_in_any_order(service: TestClient[Any]) -> None:
+    late = {"user": "bob", "item": "i5", "time": 300, "id": "c"}
+    early = {"user": "bob", "item": "i6", "time": 100, "id": "a"}
+    assert service.post("/v1/events", json={"events": [late, early, late]}).json()["duplicates"] == 1
+    again = service.post("/v1/events", json={"events": [early, {"user": "bob", "item": "i1", "time": 200}]}).json()
+    assert (again["accepted"], again["duplicates"]) == (1, 1)
+    same_without_id = service.post("/v1/events", json={"user": "bob", "item": "i1", "time": 200}).json()
+    assert (same_without_id["accepted"], same_without_id["duplicates"]) == (0, 1)
+    history = service.get("/v1/users/bob/history").json()["history"]
+    assert [(one["item"], one["time"]) for one in history] == [("i6", 100), ("i1", 200), ("i5", 300)]
+    newest = service.get("/v1/users/bob/history?limit=2").json()["history"]
+    assert [one["title"] for one in newest] == ["Piece number 1", "Piece number 5"]
+
+
+@pytest.mark.parametrize("user", ["a/b", "a%2Fb", "../../etc/passwd", "'; DROP TABLE events; --", "ü ☃", "a?b#c", "."])
+def test_ids_may_hold_anything_readable(service: TestClient[Any], user: str) -> None:
+    # A lone dot would be taken out of the path by the client itself.
+    path = "/v1/users/" + (quote(user, safe="") if user != "." else "%2E")
+    assert service.post("/v1/events", json={"user": user, "item": "i1", "id": "x"}).json()["accepted"] == 1
+    answer = service.get(f"{path}/history").json()
+    assert (answer["user"], len(answer["history"])) == (user, 1)
+    assert service.delete(path).json() == {"user": user, "events": 1, "model": answer["model"]}
+
+
+def test_similar_items(service: TestClient[Any]) -> None:
+    answer = service.get("/v1/items/i3/similar?k=3").json()
+    assert ids(answer) == shop_model().similar_items("i3", 3).ids
+    hats = service.get("/v1/items/i3/similar?k=40&categories=hats&categories=coats&exclude=i0").json()
+    assert {item["category"] for item in hats["items"]} == {"hats", "coats"}
+    assert len(hats["items"]) == 19  # ten of each, without i0
+    unknown = service.get("/v1/items/i999/similar")
+    assert (unknown.status_code, unknown.json()["type"]) == (404, "urn:lorentzrec:unknown-item")
+
+
+def test_a_basket_is_completed_with_other_categories(service: TestClient[Any]) -> None:
+    answer = service.post("/v1/basket", json={"items": ["i0", "i1"], "k": 40}).json()
+    assert {item["category"] for item in answer["items"]} == {"shoes", None}
+    assert answer["fallback"] is None
+
+
+def test_items_are_found(service: TestClient[Any], store: Store) -> None:
+    found = service.get("/v1/items?query=number 12&limit=5").json()
+    assert ids(found) == ["i12"]
+    assert ids(service.get("/v1/items?limit=2").json()) == ["i0", "i1"]
+    item = service.get("/v1/items/i0").json()
+    details = {"row": 0, "id": "i0", "title": "Piece number 0", "category": "coats", "price": 9.5, "image": None}
+    assert item == details | {"model": store.state().version}
+    assert service.get("/v1/items/none").status_code == 404
+
+
+def test_live_items(service: TestClient[Any]) -> None:
+    def live_now() -> int:
+        return int(service.get("/v1/model").json()["live"])
+
+    try:
+        refused = service.patch("/v1/live", json={"add": ["i1"]})
+        assert (refused.status_code, refused.json()["type"]) == (400, "urn:lorentzrec:invalid-request")
+        changed = service.put("/v1/live", json={"items": ["i1", "i2", "gone"]}).json()
+        assert (changed["live"], changed["unknown_items"]) == (3, 1)
+        wait_until(lambda: live_now() == 2)
+        assert set(ids(service.post("/v1/recommend", json={"history": ["i9"]}).json())) == {"i1", "i2"}
+        assert service.patch("/v1/live", json={"add": ["i3"], "remove": ["gone"]}).json()["live"] == 3
+        assert service.get("/v1/live").json()["items"] == ["i1", "i2", "i3"]
+    finally:
+        assert service.put("/v1/live", json={"items": None}).json()["live"] is None
+    wait_until(lambda: live_now() == ITEMS)
+
+
+def test_the_model_tells_what_it_is(service: TestClient[Any], store: Store) -> None:
+    assert service.get("/v1/model").json() == {
+        "model": store.state().version,
+        "items": ITEMS,
+        "geometry": "hyperboloid",
+        "dimension": 3,
+        "recency": 0.5,
+        "metrics": {"ndcg@10": 0.125},
+        "map": {"method": "by hand"},
+        "twin": True,
+        "categories": ["coats", "hats", "shoes"],
+        "live": ITEMS,
+    }
+
+
+def test_the_map(service: TestClient[Any], store: Store) -> None:
+    answer = service.get("/v1/map")
+    assert answer.headers["X-Items"] == str(ITEMS)
+    assert answer.headers["ETag"] == f'"{store.state().version}"'
+    places, codes, counts = np.split(np.frombuffer(answer.content, "<f4"), [2 * ITEMS, 3 * ITEMS])
+    assert places.reshape(ITEMS, 2).tolist() == DISK.tolist()
+    names = ["coats", "hats", "shoes"]
+    expected = [-1 if name is None else names.index(name) for name in shop_table()["category"]]
+    assert codes.view("<i4").tolist() == expected
+    assert counts.tolist() == list(range(2 * ITEMS, ITEMS, -1))
+    unchanged = service.get("/v1/map", headers={"If-None-Match": answer.headers["ETag"]})
+    assert (unchanged.status_code, unchanged.content) == (304, b"")
+    assert ids(service.get("/v1/map/items?rows=2,0").json()) == ["i2", "i0"]
+    assert service.get(f"/v1/map/items?rows={ITEMS}").status_code == 400
+    assert service.post("/v1/map/rows", json={"items": ["i2", "none", "i0"]}).json()["rows"] == [2, None, 0]
+
+
+def test_the_page_and_its_files(service: TestClient[Any]) -> None:
+    page = service.get("/")
+    assert (page.status_code, page.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert page.headers["Content-Security-Policy"].startswith("default-src 'self';")
+    assert page.headers["X-Content-Type-Options"] == "nosniff"
+    again = service.get("/", headers={"If-None-Match": page.headers["ETag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+@pytest.mark.parametrize("name", ["none.js", "../app.py", "..%2Fapp.py", "%2Fetc%2Fpasswd", "/etc/passwd", ""])
+def test_no_path_reaches_the_disk(service: TestClient[Any], name: str) -> None:
+    assert service.get(f"/page/{name}").status_code == 404
+
+
+def test_a_version_without_map_or_twin_says_so(tmp_path: Path) -> None:
+    store = shop_store(tmp_path)
+    with service_here(store.url) as service:
+        assert service.get("/v1/map").status_code == 404
+        refused = service.post("/v1/recommend", json={"history": ["i1"], "twin": True})
+        assert (refused.status_code, "no twin" in refused.json()["detail"]) == (400, True)
+    store.close()

@@ -1,0 +1,194 @@
+"""The Poincare disk for print: a catalogue with its categories and customers, and the small graphs of the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.errors import InputError
+from lorentzrec.figures.canvas import BLUE, COLUMN_WIDTH, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, canvas
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+CATEGORY_COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, "#F0E442", "#8C564B")
+"""Okabe and Ito's palette and a brown: as many categories as a reader tells apart; the others are grey."""
+OTHERS = "#BBBBBB"
+MANY_POINTS = 2_000
+"""Beyond this many, points are a picture inside the vector file: it stays small and opens at once."""
+USER_COLOUR, ITEM_COLOUR = "#FFFFFF", "#CFE3F2"
+
+
+def plot_disk(
+    coordinates: NDArray[Any],
+    path: str | Path,
+    *,
+    categories: Sequence[str | None] | None = None,
+    counts: NDArray[Any] | None = None,
+    customers: NDArray[Any] | None = None,
+    labels: Mapping[int, str] | None = None,
+    caption: str | None = None,
+    width: float = COLUMN_WIDTH,
+) -> None:
+    """Items on the disk, to a PNG, SVG or PDF file by the ending of `path`.
+
+    coordinates: Poincare coordinates, one row per item, inside the unit disk.
+    categories: one per item; the largest ones have a colour each, the rest and those without one are grey.
+    counts: the popularity of items, which gives the size of a point.
+    customers: Poincare coordinates of some customers, drawn as black stars.
+    labels: words to write beside some rows.
+    """
+    _check("coordinates", coordinates)
+    if customers is not None:
+        _check("customers", customers)
+    codes, names = _codes(categories, len(coordinates))
+    sizes = _sizes(len(coordinates), counts)
+    legend_rows = -(-(len(names) + (customers is not None)) // 3) if names or customers is not None else 0
+    with canvas(path, width, width + 0.17 * legend_rows + (0.15 if caption else 0)) as figure:
+        axes = figure.add_subplot()
+        _empty_disk(axes)
+        # Grey first, then unpopular to popular, so that what matters lies on top.
+        order = np.lexsort((sizes, codes >= 0))
+        colours = np.array([*CATEGORY_COLOURS, OTHERS if names else BLUE])
+        axes.scatter(
+            coordinates[order, 0],
+            coordinates[order, 1],
+            s=sizes[order],
+            c=colours[codes[order]],
+            linewidths=0,
+            alpha=0.75,
+            rasterized=len(order) > MANY_POINTS,
+        )
+        if customers is not None:
+            x, y = customers.T
+            axes.scatter(x, y, s=22, marker="*", c="black", linewidths=0.3, edgecolors="white", zorder=3)
+        for row, text in (labels or {}).items():
+            _label(axes, coordinates[row, 0], coordinates[row, 1], text)
+        _legend(axes, names, categories is not None and bool((codes < 0).any()), customers is not None)
+        if caption:
+            figure.supxlabel(caption, fontsize=6, color=GREY)
+
+
+def plot_small_disk(
+    axes: Axes,
+    user_points: NDArray[Any],
+    item_points: NDArray[Any],
+    user_labels: Sequence[str],
+    item_labels: Sequence[str],
+) -> None:
+    """A handful of users (circles with letters) and items (squares with numbers) on the disk; Poincare coordinates."""
+    _check("user points", user_points)
+    _check("item points", item_points)
+    _empty_disk(axes)
+    _nodes(axes, item_points, item_labels, round_shape=False)
+    _nodes(axes, user_points, user_labels, round_shape=True)
+
+
+def plot_small_graph(
+    axes: Axes,
+    links: Iterable[tuple[int, int]],
+    user_labels: Sequence[str],
+    item_labels: Sequence[str],
+) -> None:
+    """The bipartite graph that such a disk was learned from: users above, items below; a link is (user, item) rows."""
+    users, items = _on_a_line(len(user_labels), 1.0), _on_a_line(len(item_labels), 0.0)
+    for user, item in links:
+        (x, y), (to_x, to_y) = users[user], items[item]
+        axes.plot([x, to_x], [y, to_y], color=GREY, linewidth=0.8, zorder=1)
+    _nodes(axes, items, item_labels, round_shape=False)
+    _nodes(axes, users, user_labels, round_shape=True)
+    axes.set_axis_off()
+    axes.set_xlim(-0.06, 1.06)
+    axes.set_ylim(-0.35, 1.35)
+
+
+def _on_a_line(count: int, height: float) -> NDArray[np.float64]:
+    places = (np.arange(count) + 0.5) / max(1, count)
+    return np.column_stack([places, np.full(count, height)])
+
+
+def _nodes(axes: Axes, places: NDArray[Any], labels: Sequence[str], *, round_shape: bool) -> None:
+    box = {
+        "boxstyle": "circle,pad=0.22" if round_shape else "square,pad=0.25",
+        "facecolor": USER_COLOUR if round_shape else ITEM_COLOUR,
+        "edgecolor": "black",
+        "linewidth": 0.7,
+    }
+    for (x, y), label in zip(places, labels, strict=True):
+        axes.text(x, y, label, ha="center", va="center", fontsize=6, bbox=box, zorder=3 if round_shape else 2)
+
+
+def _empty_disk(axes: Axes) -> None:
+    from matplotlib.patches import Circle
+
+    axes.add_patch(Circle((0, 0), 1, facecolor="none", edgecolor="black", linewidth=0.8, zorder=2))
+    axes.set_aspect("equal")
+    axes.set_xlim(-1.02, 1.02)
+    axes.set_ylim(-1.02, 1.02)
+    axes.set_axis_off()
+
+
+def _check(name: str, coordinates: NDArray[Any]) -> None:
+    if coordinates.ndim != 2 or coordinates.shape[1] != 2:
+        raise InputError(f"the {name} have the shape {coordinates.shape}: give Poincare coordinates, (n, 2)")
+    outside = np.flatnonzero(~(np.square(coordinates.astype(np.float64)).sum(axis=1) < 1))
+    if len(outside):
+        raise InputError(f"row {outside[0]} of the {name} is not inside the unit disk: give Poincare coordinates")
+
+
+def _codes(categories: Sequence[str | None] | None, count: int) -> tuple[NDArray[np.int64], list[str]]:
+    """For each item the place of its category among the largest ones, -1 if it is not there; and their names."""
+    if categories is None:
+        return np.full(count, -1), []
+    if len(categories) != count:
+        raise InputError(f"there are {count} items and {len(categories)} categories: give one for each, or None")
+    known, members = np.unique([name for name in categories if name is not None], return_counts=True)
+    names = known[np.lexsort((known, -members))][: len(CATEGORY_COLOURS)].tolist()
+    places = {name: place for place, name in enumerate(names)}
+    return np.array([places.get(name or "", -1) for name in categories], np.int64), names
+
+
+def _sizes(count: int, counts: NDArray[Any] | None) -> NDArray[np.float64]:
+    """Areas in square points that together cover a fixed share of the disk: with the root of the popularity."""
+    weights = np.ones(count) if counts is None else np.sqrt(1.0 + np.asarray(counts, np.float64))
+    areas: NDArray[np.float64] = np.clip(weights * (9_000 / max(1.0, weights.sum())), 0.15, 30)
+    return areas
+
+
+def _label(axes: Axes, x: float, y: float, text: str) -> None:
+    from matplotlib.patheffects import withStroke
+
+    axes.annotate(
+        text,
+        (x, y),
+        xytext=(-3 if x > 0.4 else 3, 2),
+        textcoords="offset points",
+        ha="right" if x > 0.4 else "left",
+        fontsize=5.5,
+        zorder=4,
+        path_effects=[withStroke(linewidth=1.5, foreground="white")],
+    )
+
+
+def _legend(axes: Axes, names: list[str], others: bool, customers: bool) -> None:
+    marks: list[tuple[str, str, str]] = [
+        ("o", colour, name) for colour, name in zip(CATEGORY_COLOURS, names, strict=False)
+    ]
+    marks += [("o", OTHERS, "other")] if others and names else []
+    marks += [("*", "black", "customers")] if customers else []
+    if marks:
+        handles = [axes.scatter([], [], marker=mark, c=colour, s=14, label=name) for mark, colour, name in marks]
+        axes.legend(
+            handles=handles,
+            loc="upper center",
+            bbox_to_anchor=(0.5, 0.01),
+            ncols=3,
+            frameon=False,
+            handletextpad=0.1,
+            columnspacing=0.9,
+            fontsize=6.5,
+        )

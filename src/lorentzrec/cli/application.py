@@ -16,7 +16,9 @@ from lorentzrec.cli.compare import compare
 from lorentzrec.cli.demo import demo
 from lorentzrec.cli.evaluate import evaluate
 from lorentzrec.cli.export import export
+from lorentzrec.cli.live import live
 from lorentzrec.cli.prepare import prepare
+from lorentzrec.cli.publish import publish
 from lorentzrec.cli.recommend import recommend, similar
 from lorentzrec.cli.recommend_all import recommend_all
 from lorentzrec.cli.reproduce import reproduce
@@ -164,6 +166,20 @@ _add(
 )
 _add("Answers", similar, "similar model sku-1 -k 5 --titles items.csv")
 _add("Answers", recommend_all, "recommend-all model --out recommendations.parquet -k 10")
+_add(
+    "Service",
+    publish,
+    "publish model --to file:store --items shop --twin twin --histories",
+    "publish model --to postgresql://shop@db/recommendations --keep 5",
+    "publish --to file:store --rollback",
+)
+_add(
+    "Service",
+    live,
+    "live file:store --set in-stock.txt",
+    "live file:store --add sku-1,sku-9 --remove sku-4",
+    "live file:store",
+)
 _add(
     "Service",
     serve,

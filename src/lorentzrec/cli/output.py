@@ -79,6 +79,25 @@ def progress(what: str, total: float) -> Iterator[Callable[[float], None]]:
         yield lambda done: bar.update(task, completed=done)
 
 
+@contextmanager
+def stages() -> Iterator[Callable[[str, float], None]]:
+    """One bar after another: the function given says what is being done, and what share of it is."""
+    from rich.progress import Progress
+
+    shown = sys.stderr.isatty()
+    with Progress(console=_console(stderr=True), disable=not shown, transient=True) as bar:
+        tasks: dict[str, Any] = {}
+
+        def tell(what: str, share: float) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=None if share == 0 else 1.0)
+                if not shown:
+                    say(what)
+            bar.update(tasks[what], completed=share, total=None if share == 0 else 1.0)
+
+        yield tell
+
+
 def _console(*, stderr: bool) -> Console:
     from rich.console import Console
 

@@ -71,7 +71,7 @@ def ids_of(texts: list[str], vocabulary: Vocabulary) -> list[Id]:
     found: list[str] = []
     for text in texts:
         if text.startswith("@"):
-            found += _lines(Path(text[1:]))
+            found += lines_of_file(Path(text[1:]))
         elif vocabulary.holds_strings and text in vocabulary:
             found.append(text)
         else:
@@ -79,7 +79,8 @@ def ids_of(texts: list[str], vocabulary: Vocabulary) -> list[Id]:
     return [vocabulary.parse(text) for text in found]
 
 
-def _lines(path: Path) -> list[str]:
+def lines_of_file(path: Path) -> list[str]:
+    """Ids of a file, one a line."""
     try:
         return [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:

@@ -12,6 +12,7 @@ from lorentzrec.errors import InputError
 from lorentzrec.learning.remarks import allowed_remark, history_remarks, unknown_remark
 from lorentzrec.ranking import Ranker, Rows
 from lorentzrec.serving.diversity import diversify, pool_size
+from lorentzrec.serving.index import Index
 from lorentzrec.serving.live_items import LiveItems, Ranked
 from lorentzrec.serving.reasons import Reasons
 from lorentzrec.serving.version import Version
@@ -80,9 +81,9 @@ class Answer:
 class _Side:
     """The model of a version, or its twin, over the live items."""
 
-    def __init__(self, ranker: Ranker, version: Version, live: Rows | None) -> None:
+    def __init__(self, ranker: Ranker, version: Version, live: Rows | None, index: Index | None = None) -> None:
         self.ranker = ranker
-        self.live = LiveItems(ranker, version.item_counts, live)
+        self.live = LiveItems(ranker, version.item_counts, live, index)
         self.reasons = Reasons(ranker)
 
 
@@ -102,7 +103,7 @@ class Answerer:
             if len(live) == len(version.items):
                 live = None
         self.live_count = len(version.items) if live is None else len(live)
-        self._own = _Side(version.ranker, version, live)
+        self._own = _Side(version.ranker, version, live, version.index)
         self._twin = None if version.twin_ranker is None else _Side(version.twin_ranker, version, live)
         self._symmetric = version.manifest["model"]["model"] == "symmetric"
         self._code_of = {name: code for code, name in enumerate(version.categories)}

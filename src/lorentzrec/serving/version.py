@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,6 +30,16 @@ from lorentzrec.learning.artifact import POINTS, check_points, write_arrays
 from lorentzrec.learning.config import TrainingConfig
 from lorentzrec.learning.manifest import read_manifest, write_manifest
 from lorentzrec.ranking import Ranker
+from lorentzrec.serving.index import (
+    EXTRA,
+    INDEX,
+    INDEXED_ITEMS,
+    Index,
+    build_index,
+    is_installed,
+    open_index,
+    questions_like_real_ones,
+)
 from lorentzrec.serving.item_directory import ItemDirectory, described_items, write_item_directory
 
 if TYPE_CHECKING:
@@ -57,6 +67,9 @@ class Version:
     """The place of each item's category in `categories`; -1 where none is known."""
     map: NDArray[np.float32] | None
     """Where each item lies in the Poincaré disk."""
+    index: Index | None = None
+    notes: tuple[str, ...] = ()
+    """What whoever runs a service should know."""
 
     @property
     def name(self) -> str:
@@ -75,13 +88,18 @@ def write_version(
     disk_map: NDArray[np.float32] | None = None,
     map_description: Mapping[str, Any] | None = None,
     twin: Model | None = None,
+    index: bool = True,
+    progress: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Write what a service needs of `model` to `folder`, whole or not at all; the manifest.
 
     items: a table with the column id and any of title, category, price and image.
     disk_map: a place in the Poincaré disk for each item; `map_description` says how it was made and what it keeps.
     twin: another model of the same items, for answers side by side.
+    index: make one, if there are enough items for it to pay.
+    progress: told what is being done.
     """
+    say = progress or (lambda _: None)
     table, codes, categories = described_items(model.items.series, model.item_counts, items)
     arrays = _points_of(model) | {"item_counts": model.item_counts, "category_codes": codes}
     if disk_map is not None:
@@ -91,7 +109,17 @@ def write_version(
         write_arrays(partial / POINTS, arrays)
         if twin is not None:
             write_arrays(partial / TWIN, _points_of(twin, _rows_of_twin(model, twin)))
+        say("writing the item directory")
         write_item_directory(partial / ITEMS, table, categories)
+        described_index: dict[str, Any] | None = None
+        notes: list[str] = []
+        if index and len(model.items) >= INDEXED_ITEMS:
+            if is_installed():
+                ranker = _ranker(arrays, _space(model.config))
+                queries = questions_like_real_ones(ranker, model.histories)
+                described_index = build_index(ranker, queries, partial / INDEX, progress=say)
+            else:
+                notes.append(f"{len(model.items):,} items are ranked exactly, not by an index: {EXTRA}, publish again")
         manifest = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -108,9 +136,10 @@ def write_version(
                 file.name: {"sha256": checksum(file), "bytes": file.stat().st_size}
                 for file in sorted(partial.iterdir())
             },
-            "index": None,
+            "index": described_index,
             "map": None if disk_map is None else dict(map_description or {}),
             "twin": None if twin is None else _space(twin.config),
+            "notes": notes,
         }
         write_manifest(partial, manifest)
     return manifest
@@ -140,6 +169,12 @@ def open_version(folder: Path, *, verify: bool = True) -> Version:
         items = ItemDirectory(folder / ITEMS)
         if len(items) != count:
             raise _damaged(folder / ITEMS, f"it holds {len(items)} items and the manifest says {count}")
+        index: Index | None = None
+        notes: tuple[str, ...] = ()
+        if manifest["index"] is not None and is_installed():
+            index = open_index(folder / INDEX, manifest["index"], count)
+        elif manifest["index"] is not None:
+            notes = (f"version {manifest['name']} has an index, but items are ranked exactly without faiss: {EXTRA}",)
         return Version(
             folder=folder,
             manifest=manifest,
@@ -149,6 +184,8 @@ def open_version(folder: Path, *, verify: bool = True) -> Version:
             item_counts=points["item_counts"],
             category_codes=points["category_codes"],
             map=points.get("map"),
+            index=index,
+            notes=notes,
         )
     except (KeyError, TypeError) as error:
         raise _damaged(folder, f"{error} is missing or of another type") from error

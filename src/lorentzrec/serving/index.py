@@ -1,0 +1,207 @@
+"""Approximate search for large catalogues: a graph of neighbours, built when a version is published.
+
+Items are ranked by an inner product q . v, on the hyperboloid with q = (-u0, u1, ...). Graph indexes of inner products
+fail on such points: the longest vectors attract every path. So each item gets one more coordinate, sqrt(M^2 - |v|^2)
+with M the greatest length, and the query a zero: all items then have length M, and
+
+    |q - v|^2 = |q|^2 + M^2 - 2 q . v
+
+falls as the score rises. A Euclidean model that ranks by distance needs no such help. Candidates of the graph are
+scored again exactly, so only a missing item can make an answer differ from the exact one; how many are missing is
+measured before anything is published.
+
+The graph is faiss's HNSW (the extra `ann`): its file is mapped into memory, so that a worker opens it in a millisecond
+and workers share it, and it takes a bitmap of the items that may be found. docs/serving-index.md has the measurements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.data.interactions import Interactions
+from lorentzrec.errors import ArtifactError, LorentzrecError
+from lorentzrec.geometry import FloatArray
+from lorentzrec.ranking import GATHERED_SHARE, SINGLE_THREADED_BLAS, Ranker, Rows, available_cores
+
+INDEX = "index.faiss"
+INDEXED_ITEMS = 400_000
+"""From this many items on exact ranking takes more than about 10 ms, and an index pays."""
+K, LEAST_RECALL = 10, 0.99
+"""A version whose index finds less of the true first `K` than this is not published."""
+WANTED_RECALL = 0.995
+"""What is aimed at, so that a catalogue with other histories still has `LEAST_RECALL`."""
+SETTINGS = ((16, 100), (32, 200))
+"""Neighbours of a point in the graph, and candidates when it is placed; the second only if the first is too poor."""
+EFFORTS = (64, 128, 256, 512)
+"""Candidates that a search keeps: the smallest that is good enough is recorded with the version."""
+MOST_CANDIDATES = 1500
+"""More than this is not asked of the graph: its time grows with the number, that of exact ranking does not."""
+QUESTIONS = 300
+"""How many histories the recall is measured with."""
+EXTRA = "pip install 'lorentzrec[ann]'"
+Score = Literal["inner", "distance"]
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """An opened index over all items of a version."""
+
+    graph: Any
+    effort: int
+    by_inner_product: bool
+
+    def candidates(
+        self, ranker: Ranker, query: FloatArray, count: int, permitted: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.int64]:
+        """About the best `count` items and as many more, in rising order of row; only `permitted` ones if given."""
+        import faiss
+
+        vector = query.astype(np.float32)
+        if self.by_inner_product:
+            if ranker.hyperbolic:
+                vector[0] *= -1
+            vector = np.append(vector, np.float32(0))
+        # A search that may keep one in ten of what it meets has to meet ten times as many.
+        share = 1.0 if permitted is None else max(int(permitted.sum()), 1) / len(permitted)
+        parameters: dict[str, Any] = {"efSearch": int(max(self.effort, 2 * count) / share)}
+        if permitted is not None:
+            parameters["sel"] = faiss.IDSelectorBitmap(np.packbits(permitted, bitorder="little"))
+        found = self.graph.search(vector[None], 2 * count, params=faiss.SearchParametersHNSW(**parameters))[1][0]
+        return np.unique(found[found >= 0]).astype(np.int64)
+
+
+class IndexedRanker(Ranker):
+    """A ranker that asks the index for candidates where that is quicker than to score all items.
+
+    It is not where a filter leaves few items, which are then ranked exactly among themselves; where very many are asked
+    for; and for the nearest items of a flat model of inner products, whose graph has another order. Should the graph
+    find too few, all are scored, too.
+    """
+
+    def __init__(
+        self, points: NDArray[np.float32], index: Index, live: Rows | None, *, hyperbolic: bool, score: Score
+    ) -> None:
+        """`live`: rows of the items that may be found at all; None for every item."""
+        super().__init__(points, geometry="hyperboloid" if hyperbolic else "euclidean", score=score)
+        self._index = index
+        self._live = None if live is None else _mask(live, len(points))
+        self._fits = index.by_inner_product == (self.hyperbolic or not self.by_distance)
+
+    def top(
+        self, query: FloatArray, k: int, excluded: Rows | None = None, allowed: Rows | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        excluded = np.empty(0, np.int64) if excluded is None else excluded
+        permitted = self._live
+        if allowed is not None:
+            permitted = _mask(allowed, len(self.item_points))
+            if self._live is not None:
+                permitted &= self._live
+        left = len(self.item_points) if permitted is None else int(np.count_nonzero(permitted))
+        count = k + len(excluded)
+        if self._fits and count <= MOST_CANDIDATES and left * GATHERED_SHARE >= len(self.item_points):
+            rows = np.setdiff1d(self._index.candidates(self, query, count, permitted), excluded).astype(np.int64)
+            if len(rows) >= k:
+                return self.best(query, k, rows)
+        return super().top(query, k, excluded, None if permitted is None else np.flatnonzero(permitted))
+
+
+def is_installed() -> bool:
+    """Whether the extra `ann` is."""
+    try:
+        import faiss  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def build_index(
+    ranker: Ranker, queries: FloatArray, path: Path, *, progress: Callable[[str], None] | None = None
+) -> dict[str, Any]:
+    """Write an index of all items to `path`; what it is and how well it finds, for the manifest.
+
+    Richer settings are tried until the recall for `queries` is as wanted. `progress` is told what is tried.
+    """
+    import faiss
+
+    truth = [rows for rows, _ in ranker.top_many(queries, K, [None] * len(queries))]
+    by_inner_product = ranker.hyperbolic or not ranker.by_distance
+    vectors = _augmented(ranker.item_points) if by_inner_product else ranker.item_points
+    recall = 0.0
+    for neighbours, placed in SETTINGS:
+        if progress is not None:
+            progress(f"building the index, {neighbours} neighbours a point")
+        graph = faiss.IndexHNSWFlat(vectors.shape[1], neighbours)
+        graph.hnsw.efConstruction = placed
+        faiss.omp_set_num_threads(available_cores())
+        with SINGLE_THREADED_BLAS:
+            graph.add(vectors)
+        for effort in EFFORTS:
+            index = Index(graph, effort, by_inner_product)
+            recall = recall_of(index, ranker, queries, truth)
+            if recall >= (LEAST_RECALL if (neighbours, effort) == (SETTINGS[-1][0], EFFORTS[-1]) else WANTED_RECALL):
+                faiss.write_index(graph, str(path))
+                return {
+                    "kind": "faiss HNSW, L2 on augmented points" if by_inner_product else "faiss HNSW, L2",
+                    "recall": recall,
+                    "k": K,
+                    "questions": len(queries),
+                    "neighbours": neighbours,
+                    "effort": effort,
+                }
+    raise LorentzrecError(
+        f"the index finds {recall:.3f} of the true first {K}, and {LEAST_RECALL} is the least: "
+        "publish with --no-index to rank exactly"
+    )
+
+
+def open_index(path: Path, description: dict[str, Any], count: int) -> Index:
+    """The index that `build_index` wrote, mapped into memory."""
+    import faiss
+
+    try:
+        graph = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        raise ArtifactError(f"{path} cannot be read by faiss ({reason}): publish the model again") from error
+    if graph.ntotal != count:
+        raise ArtifactError(f"{path} holds {graph.ntotal} items instead of {count}: publish the model again")
+    return Index(graph, description["effort"], description["kind"].endswith("augmented points"))
+
+
+def recall_of(index: Index, ranker: Ranker, queries: FloatArray, truth: list[NDArray[np.int64]]) -> float:
+    """The mean share of the true first items, `truth`, among those that the index leads to."""
+    shares = []
+    for query, expected in zip(queries, truth, strict=True):
+        found, _ = ranker.best(query, len(expected), index.candidates(ranker, query, len(expected)))
+        shares.append(len(np.intersect1d(found, expected)) / max(1, len(expected)))
+    return float(np.mean(shares))
+
+
+def questions_like_real_ones(ranker: Ranker, histories: Interactions | None, seed: int = 0) -> FloatArray:
+    """Query points of customers drawn from `histories`; without any, of neighbourhoods: five of the twenty items
+    nearest to an item that is drawn."""
+    random = np.random.default_rng(seed)
+    if histories is not None and len(histories):
+        customers = np.flatnonzero(histories.lengths)
+        drawn = random.choice(customers, min(QUESTIONS, len(customers)), replace=False)
+        return np.stack([ranker.query(histories.history(row)) for row in drawn])
+    centres = random.integers(0, len(ranker.item_points), min(QUESTIONS, len(ranker.item_points)))
+    around = ranker.top_many(ranker.precise(ranker.item_points[centres]), 20, [None] * len(centres))
+    return np.stack([ranker.query(random.choice(rows, min(5, len(rows)), replace=False)) for rows, _ in around])
+
+
+def _augmented(points: NDArray[np.float32]) -> NDArray[np.float32]:
+    squared = np.einsum("ij,ij->i", points, points, dtype=np.float64)
+    return np.column_stack([points, np.sqrt(squared.max(initial=0) - squared).astype(np.float32)])
+
+
+def _mask(rows: Rows, count: int) -> NDArray[np.bool_]:
+    mask = np.zeros(count, bool)
+    mask[rows] = True
+    return mask

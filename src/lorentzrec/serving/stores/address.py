@@ -33,6 +33,12 @@ def open_store(url: str, *, create: bool = False) -> Store:
             except ImportError as error:
                 raise _missing("PostgreSQL", "postgres", error) from error
             return PostgresStore(url, create=create)
+        case "cosmos" | "cosmos+http":
+            try:
+                from lorentzrec.serving.stores.cosmos_store import CosmosStore
+            except ImportError as error:
+                raise _missing("Cosmos DB", "azure", error) from error
+            return CosmosStore(url, create=create)
     raise InputError(f"{url!r} is not the address of a store: give {FORMS}")
 
 

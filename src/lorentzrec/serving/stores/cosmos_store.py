@@ -1,0 +1,355 @@
+"""The store in Azure Cosmos DB.
+
+histories     partition /customer: the events of a customer as a list, in documents of about a thousand events each
+catalogue     partition /place: "state" is one document, replaced by ETag; "versions" one document per version;
+              "files-TOKEN" the chunks of a version; "live-TOKEN" the live items in parts
+
+Ids and partitions are digests or tokens, since Cosmos DB limits what they may hold. A batch of events is all or nothing
+for each customer; if it fails halfway, sending it again does no harm.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from lorentzrec.errors import StoreUnavailable
+from lorentzrec.serving.stores.cosmos_documents import Account, Conflict, Document, Documents
+from lorentzrec.serving.stores.store import (
+    LONGEST_HISTORY,
+    Added,
+    Event,
+    State,
+    Touch,
+    check_events,
+    check_ids,
+    check_limit,
+    checked_name,
+    key_of,
+    no_such_version,
+    nothing_to_change,
+    still_current,
+)
+from lorentzrec.serving.stores.version_files import another_content, read_manifest, receive, removed_meanwhile, send
+
+CHUNK_BYTES = 2**20
+"""As base64 1.4 MB, below the 2 MB that a document may have."""
+SEGMENT_EVENTS, SEGMENT_BYTES = 1000, 1_000_000
+"""A document with so many events, or so much text, is full: the next event begins another."""
+PARALLEL_CUSTOMERS = 8
+MOST_CONFLICTS = 200
+ORPHAN_SECONDS = 3600
+"""Parts that nothing refers to are removed when they are this old: younger ones may belong to a change under way."""
+
+Result = TypeVar("Result")
+
+
+class CosmosStore:
+    """The store at a Cosmos DB `address`; see `Store` for what each method means."""
+
+    def __init__(self, address: str, *, create: bool = False) -> None:
+        self._account = Account(address)
+        self.url = self._account.url
+        try:
+            self._histories = self._account.container("histories", "customer", create=create)
+            self._catalogue = self._account.container("catalogue", "place", create=create)
+            if create and not self._catalogue.all("state"):
+                with suppress(Conflict):  # another process was faster
+                    state = {"id": "state", "place": "state", "version": None, "live_revision": 0, "live": None}
+                    self._catalogue.create(state)
+        except BaseException:
+            self.close()
+            raise
+
+    # Versions
+
+    def state(self) -> State:
+        state = self._state()
+        return State(state["version"], state["live_revision"])
+
+    def versions(self) -> list[str]:
+        found = self._catalogue.all("versions", "c.id, c.complete")
+        return sorted((document["id"] for document in found if document["complete"]), reverse=True)
+
+    def upload(self, folder: Path, progress: Callable[[int], None] | None = None) -> None:
+        files = read_manifest(folder)
+        manifest = base64.b64encode(files.manifest).decode()
+        version = self._version(files.name)
+        if version is not None and version["manifest"] != manifest:
+            if version["complete"]:
+                raise another_content(files.name, self.url)
+            self._remove(version)  # an interrupted upload of other content: nothing of it could be resumed
+            version = None
+        try:
+            if version is None:
+                token = secrets.token_hex(8)
+                start = {"id": files.name, "place": "versions", "token": token, "manifest": manifest, "complete": False}
+                version = self._catalogue.create(start)
+            send(folder, files, _CosmosChunks(self._catalogue, version["token"]), progress)
+            if not version["complete"]:
+                self._catalogue.replace({**version, "complete": True})
+        except Conflict:
+            raise removed_meanwhile(files.name, self.url) from None
+
+    def fetch(self, name: str, cache: Path) -> Path:
+        version = self._complete(name)
+        chunks = _CosmosChunks(self._catalogue, version["token"])
+        return receive(name, base64.b64decode(version["manifest"]), chunks, cache, self.url)
+
+    def activate(self, name: str) -> None:
+        self._complete(name)
+        before = self._set_version(name)
+        # Whoever discards a version hides it first and looks at the state then: one of the two always sees the other.
+        version = self._version(name)
+        if version is None or not version["complete"]:
+            self._set_version(before)
+            raise no_such_version(name, self.url, self.versions())
+
+    def discard(self, name: str) -> None:
+        version = self._complete(name)
+        try:
+            if self._state()["version"] != name:
+                version = self._catalogue.replace({**version, "complete": False})
+            if self._state()["version"] != name:
+                self._remove(version)
+            else:
+                if not version["complete"]:
+                    self._catalogue.replace({**version, "complete": True})
+                raise still_current(name, self.url)
+        except Conflict:
+            raise no_such_version(name, self.url, self.versions()) from None
+
+    def clean(self) -> int:
+        removed = 0
+        versions = self._catalogue.all("versions")
+        for version in versions:
+            if not version["complete"]:
+                with suppress(Conflict):  # it was completed or removed meanwhile
+                    self._remove(version)
+                    removed += 1
+        kept = {"state", "versions", f"live-{self._state()['live']}"} | {f"files-{one['token']}" for one in versions}
+        orphans = [
+            document
+            for document in self._catalogue.everywhere("c.id, c.place, c._ts")
+            if document["place"] not in kept and document["_ts"] < time.time() - ORPHAN_SECONDS
+        ]
+        self._delete_all(orphans)
+        return removed + len({document["place"] for document in orphans})
+
+    def _version(self, name: str) -> Document | None:
+        versions = self._catalogue.all("versions")
+        return next((version for version in versions if version["id"] == checked_name(name)), None)
+
+    def _complete(self, name: str) -> Document:
+        version = self._version(name)
+        if version is None or not version["complete"]:
+            raise no_such_version(name, self.url, self.versions())
+        return version
+
+    def _remove(self, version: Document) -> None:
+        """First the document, so that nobody takes the rest for a version; the token of its chunks never returns."""
+        self._catalogue.delete(version)
+        self._delete_all(self._catalogue.all(f"files-{version['token']}", "c.id, c.place"))
+
+    def _delete_all(self, documents: Sequence[Document]) -> None:
+        for document in documents:
+            with suppress(Conflict):  # gone already
+                self._catalogue.delete({"id": document["id"], "place": document["place"]})
+
+    def _state(self) -> Document:
+        state = self._catalogue.read("state", "state")
+        if state is None:
+            raise StoreUnavailable(f"{self.url} has lost its state: publish a model to it again")
+        return state
+
+    def _set_version(self, name: str | None) -> str | None:
+        """Point to another version; the one before."""
+
+        def point() -> str | None:
+            state = self._state()
+            self._catalogue.replace({**state, "version": name})
+            before: str | None = state["version"]
+            return before
+
+        return self._until_unopposed(point)
+
+    # Histories
+
+    def add_events(self, events: Sequence[Event]) -> Added:
+        check_events(events)
+        by_user: dict[str, dict[str, list[float | str]]] = {}
+        for event in events:
+            by_user.setdefault(event.user, {}).setdefault(event.id, [float(event.time), event.item, event.id])
+        if len(by_user) == 1:
+            accepted = self._add(*by_user.popitem())
+        else:
+            with ThreadPoolExecutor(PARALLEL_CUSTOMERS) as threads:
+                accepted = sum(threads.map(self._add, by_user.keys(), by_user.values()))
+        return Added(accepted, len(events) - accepted)
+
+    def _add(self, user: str, events: dict[str, list[float | str]]) -> int:
+        """Append what is new to the customer's last document, or to new ones; how many that were.
+
+        Whether a document is full depends on the document alone, and numbers have no gaps. So two writers always want
+        the same document, and the slower one gets a conflict, reads again, and finds its duplicates.
+        """
+        customer, accepted = key_of(user), 0
+
+        def append() -> None:
+            nonlocal accepted
+            segments = self._histories.all(customer)
+            known = {event[2] for segment in segments for event in segment["events"]}
+            waiting = [event for id, event in events.items() if id not in known]
+            segment: Document | None = segments[-1] if segments else None
+            while waiting:
+                if segment is None or not _fitting(segment["events"], waiting):
+                    number = 0 if segment is None else int(segment["id"]) + 1
+                    segment = {"id": f"{number:08d}", "customer": customer, "user": user, "events": []}
+                part = _fitting(segment["events"], waiting)
+                write = self._histories.replace if "_etag" in segment else self._histories.create
+                segment = write({**segment, "events": segment["events"] + part})
+                accepted += len(part)
+                waiting = waiting[len(part) :]
+
+        self._until_unopposed(append)
+        return accepted
+
+    def history(self, user: str, limit: int = LONGEST_HISTORY) -> list[Touch]:
+        check_ids("user", [user])
+        check_limit(limit)
+        events = [event for segment in self._histories.all(key_of(user)) for event in segment["events"]]
+        return [Touch(item, float(moment)) for moment, item, _ in sorted(events)[-limit:]]
+
+    def forget(self, user: str) -> int:
+        check_ids("user", [user])
+        removed = 0
+
+        def erase() -> None:
+            nonlocal removed
+            # The last first: numbers have no gaps, even if this stops halfway.
+            for segment in reversed(self._histories.all(key_of(user))):
+                self._histories.delete(segment)
+                removed += len(segment["events"])
+
+        self._until_unopposed(erase)
+        return removed
+
+    # Live items
+
+    def live_items(self) -> list[str] | None:
+        return self._until_unopposed(lambda: self._live(self._state()))
+
+    def set_live_items(self, items: Sequence[str] | None) -> int:
+        check_ids("item", items or ())
+        wanted = None if items is None else sorted(set(items))
+        return self._until_unopposed(lambda: self._switch_live(self._state(), wanted))
+
+    def change_live_items(self, add: Sequence[str] = (), remove: Sequence[str] = ()) -> int:
+        check_ids("item", [*add, *remove])
+
+        def change() -> int:
+            state = self._state()
+            before = self._live(state)
+            if before is None:
+                raise nothing_to_change(self.url)
+            after = sorted((set(before) - set(remove)) | set(add))
+            return int(state["live_revision"]) if after == before else self._switch_live(state, after)
+
+        return self._until_unopposed(change)
+
+    def _live(self, state: Document) -> list[str] | None:
+        if state["live"] is None:
+            return None
+        parts = self._catalogue.all(f"live-{state['live']}")
+        if len(parts) != state["live_parts"]:
+            raise Conflict  # they were replaced after the state was read
+        return [item for part in parts for item in part["items"]]
+
+    def _switch_live(self, state: Document, items: list[str] | None) -> int:
+        """Write the items beside the old ones, then point to them."""
+        token, parts = None, []
+        if items is not None:
+            token = secrets.token_hex(8)
+            for number, part in enumerate(_in_parts(items)):
+                parts.append({"id": f"{number:08d}", "place": f"live-{token}", "items": part})
+                self._catalogue.put(parts[-1])
+        changed = {**state, "live": token, "live_parts": len(parts), "live_revision": state["live_revision"] + 1}
+        try:
+            self._catalogue.replace(changed)
+        except Conflict:
+            self._delete_all(parts)
+            raise
+        if state["live"] is not None:
+            self._delete_all(self._catalogue.all(f"live-{state['live']}", "c.id, c.place"))
+        return int(changed["live_revision"])
+
+    def check(self) -> None:
+        self.state()
+
+    def close(self) -> None:
+        self._account.close()
+
+    def _until_unopposed(self, step: Callable[[], Result]) -> Result:
+        """Do `step`, and again from its reading on as long as others are faster with their writes."""
+        for _ in range(MOST_CONFLICTS):
+            try:
+                return step()
+            except Conflict:
+                time.sleep(random.uniform(0, 0.05))
+        raise StoreUnavailable(f"others keep changing the same document of {self.url}: try again")
+
+
+class _CosmosChunks:
+    """The chunks of one version; see `Chunks`."""
+
+    size = CHUNK_BYTES
+
+    def __init__(self, catalogue: Documents, token: str) -> None:
+        self._catalogue = catalogue
+        self._place = f"files-{token}"
+
+    def present(self) -> dict[tuple[str, int], str]:
+        found = self._catalogue.all(self._place, "c.id, c.file, c.number, c.sha256")
+        return {(chunk["file"], chunk["number"]): chunk["sha256"] for chunk in found}
+
+    def put(self, file: str, number: int, digest: str, data: bytes) -> None:
+        chunk = {"id": f"{file}-{number:08d}", "place": self._place, "file": file, "number": number, "sha256": digest}
+        self._catalogue.put({**chunk, "data": base64.b64encode(data).decode()})
+
+    def get(self, file: str, number: int) -> bytes | None:
+        chunk = self._catalogue.read(self._place, f"{file}-{number:08d}")
+        return None if chunk is None else base64.b64decode(chunk["data"])
+
+
+def _fitting(present: list[Any], waiting: list[Any]) -> list[Any]:
+    """As many of the first events waiting as a document takes that holds those present; none if it is full."""
+    part: list[Any] = []
+    size = len(json.dumps(present))
+    for event in waiting[: max(0, SEGMENT_EVENTS - len(present))]:
+        if size >= SEGMENT_BYTES:
+            break
+        part.append(event)
+        size += len(json.dumps(event)) + 2
+    return part
+
+
+def _in_parts(items: list[str]) -> Iterator[list[str]]:
+    """The items in lists that each fit in a document."""
+    part: list[str] = []
+    size = 0
+    for item in items:
+        part.append(item)
+        size += len(json.dumps(item)) + 2
+        if size >= SEGMENT_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part

@@ -23,6 +23,7 @@ from lorentzrec.serving.problems import EXCEPTION_HANDLERS
 from lorentzrec.serving.routes import events, health, items, live_items, model, page, recommendations, users
 from lorentzrec.serving.settings import ServiceSettings
 from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.strict_request import StrictRequest
 
 VERSIONED = [
     recommendations.recommend,
@@ -74,6 +75,7 @@ def create_app(settings: ServiceSettings) -> Gate:
         },
         state=State({"api_keys": keys}),
         exception_handlers=EXCEPTION_HANDLERS,
+        request_class=StrictRequest,
         lifespan=[running],
         openapi_config=openapi_config(keyed=keys is not None),
         cors_config=_cross_origin(settings.allowed_origins),

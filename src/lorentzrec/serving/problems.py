@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.openapi.datastructures import ResponseSpec
@@ -91,9 +92,19 @@ def _faults(error: ValidationException) -> list[Fault]:
 
 
 def _unreadable(_: Request[Any, Any, Any], error: Exception) -> Response[Problem]:
-    """A body that JSON's reader gives up on: bytes that are no UTF-8, or brackets without end."""
-    what = "is nested too deeply" if isinstance(error, RecursionError) else "is not UTF-8"
-    return _respond(problem(400, f"the body {what}: send JSON as the schema has it", "invalid-request"))
+    """A body that is no JSON, or not the JSON that the route takes."""
+    match error:
+        case msgspec.ValidationError():
+            what, _at, where = str(error).partition(" - at ")
+            errors = [Fault(where.strip("`").removeprefix("$").lstrip(".") or "body", what)]
+            detail = f"{errors[0].where}: {what}"
+        case RecursionError():
+            errors, detail = [], "the body is nested too deeply: send JSON as the schema has it"
+        case UnicodeDecodeError():
+            errors, detail = [], "the body is not UTF-8: send JSON as the schema has it"
+        case _:
+            errors, detail = [], f"{error}: send JSON as the schema has it"
+    return _respond(problem(400, detail, "invalid-request", errors))
 
 
 def _bad_input(_: Request[Any, Any, Any], error: LorentzrecError) -> Response[Problem]:
@@ -118,6 +129,7 @@ def _failed(request: Request[Any, Any, Any], error: Exception) -> Response[Probl
 
 EXCEPTION_HANDLERS: ExceptionHandlersMap = {
     HTTPException: _bad_request,
+    msgspec.MsgspecError: _unreadable,
     UnicodeDecodeError: _unreadable,
     RecursionError: _unreadable,
     LorentzrecError: _bad_input,

@@ -1,0 +1,190 @@
+"""What a service says to requests that cannot be used: a problem document with a 4xx status, and never a 500."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from litestar.testing import TestClient
+
+from lorentzrec.errors import ConfigError
+from lorentzrec.serving.settings import ServiceSettings
+from serving.running_service import service_here, shop_store
+
+DEEP = b"[" * 50_000
+LONG_ID = b"x" * 513
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient[Any]]:
+    store = shop_store(tmp_path_factory.mktemp("shop"))
+    with service_here(store.url, body_bytes=200_000) as client:
+        yield client
+    store.close()
+
+
+def assert_problem(response: Any, status: int) -> dict[str, Any]:
+    assert response.status_code == status, response.text
+    assert response.headers["Content-Type"] == "application/problem+json"
+    document: dict[str, Any] = response.json()
+    assert document["status"] == status
+    assert document["type"]
+    assert document["title"]
+    assert document["detail"]
+    return document
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b'"text"',
+        b"{}",
+        b'{"history": "i1"}',
+        b'{"history": [null]}',
+        b'{"history": [true]}',
+        b'{"history": [1.5]}',
+        b'{"history": [["i1"]]}',
+        b'{"history": [{"id": "i1"}]}',
+        b'{"history": [""]}',
+        b'{"history": ["a\\u0000b"]}',
+        b'{"history": ["a\\n"]}',
+        b'{"history": ["a\\u0085b"]}',
+        b'{"history": ["\\ud800"]}',
+        b'{"history": ["\xff"]}',
+        b'{"history": ["\xed\xa0\x80"]}',
+        b'{"history": ["' + LONG_ID + b'"]}',
+        b'{"history": [99999999999999999999]}',
+        b'{"history": [' + b",".join([b"1"] * 10_001) + b"]}",
+        b'{"history": ["i1"], "user": "ann"}',
+        b'{"history": ["i1"], "k": 0}',
+        b'{"history": ["i1"], "k": 1001}',
+        b'{"history": ["i1"], "k": 2.5}',
+        b'{"history": ["i1"], "k": "10"}',
+        b'{"history": ["i1"], "k": true}',
+        b'{"history": ["i1"], "reasons": "true"}',
+        b'{"history": ["i1"], "diversity": "0.5"}',
+        b'{"history": ["i1"], "diversity": NaN}',
+        b'{"history": ["i1"], "diversity": Infinity}',
+        b'{"history": ["i1"], "diversity": 1e999}',
+        b'{"history": ["i1"], "diversity": -0.1}',
+        b'{"history": ["i1"], "misspelt": 1}',
+        b'{"history": ' + DEEP,
+        b'{"misspelt": ' + DEEP,
+        DEEP,
+        b'{"a":' * 20_000,
+        b"\xff\xfe\x00",
+        b"\xef\xbb\xbf{}",
+    ],
+)
+def test_a_question_that_cannot_be_read(service: TestClient[Any], body: bytes) -> None:
+    assert assert_problem(service.post("/v1/recommend", content=body), 400)["type"] == "urn:lorentzrec:invalid-request"
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        b'{"events": []}',
+        b'{"user": "ann"}',
+        b'{"item": "i1"}',
+        b'{"user": "ann", "item": "i1", "events": [{"user": "ann", "item": "i1"}]}',
+        b'{"user": "ann", "item": "i1", "time": NaN}',
+        b'{"user": "ann", "item": "i1", "time": 1e999}',
+        b'{"user": "ann", "item": "i1", "time": -1}',
+        b'{"user": "ann", "item": "i1", "time": 1700000000000}',
+        b'{"user": "ann", "item": "i1", "time": "now"}',
+        b'{"user": "ann", "item": "i1", "id": ""}',
+        b'{"user": "ann\\n", "item": "i1"}',
+        b'{"user": null, "item": "i1"}',
+        b'{"events": [{"user": "ann", "item": "i1"}, {"user": "ann"}]}',
+        b'{"events": [' + b",".join([b'{"user": "ann", "item": "i1"}'] * 1_001) + b"]}",
+    ],
+)
+def test_events_that_cannot_be_kept_are_refused_whole(service: TestClient[Any], event: bytes) -> None:
+    assert_problem(service.post("/v1/events", content=event), 400)
+    assert service.get("/v1/users/ann/history").json()["history"] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/v1/items/i1/similar?k=0", 400),
+        ("/v1/items/i1/similar?k=1001", 400),
+        ("/v1/items/i1/similar?k=ten", 400),
+        ("/v1/items/i1/similar?diversity=nan", 400),
+        ("/v1/items/i1/similar?diversity=inf", 400),
+        ("/v1/items/%FF/similar", 400),
+        ("/v1/items/a%00b", 400),
+        ("/v1/items/a%0A", 400),
+        ("/v1/items/" + "x" * 513, 400),
+        ("/v1/items?limit=0", 400),
+        ("/v1/items?limit=100000000000000000000", 400),
+        ("/v1/items?query=" + "x" * 501, 400),
+        ("/v1/users/ann/history?limit=-1", 400),
+        ("/v1/users//history", 405),
+        ("/v1/map/items", 400),
+        ("/v1/map/items?rows=", 400),
+        ("/v1/map/items?rows=-1", 400),
+        ("/v1/map/items?rows=1;DROP", 400),
+        ("/v1/map/items?rows=999999999", 400),
+        ("/v1/nothing", 404),
+        ("/v2/recommend", 404),
+        ("/v1/recommend", 405),
+    ],
+)
+def test_paths_and_parameters_that_cannot_be_used(service: TestClient[Any], path: str, status: int) -> None:
+    assert_problem(service.get(path), status)
+
+
+@pytest.mark.parametrize(
+    "query", ["'; DROP TABLE items; --", '"', "*", "NEAR(", "title:x", "%00", "%FF", "\\", "-", "{}"]
+)
+def test_no_search_can_break_out(service: TestClient[Any], query: str) -> None:
+    assert service.get(f"/v1/items?query={query}").status_code == 200
+    assert len(service.get("/v1/items?query=piece").json()["items"]) == 20
+
+
+def test_a_body_is_refused_while_it_comes(service: TestClient[Any]) -> None:
+    sent = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal sent
+        while sent < 100_000_000:
+            sent += 65_536
+            yield b"[" * 65_536
+
+    assert_problem(service.post("/v1/recommend", content=endless()), 413)
+    assert_problem(service.post("/v1/events", content=b" " * 200_001), 413)
+
+
+def test_a_problem_names_what_is_wrong(service: TestClient[Any]) -> None:
+    document = assert_problem(service.post("/v1/recommend", json={"history": ["i1"], "k": 0}), 400)
+    assert document["errors"] == [{"where": "k", "what": "Expected `int` >= 1"}]
+    document = assert_problem(service.post("/v1/recommend", json={"history": ["i1", None]}), 400)
+    assert document["errors"] == [{"where": "history[1]", "what": "Expected `int | str`, got `null`"}]
+
+
+def test_the_callers_request_id_comes_back_if_it_is_harmless(service: TestClient[Any]) -> None:
+    assert service.get("/healthz", headers={"X-Request-ID": "cart-17"}).headers["X-Request-ID"] == "cart-17"
+    harmful = service.get("/healthz", headers={"X-Request-ID": 'x"} 500 forged'}).headers["X-Request-ID"]
+    assert len(harmful) == 16
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"workers": 0},
+        {"port": 70_000},
+        {"store_seconds": 0.0},
+        {"poll_seconds": float("nan")},
+        {"log_format": "xml"},
+        {"allowed_origins": ("shop.example",)},
+    ],
+)
+def test_settings_that_cannot_be(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="give"):
+        ServiceSettings("file:store", **options)

@@ -1,0 +1,155 @@
+"""Versions come and go while requests are answered; damaged ones are refused."""
+
+from __future__ import annotations
+
+import gc
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import httpx
+import pytest
+
+from lorentzrec.learning.artifact import POINTS
+from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.stores.store import Store
+from serving.running_service import published, service_here, service_process, shop_store, wait_until
+
+
+def damage(store: Store, name: str, cache: Path) -> None:
+    """Turn one bit of the points of a version in a file store."""
+    points = store.fetch(name, cache) / POINTS
+    content = bytearray(points.read_bytes())
+    content[-1] ^= 1
+    points.chmod(0o644)
+    points.write_bytes(content)
+
+
+def model_of(service: Any) -> str:
+    return str(service.get("/v1/model").json()["model"])
+
+
+def test_twenty_versions_under_load(tmp_path: Path) -> None:
+    """No request fails, and every answer is of one version: all its titles carry the label of the model it names."""
+    store = open_store(f"file:{tmp_path / 'store'}", create=True)
+    labels = {published(store, tmp_path, "label-0"): "label-0"}
+    done, mixed, served = Event(), list[str](), set[str]()
+
+    def keep_asking(url: str) -> int:
+        asked = 0
+        with httpx.Client(base_url=url, timeout=60) as http:
+            while not done.is_set():
+                response = http.post("/v1/recommend", json={"history": ["i3"], "k": 5, "reasons": True})
+                assert response.status_code == 200, response.text
+                answer = response.json()
+                titles = [item["title"] for item in answer["items"]]
+                titles += [reason["title"] for item in answer["items"] for reason in item["because"]]
+                served.add(answer["model"])
+                mixed.extend(f"{answer['model']} {title}" for title in titles)
+                asked += 1
+        return asked
+
+    with service_process(store.url, tmp_path, "--workers", "2") as service, ThreadPoolExecutor(3) as pool:
+        asking = [pool.submit(keep_asking, service.url) for _ in range(3)]
+        try:
+            for number in range(1, 21):
+                name = published(store, tmp_path, f"label-{number}")
+                labels[name] = f"label-{number}"
+                if number % 5 == 0:
+                    wait_until(lambda name=name: model_of(service.http) == name)  # type: ignore[misc]
+                for old in store.versions()[8:]:
+                    store.discard(old)
+        finally:
+            done.set()
+        assert all(future.result() > 0 for future in asking)
+    assert len(served) >= 4
+    assert [line for line in mixed if labels[line.split()[0]] != line.split()[1]] == []
+    store.close()
+
+
+def test_a_damaged_version_is_refused_and_the_last_good_one_stays(tmp_path: Path) -> None:
+    store = shop_store(tmp_path)
+    good = store.state().version
+    with service_here(store.url, poll_seconds=0.05) as service:
+        assert service.get("/readyz").json() == {"ready": True, "model": good, "warnings": []}
+        other = published(store, tmp_path)  # complete and current; its bytes change before anybody reads them
+        damage(store, other, tmp_path)
+        wait_until(lambda: bool(service.get("/readyz").json()["warnings"]))
+        assert "is damaged" in service.get("/readyz").json()["warnings"][0]
+        assert other in service.get("/readyz").json()["warnings"][0]
+        assert model_of(service) == good
+        assert b"lorentzrec_versions_refused_total 1.0" in service.get("/metrics").content
+        better = published(store, tmp_path)
+        wait_until(lambda: model_of(service) == better)
+        wait_until(lambda: service.get("/readyz").json()["warnings"] == [])
+    store.close()
+
+
+def test_a_service_that_starts_on_a_damaged_version_takes_the_newest_good_one(tmp_path: Path) -> None:
+    store = shop_store(tmp_path)
+    good = store.state().version
+    damage(store, published(store, tmp_path), tmp_path)
+    with service_here(store.url) as service:
+        answer = service.get("/readyz").json()
+        assert (answer["model"], len(answer["warnings"])) == (good, 1)
+        assert service.post("/v1/recommend", json={"history": ["i1"]}).json()["model"] == good
+    store.close()
+
+
+def test_a_service_without_any_version_says_so_and_begins_when_there_is_one(tmp_path: Path) -> None:
+    store = open_store(f"file:{tmp_path / 'store'}", create=True)
+    with service_here(store.url, poll_seconds=0.05) as service:
+        assert service.get("/healthz").status_code == 200
+        for response in (service.get("/readyz"), service.post("/v1/recommend", json={"history": ["i1"]})):
+            assert (response.status_code, response.headers["Retry-After"]) == (503, "1")
+            assert response.json()["type"] == "urn:lorentzrec:not-ready"
+            assert "lorentzrec publish" in response.json()["detail"]
+        kept = service.post("/v1/events", json={"user": "ann", "item": "i3"}).json()
+        assert kept == {"accepted": 1, "duplicates": 0, "unknown_items": 1, "model": None}
+        name = published(store, tmp_path)
+        wait_until(lambda: service.get("/readyz").status_code == 200)
+        answer = service.post("/v1/recommend", json={"user": "ann"}).json()
+        assert (answer["model"], answer["fallback"]) == (name, None)
+    store.close()
+
+
+def test_only_damaged_versions_are_none(tmp_path: Path) -> None:
+    store = shop_store(tmp_path)
+    damage(store, str(store.state().version), tmp_path)
+    with service_here(store.url) as service:
+        response = service.get("/readyz")
+        assert response.status_code == 503
+        assert "is damaged" in response.json()["detail"]
+    store.close()
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="there is no list of mapped files here")
+def test_the_memory_of_an_old_version_is_given_back(tmp_path: Path) -> None:
+    store = shop_store(tmp_path)
+    first = str(store.state().version)
+
+    def mapped(name: str) -> bool:
+        gc.collect()
+        return name in Path("/proc/self/maps").read_text()
+
+    with service_here(store.url, poll_seconds=0.05) as service:
+        service.post("/v1/recommend", json={"history": ["i1"]})
+        assert mapped(first)
+        second = published(store, tmp_path)
+        wait_until(lambda: model_of(service) == second)
+        wait_until(lambda: not mapped(first))
+    store.close()
+
+
+def test_a_version_of_a_later_format_is_refused_with_its_reason(tmp_path: Path) -> None:
+    store = shop_store(tmp_path)
+    good = store.state().version
+    other = published(store, tmp_path)
+    manifest = store.fetch(other, tmp_path) / "manifest.json"
+    content = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps(content | {"format_version": 99}))
+    with service_here(store.url) as service:
+        assert service.get("/readyz").json()["model"] == good
+    store.close()

@@ -70,9 +70,9 @@ def tune(
     geometries = ["hyperboloid", "euclidean"] if geometry is Geometries.both else [geometry.value]
     options: dict[str, Any] = {"geometries": geometries, "trials": trials, "seconds": time, "parallel": parallel}
     threads = search.base(geometries[0]).threads
-    interrupted = False
+    question, interrupted = Question.of_parts(parts_of(dataset)), False
     try:
-        search_for(Question.of_parts(parts_of(dataset)), search, folder, threads=threads, say=say, **options)
+        search_for(question, search, folder, threads=threads, say=say, **options)
     except KeyboardInterrupt:
         interrupted = True
     results = found(folder, search, geometries)

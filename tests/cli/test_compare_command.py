@@ -1,0 +1,117 @@
+"""`lorentzrec tune` and `lorentzrec compare`, one after the other as people use them."""
+
+from __future__ import annotations
+
+import csv
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.command_line import SETTINGS, answer, error_of, run, start
+from lorentzrec.learning.config import TrainingConfig
+
+
+def test_tune_writes_configs_that_train_and_compare_take(shop: Path, tmp_path: Path) -> None:
+    out = tmp_path / "tuning"
+    options = ("--out", out, "--metric", "hr@3", *SETTINGS)
+    result = answer("tune", shop, "--trials", "2", *options)
+    assert [tuned["geometry"] for tuned in result["results"]] == ["hyperboloid", "euclidean"]
+    assert all(len(tuned["trials"]) == 2 and 0 < tuned["value"] <= 1 for tuned in result["results"])
+    with (out / "trials.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["geometry"] for row in rows] == ["hyperboloid"] * 2 + ["euclidean"] * 2
+    best = TrainingConfig.from_toml(out / "euclidean.toml")
+    assert (best.geometry, best.dimension, best.threads) == ("euclidean", 4, None)
+    run("train", shop, "--out", tmp_path / "model", "--config", out / "hyperboloid.toml")
+
+    shown = run("tune", shop, "--trials", "3", *options)
+    assert "hyperboloid: 3 trials, 0 ended early, 0 failed" in shown.stdout
+    assert f"The best settings are in {out / 'hyperboloid.toml'}" in shown.stdout.replace("\n", "")
+    assert shown.stderr.count("complete") == 2, "one more of each"
+    assert error_of("tune", shop, "--out", out, "--metric", "hr@4", *SETTINGS).endswith("choose another --out")
+
+
+def test_trials_side_by_side(shop: Path, tmp_path: Path) -> None:
+    settings = ("--set", "dimension=4", "--set", "epochs=2", "--set", "threads=2")
+    result = answer("tune", shop, "--out", tmp_path / "tuning", "--trials", "2", "--parallel", "2", *settings)
+    assert [len(tuned["trials"]) for tuned in result["results"]] == [2, 2]
+
+
+def test_a_search_that_is_stopped_goes_on(shop: Path, tmp_path: Path) -> None:
+    options = ("tune", shop, "--out", tmp_path / "tuning", "--geometry", "hyperboloid", *SETTINGS)
+    process = start(*options, "--trials", "5000")
+    assert process.stderr is not None
+    process.stderr.readline()  # the first trial is complete
+    process.send_signal(signal.SIGINT)
+    _, rest = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert rest.splitlines()[-1] == "stopped by Ctrl-C"
+    assert "the same command goes on from there" in rest
+    done = len(answer(*options, "--trials", "1")["results"][0]["trials"])
+    assert done >= 1
+    result = answer(*options, "--trials", str(done + 1))["results"][0]
+    assert [trial["state"] in ("complete", "pruned") for trial in result["trials"]] == [True] * (done + 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (("--set", "geometry=euclidean"), "--set geometry=... is fixed by --geometry: use that option"),
+        (("--set", "dimensions=3"), "there is no hyper-parameter 'dimensions': did you mean 'dimension'?"),
+        (("--metric", "auc"), "there is no metric 'auc': ask for hr, recall, ndcg or mrr, such as ndcg@20"),
+    ],
+)
+def test_impossible_searches(shop: Path, tmp_path: Path, options: tuple[str, ...], line: str) -> None:
+    assert error_of("tune", shop, "--out", tmp_path / "tuning", *options) == line
+
+
+def test_missing_optuna_is_named(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    line = error_of("tune", shop, "--out", tmp_path / "tuning")
+    assert line == "tuning needs Optuna: pip install 'lorentzrec[tune]'"
+
+
+def test_compare_shows_tests_and_a_plot_and_keeps_its_runs(shop: Path, tmp_path: Path) -> None:
+    systems = [part for name in ("hyperboloid", "euclidean", "popularity") for part in ("--systems", name)]
+    options: list[str | Path] = [
+        "--out",
+        tmp_path / "compared",
+        "--seeds",
+        "2",
+        "--metric",
+        "ndcg@5",
+        *SETTINGS,
+        *systems,
+    ]
+    first = run("compare", shop, *options)
+    assert first.stderr.count("part ") == 5
+    lines = first.stdout.splitlines()
+    assert lines[1].split("  ")[0] == "system"
+    assert [line.split()[0] for line in lines[3:6]] == ["hyperboloid", "euclidean", "popularity"]
+    assert [line.count("p = ") for line in lines[3:6]] == [0, 2, 2]
+    assert "note: with 2 comparisons, ask for p below 0.025" in first.stderr
+    assert {path.name for path in (tmp_path / "compared").iterdir()} >= {"comparison.png", "comparison.svg"}
+    again = answer("compare", shop, *options)
+    assert [system["name"] for system in again["systems"]] == ["hyperboloid", "euclidean", "popularity"]
+    assert len(again["systems"][0]["runs"]) == 2
+    assert again["differences"][0]["over_users"]["p_value"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (("--config", "settings.toml"), "--config 'settings.toml' names no geometry: write hyperboloid=FILE or"),
+        (("--systems", "als"), "there is no system 'als': choose from hyperboloid, euclidean"),
+        (("--seeds", "0"), "--seeds 0: ask for at least one"),
+    ],
+)
+def test_impossible_comparisons(shop: Path, options: tuple[str, ...], line: str) -> None:
+    assert error_of("compare", shop, *options).startswith(line)
+
+
+def test_a_comparison_needs_a_test_part(events_file: Path, tmp_path: Path) -> None:
+    run("prepare", events_file, "--out", tmp_path / "shop")
+    assert "has no test part" in error_of("compare", tmp_path / "shop")
+    assert "is not a dataset: make one with lorentzrec prepare" in error_of("compare", events_file)

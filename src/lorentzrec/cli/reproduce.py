@@ -84,7 +84,11 @@ def _parts_of(results: dict[str, Any]) -> list[RenderableType]:
     shown: list[RenderableType] = []
     for one in map(Table.from_dict, results["tables"]):
         columns = {column.heading: "left bold" if column.origin == "key" else "right" for column in one.columns}
-        shown += [table(columns, one.texts(), title=one.title), ""]
+        made = table(columns, one.texts(), title=one.title)
+        for column, drawn in zip(one.columns, made.columns, strict=True):
+            if column.origin != "key":  # a number is never broken over lines
+                drawn.min_width = max(len(str(cell)) for cell in drawn.cells)
+        shown += [made, ""]
     rows = [
         (verdict["answer"], f"{verdict['claim']} ({verdict['place']})", verdict["measured"], verdict["remark"])
         for verdict in results["verdicts"]

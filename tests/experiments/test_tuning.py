@@ -27,9 +27,9 @@ def test_twins_take_turns_and_the_defaults_come_first(tmp_path: Path) -> None:
     curved, flat = tune(question, SEARCH, tmp_path, trials=3, threads=1, say=said.append)
     assert [line.split()[0] for line in said] == ["hyperboloid", "euclidean"] * 3
     assert [len(curved.trials), len(flat.trials)] == [3, 3]
-    assert (
-        curved.trials[0].settings | {"learning_rate": 0.3, "scale": 12.0, "recency": 0.7} == curved.trials[0].settings
-    )
+    config = SEARCH.base("hyperboloid").resolve(ordered=True, events=720, users=40, items=30)
+    asked_first = curved.trials[0].settings
+    assert asked_first == {name: getattr(config, name) for name in SEARCH.space("hyperboloid", ordered=True)}
     assert curved.value == max(trial.value or 0 for trial in curved.trials)
     assert {trial.epochs for trial in curved.trials} == {3}
 

@@ -1,10 +1,7 @@
-/** Draws the points of the map where there is no WebGL 2: fewer of them while something moves, all of them at rest. */
+/** Draws the points of the map where there is no WebGL 2. */
 
 import { COLOURED } from "./palette.js";
 import { Projection } from "./projection.js";
-
-const POINTS_WHILE_MOVING = 12000;
-const REST_MILLISECONDS = 140;
 
 export class CanvasPoints {
   /** @param {HTMLCanvasElement} canvas */
@@ -14,7 +11,6 @@ export class CanvasPoints {
     this.kind = "canvas";
     /** @type {import("./catalogue_map.js").CatalogueMap | null} */
     this.map = null;
-    this.timer = 0;
   }
 
   /** @param {import("./catalogue_map.js").CatalogueMap} map */
@@ -25,16 +21,9 @@ export class CanvasPoints {
   /**
    * @param {import("./view.js").View} view
    * @param {{colours: string[], highlightColour: string, highlighted: number}} look
+   * @param {number} stride draws every stride-th point
    */
-  draw(view, look) {
-    clearTimeout(this.timer);
-    const many = this.map !== null && this.map.count > POINTS_WHILE_MOVING;
-    this.#paint(view, look, many ? Math.ceil(this.map.count / POINTS_WHILE_MOVING) : 1);
-    if (many) this.timer = window.setTimeout(() => this.#paint(view, look, 1), REST_MILLISECONDS);
-  }
-
-  /** Every `stride`-th point in the order of drawing, so that large and small ones thin out alike. */
-  #paint(view, look, stride) {
+  draw(view, look, stride) {
     const { context, canvas, map } = this;
     const ratio = canvas.width / (2 * view.middle.x);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);

@@ -11,6 +11,10 @@ import { WebglPoints } from "./webgl_points.js";
 
 const REACH = { mouse: 10, pen: 14, touch: 22, keyboard: 22 };
 const STAR_MILLISECONDS = 650;
+const REST_MILLISECONDS = 300;
+/** Frames that take longer than this are no longer smooth. */
+const SLOW_MILLISECONDS = 45;
+const LARGEST_STRIDE = 8;
 
 /** @typedef {import("./poincare.js").Point} Point */
 
@@ -38,6 +42,10 @@ export class Disk {
     this.scene = { star: null, source: null, history: [], answers: [], hovered: null, emphasised: -1, crosshair: false };
     this.highlighted = -1;
     this.frame = 0;
+    this.lastFrame = 0;
+    this.moving = false;
+    this.stride = 1;
+    this.rest = 0;
     this.flight = null;
     listenToGestures(stage, this.view, {
       pick: (place, kind) => this.#pick(place, kind),
@@ -108,15 +116,37 @@ export class Disk {
   }
 
   redraw() {
-    this.frame ||= requestAnimationFrame(() => {
+    this.frame ||= requestAnimationFrame((now) => {
       this.frame = 0;
-      this.points.draw(this.view, {
-        colours: this.palette,
-        highlightColour: this.colours.accent,
-        highlighted: this.highlighted,
-      });
-      this.overlay.draw(this.view, this.scene, this.colours);
+      this.#keepPace(now);
+      this.#draw(this.moving ? this.stride : 1);
     });
+  }
+
+  /** @param {number} stride */
+  #draw(stride) {
+    const { palette: colours, highlighted } = this;
+    this.points.draw(this.view, { colours, highlightColour: this.colours.accent, highlighted }, stride);
+    this.overlay.draw(this.view, this.scene, this.colours);
+    this.stage.dataset.stride = String(stride);
+  }
+
+  /**
+   * Where drawing is slow, fewer points while something moves, and all of them at rest. They thin out evenly, since
+   * every stride-th one in the order of drawing is left.
+   * @param {number} now
+   */
+  #keepPace(now) {
+    const elapsed = now - this.lastFrame;
+    this.lastFrame = now;
+    this.moving = elapsed < REST_MILLISECONDS;
+    if (this.moving && elapsed > SLOW_MILLISECONDS) this.stride = Math.min(2 * this.stride, LARGEST_STRIDE);
+    clearTimeout(this.rest);
+    this.rest = window.setTimeout(() => {
+      this.moving = false;
+      if (this.stride > 1) this.#draw(1);
+      this.stride = Math.max(this.stride / 2, 1); // one slow moment is not held against the machine for ever
+    }, REST_MILLISECONDS);
   }
 
   #viewChanged() {
@@ -156,7 +186,8 @@ export class Disk {
   /** Keys have no pointer: with the keyboard, the middle of the disk points. */
   #keyboard() {
     const active = this.stage.matches(":focus-visible");
-    if (active !== this.scene.crosshair) this.show({ crosshair: active });
+    if (!active && !this.scene.crosshair) return; // a mouse or a finger is at work, and points for itself
+    this.show({ crosshair: active });
     this.#hover(active ? this.view.middle : null, "keyboard");
   }
 

@@ -60,7 +60,8 @@ export function listenToGestures(stage, view, actions) {
       actions.pick(placeOf(event), event.pointerType);
   });
   stage.addEventListener("pointercancel", (event) => down.delete(event.pointerId));
-  stage.addEventListener("pointerleave", () => actions.hover(null));
+  // A finger that is lifted leaves too, but what it tapped stays in view.
+  stage.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && actions.hover(null));
 
   stage.addEventListener(
     "wheel",

@@ -111,7 +111,7 @@ export class View {
     const start = this.centre;
     const startZoom = this.zoom;
     this.flight = new Motion((share) => {
-      this.centre = between(start, inside(centre), share);
+      this.centre = share < 1 ? between(start, inside(centre), share) : inside(centre); // exactly there in the end
       this.zoom = startZoom * (zoom / startZoom) ** share;
       this.changed();
     }, FLIGHT_MILLISECONDS);

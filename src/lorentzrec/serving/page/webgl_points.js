@@ -110,17 +110,14 @@ export class WebglPoints {
     });
     gl.bindBuffer(gl.ARRAY_BUFFER, this.buffer);
     gl.bufferData(gl.ARRAY_BUFFER, table, gl.STATIC_DRAW);
-    [2, 1, 1, 1, 1].forEach((length, location) => {
-      gl.enableVertexAttribArray(location);
-      gl.vertexAttribPointer(location, length, gl.FLOAT, false, 24, [0, 8, 12, 16, 20][location]);
-    });
   }
 
   /**
    * @param {import("./view.js").View} view
    * @param {{colours: string[], highlightColour: string, highlighted: number}} look
+   * @param {number} stride draws every stride-th point; at most 10, since WebGL steps over 255 bytes and no more
    */
-  draw(view, look) {
+  draw(view, look, stride) {
     const gl = this.context;
     const { width, height } = this.canvas;
     gl.viewport(0, 0, width, height);
@@ -138,6 +135,10 @@ export class WebglPoints {
     gl.uniform1f(this.uniform("highlighted"), look.highlighted);
     gl.uniform3fv(this.uniform("colours"), look.colours.flatMap(components));
     gl.uniform3fv(this.uniform("highlight_colour"), components(look.highlightColour));
-    gl.drawArrays(gl.POINTS, 0, this.map.count);
+    [2, 1, 1, 1, 1].forEach((length, location) => {
+      gl.enableVertexAttribArray(location);
+      gl.vertexAttribPointer(location, length, gl.FLOAT, false, 24 * stride, [0, 8, 12, 16, 20][location]);
+    });
+    gl.drawArrays(gl.POINTS, 0, Math.ceil(this.map.count / stride));
   }
 }

@@ -1,0 +1,75 @@
+"""The Python client against the real server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lorentzrec.serving.client import Client, ServiceError
+from serving.running_service import service_process, shop_store
+from serving.small_shop import ITEMS, shop_model
+
+KEY = "full-key-0123456789"
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("shop")
+    (folder / "keys.txt").write_text(KEY)
+    store = shop_store(folder)
+    with service_process(store.url, folder, "--api-key-file", str(folder / "keys.txt")) as service:
+        yield service.url
+    store.close()
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[Client]:
+    with Client(url, api_key=KEY) as opened:
+        yield opened
+
+
+def test_questions_and_answers(client: Client) -> None:
+    answer = client.recommend(["i3", "i7"], k=4, reasons=True)
+    assert [item.id for item in answer.items] == shop_model().recommend(["i3", "i7"], k=4).ids
+    assert {reason.item for item in answer.items for reason in item.because} <= {"i3", "i7"}
+    assert [item.id for item in client.similar("i3", 2).items] == shop_model().similar_items("i3", 2).ids
+    assert {item.category for item in client.similar("i3", 5, categories=["hats"]).items} == {"hats"}
+    assert {item.category for item in client.basket(["i0", "i1"], 40).items} == {"shoes", None}
+    assert [item.id for item in client.search("number 12")] == ["i12"]
+    assert client.item("i0").price == 9.5
+    assert (client.model().items, client.model().model) == (ITEMS, answer.model)
+
+
+def test_events_history_and_erasure(client: Client) -> None:
+    user = "a/b c?d"
+    added = client.add_events([{"user": user, "item": "i3", "time": 5}, {"user": user, "item": "i7", "time": 9}])
+    assert (added.accepted, added.duplicates, added.unknown_items) == (2, 0, 0)
+    assert [(touch.item, touch.time) for touch in client.history(user)] == [("i3", 5), ("i7", 9)]
+    expected = shop_model().recommend(["i3", "i7"], k=3).ids
+    assert [item.id for item in client.recommend(user=user, k=3).items] == expected
+    assert client.forget(user) == 2
+    assert client.history(user) == []
+
+
+def test_live_items(client: Client) -> None:
+    assert client.set_live_items(["i1", "i2"]).live == 2
+    assert client.change_live_items(add=["i5"], remove=["i1"]).live == 2
+    assert client.live_items() == ["i2", "i5"]
+    assert client.set_live_items(None).live is None
+    assert client.live_items() is None
+
+
+def test_errors_carry_the_problem(client: Client, url: str, tmp_path: Path) -> None:
+    with pytest.raises(ServiceError, match="'none' is not in version") as unknown:
+        client.similar("none")
+    assert unknown.value.problem is not None
+    assert (unknown.value.problem.status, unknown.value.problem.type) == (404, "urn:lorentzrec:unknown-item")
+    with Client(url) as stranger, pytest.raises(ServiceError) as refused:
+        stranger.model()
+    assert refused.value.problem is not None
+    assert refused.value.problem.status == 401
+    with Client("http://127.0.0.1:9", retries=0) as nobody, pytest.raises(ServiceError, match="is it running") as away:
+        nobody.model()
+    assert away.value.problem is None

@@ -1,0 +1,179 @@
+"""The real server: signals, several workers, power cuts, logs and numbers."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+
+import httpx
+import pytest
+
+from lorentzrec.serving.stores.address import open_store
+from serving.running_service import PATIENCE, service_process, shop_store, wait_until
+
+KEY = "full-key-0123456789"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_request_under_way_is_finished_before_the_end(tmp_path: Path, number: signal.Signals) -> None:
+    store = shop_store(tmp_path)
+    with service_process(store.url, tmp_path) as service:
+        body = b'{"history": ["i1"]}'
+        head = f"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        with socket.create_connection(("127.0.0.1", service.port), timeout=PATIENCE) as connection:
+            connection.sendall(head + body[:5])
+            wait_until(lambda: "lorentzrec_requests_in_flight 2.0" in service.http.get("/metrics").text)
+            service.process.send_signal(number)
+            wait_until(lambda: "Stopping worker" in service.log.read_text())
+            connection.sendall(body[5:])
+            answer = connection.recv(100_000)
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert service.process.wait(PATIENCE) == 0
+    store.close()
+
+
+def test_workers_share_the_work_and_their_numbers(tmp_path: Path) -> None:
+    store = shop_store(tmp_path)
+    with service_process(store.url, tmp_path, "--workers", "2") as service:
+        wait_until(lambda: _number(service.url, "lorentzrec_version_workers") == 2)
+        for _ in range(20):
+            with httpx.Client(base_url=service.url, timeout=PATIENCE) as http:  # a connection each, so both are met
+                assert http.post("/v1/recommend", json={"history": ["i1"]}).status_code == 200
+        assert _number(service.url, 'lorentzrec_requests_total{method="POST"') == 20
+        (one, *_) = _children(service.process.pid)
+        os.kill(one, signal.SIGKILL)
+        wait_until(lambda: len(_children(service.process.pid) - {one}) == 2)
+        wait_until(lambda: _number(service.url, "lorentzrec_version_workers") == 2)
+        assert _number(service.url, 'lorentzrec_requests_total{method="POST"') == 20
+        workers = _children(service.process.pid)
+        os.kill(service.process.pid, signal.SIGKILL)
+        service.process.wait(PATIENCE)
+        wait_until(lambda: not any(Path(f"/proc/{worker}/cmdline").exists() for worker in workers))
+    store.close()
+
+
+def test_every_acknowledged_event_survives_a_power_cut(tmp_path: Path) -> None:
+    """The server and all its workers are killed while events are written; the store forgets none."""
+    store = shop_store(tmp_path)
+    acknowledged: set[str] = set()
+
+    def keep_sending(url: str, sender: str, enough: Event) -> None:
+        with httpx.Client(base_url=url, timeout=PATIENCE) as http:
+            for number in range(100_000):
+                id = f"{sender}-{number}"
+                event = {"user": sender, "item": "i1", "time": number, "id": id}
+                try:
+                    response = http.post("/v1/events", json=event)
+                except httpx.TransportError:
+                    return
+                assert response.json()["accepted"] == 1
+                acknowledged.add(id)
+                if number == 20:
+                    enough.set()
+
+    with service_process(store.url, tmp_path, "--workers", "2") as service, ThreadPoolExecutor(4) as pool:
+        enough = Event()
+        sending = [pool.submit(keep_sending, service.url, f"u{one}", enough) for one in range(4)]
+        assert enough.wait(PATIENCE)
+        service.kill()
+        for future in sending:
+            future.result(PATIENCE)
+    with service_process(store.url, tmp_path) as service:
+        kept = {
+            f"u{one}-{event['time']:.0f}"
+            for one in range(4)
+            for event in service.http.get(f"/v1/users/u{one}/history?limit=10000").json()["history"]
+        }
+    assert len(acknowledged) > 20
+    assert acknowledged <= kept
+    store.close()
+
+
+def test_the_log_is_json_and_keeps_secrets(tmp_path: Path) -> None:
+    store = shop_store(tmp_path)
+    keys = tmp_path / "keys.txt"
+    keys.write_text(f"{KEY}\n")
+    with service_process(store.url, tmp_path, "--api-key-file", str(keys), "--log-format", "json") as service:
+        headers = {"Authorization": f"Bearer {KEY}", "X-Request-ID": "cart-17"}
+        service.http.get("/v1/users/secret-customer/recommendations?k=3", headers=headers)
+        service.http.get("/v1/users/secret-customer/history")
+        assert service.stop() == 0
+    text = service.log.read_text()
+    lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    (line,) = [line for line in lines if line.get("request_id") == "cart-17"]
+    assert (line["method"], line["route"], line["status"]) == ("GET", "/v1/users/{user}/recommendations", 200)
+    assert line["milliseconds"] > 0
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", line["time"])
+    assert [line["status"] for line in lines if line.get("route") == "/v1/users/{user}/history"] == [401]
+    assert KEY not in text
+    assert "secret-customer" not in text
+    store.close()
+
+
+def test_more_than_it_can_hold_is_told_to_come_back(tmp_path: Path) -> None:
+    """Bodies that never end fill the service; then a question gets 503, and health still answers."""
+    from lorentzrec.serving.settings import ServiceSettings
+
+    store = shop_store(tmp_path)
+    limit = ServiceSettings(store.url).concurrent_requests
+    head = b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"
+    with service_process(store.url, tmp_path) as service:
+        waiting = [socket.create_connection(("127.0.0.1", service.port), timeout=PATIENCE) for _ in range(limit)]
+        try:
+            for connection in waiting:
+                connection.sendall(head)
+            wait_until(lambda: _number(service.url, "lorentzrec_requests_in_flight") > limit)
+            refused = service.http.post("/v1/recommend", json={"history": ["i1"]})
+            assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
+            assert refused.json()["type"] == "urn:lorentzrec:overloaded"
+            # Those that never send the rest are sent away in time, and then there is room again.
+            assert waiting[0].recv(1000).startswith(b"HTTP/1.1 408 ")
+            wait_until(lambda: service.http.post("/v1/recommend", json={"history": ["i1"]}).status_code == 200)
+        finally:
+            for connection in waiting:
+                connection.close()
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["file:nowhere"], "holds no store"),
+        (["ftp://nowhere"], "is not the address of a store"),
+        (["file:{store}", "--port", "{busy}"], "cannot listen at"),
+        (["file:{store}", "--host", "256.1.1.1"], "cannot listen at"),
+        (["file:{store}", "--api-key-file", "nowhere"], "cannot be read as a list of keys"),
+        (["file:{store}", "--allow-origin", "shop"], "is no web site"),
+        (["file:{store}", "--log-format", "xml"], "--log-format"),
+    ],
+)
+def test_what_cannot_be_served_is_one_line(tmp_path: Path, arguments: list[str], message: str) -> None:
+    open_store(f"file:{tmp_path / 'store'}", create=True).close()
+    with socket.socket() as busy:
+        busy.bind(("127.0.0.1", 0))
+        busy.listen()
+        values = {"store": tmp_path / "store", "busy": busy.getsockname()[1]}
+        command = [sys.executable, "-m", "lorentzrec.cli", "serve", *(one.format(**values) for one in arguments)]
+        ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False, timeout=PATIENCE)
+    assert ended.returncode == 2
+    assert message in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def _number(url: str, beginning: str) -> float:
+    """The sum of all numbers whose line begins so. A connection of its own, so that any worker may answer."""
+    lines = httpx.get(f"{url}/metrics", timeout=PATIENCE).text.splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(beginning))
+
+
+def _children(pid: int) -> set[int]:
+    """The worker processes of a server."""
+    return {int(one) for tasks in Path(f"/proc/{pid}/task").glob("*/children") for one in tasks.read_text().split()}

@@ -1,0 +1,97 @@
+"""The OpenAPI document is complete and true: what it promises is what the service does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from litestar.testing import TestClient
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from serving.running_service import Service, service_here, service_process, shop_store
+
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+ROUTES = {
+    ("/v1/recommend", "post"),
+    ("/v1/basket", "post"),
+    ("/v1/events", "post"),
+    ("/v1/items", "get"),
+    ("/v1/items/{item}", "get"),
+    ("/v1/items/{item}/similar", "get"),
+    ("/v1/users/{user}", "delete"),
+    ("/v1/users/{user}/history", "get"),
+    ("/v1/users/{user}/recommendations", "get"),
+    ("/v1/live", "get"),
+    ("/v1/live", "put"),
+    ("/v1/live", "patch"),
+    ("/v1/model", "get"),
+    ("/v1/map", "get"),
+    ("/v1/map/items", "get"),
+    ("/v1/map/rows", "post"),
+    ("/healthz", "get"),
+    ("/readyz", "get"),
+    ("/metrics", "get"),
+}
+
+
+@pytest.fixture(scope="module")
+def live_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("shop")
+    store = shop_store(folder)
+    with service_process(store.url, folder) as service:
+        yield service
+    store.close()
+
+
+@pytest.fixture(scope="module")
+def described(live_service: Service) -> Any:
+    document = live_service.http.get("/schema").json()
+    loaded = schemathesis.openapi.from_dict(document)
+    loaded.config.update(base_url=live_service.url)
+    return loaded
+
+
+@pytest.mark.parametrize(("path", "method"), sorted(ROUTES))
+def test_answers_are_as_described(described: Any, path: str, method: str) -> None:
+    """Questions made from the schema, right and wrong ones; the seed is fixed, so that a failure can be met again."""
+    strategy = described[path][method.upper()].as_strategy()
+
+    @seed(7)
+    @settings(
+        max_examples=15,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=strategy)
+    def ask(case: Any) -> None:
+        case.call_and_validate(checks=CHECKS)
+
+    ask()
+
+
+def test_every_route_is_described(tmp_path: Any) -> None:
+    store = shop_store(tmp_path)
+    with service_here(store.url) as service:
+        document = _schema(service)
+    store.close()
+    assert {(path, method) for path, item in document["paths"].items() for method in item} == ROUTES
+    question = document["components"]["schemas"]["RecommendRequest"]
+    assert question["additionalProperties"] is False
+    assert question["properties"]["k"] | {"default": 10} == question["properties"]["k"]
+    (text, _) = question["properties"]["exclude"]["items"]["anyOf"]
+    assert (text["minLength"], text["maxLength"]) == (1, 512)
+
+
+def _schema(service: TestClient[Any]) -> dict[str, Any]:
+    document: dict[str, Any] = service.get("/schema").json()
+    return document

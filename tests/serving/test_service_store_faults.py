@@ -1,0 +1,203 @@
+"""The store goes away under a running service, and comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from litestar.testing import TestClient
+
+from lorentzrec.errors import InputError, StoreUnavailable
+from lorentzrec.serving.guarded_store import GuardedStore
+from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.stores.store import Store
+from serving.running_service import published, service_here, shop_store, wait_until
+from serving.servers import CosmosServer, PostgresServer, Server
+from serving.small_shop import shop_model
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[PostgresServer]:
+    """A server for one test alone, since it is stopped in it."""
+    server = PostgresServer()
+    server.start()
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def own_cosmos(monkeypatch: pytest.MonkeyPatch) -> Iterator[CosmosServer]:
+    from serving.servers import COSMOS_KEY
+
+    monkeypatch.setenv("COSMOS_KEY", COSMOS_KEY)
+    server = CosmosServer()
+    server.start()
+    yield server
+    server.remove()
+
+
+def assert_away(service: TestClient[Any]) -> None:
+    """Histories in the question are answered in full, customers with the popular items, and nothing is lost unsaid."""
+    answer = service.post("/v1/recommend", json={"history": ["i3"], "k": 3}).json()
+    assert [item["id"] for item in answer["items"]] == shop_model().recommend(["i3"], k=3).ids
+    assert (answer["fallback"], answer["degraded"]) == (None, None)
+    for response in (
+        service.post("/v1/recommend", json={"user": "ann", "k": 2}),
+        service.get("/v1/users/ann/recommendations?k=2"),
+    ):
+        assert response.status_code == 200
+        degraded = response.json()
+        assert [item["id"] for item in degraded["items"]] == ["i0", "i1"]
+        assert degraded["degraded"].startswith("the history of the customer could not be read: ")
+    for response in (
+        service.post("/v1/events", json={"user": "ann", "item": "i9", "id": "late"}),
+        service.get("/v1/users/ann/history"),
+        service.delete("/v1/users/ann"),
+        service.put("/v1/live", json={"items": None}),
+        service.get("/readyz"),
+    ):
+        assert (response.status_code, response.headers["Retry-After"]) == (503, "1")
+        assert response.json()["type"] == "urn:lorentzrec:store-unavailable"
+    assert service.get("/healthz").status_code == 200
+    assert "lorentzrec_store_up 0.0" in service.get("/metrics").text
+
+
+def lives_through(service: TestClient[Any], server: Server, keeps_its_data: bool) -> None:
+    first = {"user": "ann", "item": "i3", "id": "first"}
+    assert service.post("/v1/events", json=first).json()["accepted"] == 1
+    server.stop()
+    wait_until(lambda: service.get("/readyz").status_code == 503)
+    assert_away(service)
+    server.start()
+    wait_until(lambda: service.get("/readyz").status_code == 200)
+    if keeps_its_data:
+        answer = service.post("/v1/recommend", json={"user": "ann", "k": 3}).json()
+        assert [item["id"] for item in answer["items"]] == shop_model().recommend(["i3"], k=3).ids
+        assert answer["degraded"] is None
+        assert service.post("/v1/events", json=first).json()["duplicates"] == 1
+
+
+@pytest.mark.postgres
+def test_postgresql_stops_and_starts(own_postgres: PostgresServer, tmp_path: Path) -> None:
+    url = own_postgres.create_database("shop")
+    store = open_store(url, create=True)
+    published(store, tmp_path)
+    store.close()
+    with service_here(url, cache=tmp_path / "cache", poll_seconds=0.2) as service:
+        lives_through(service, own_postgres, keeps_its_data=True)
+
+
+@pytest.mark.postgres
+def test_postgresql_hangs(own_postgres: PostgresServer, tmp_path: Path) -> None:
+    """It accepts connections and says nothing: every call must end by our own clock."""
+    url = own_postgres.create_database("shop")
+    store = open_store(url, create=True)
+    published(store, tmp_path)
+    store.close()
+    with service_here(url, cache=tmp_path / "cache", poll_seconds=0.2, store_seconds=0.5) as service:
+        own_postgres.freeze()
+        try:
+            wait_until(lambda: service.get("/readyz").status_code == 503)
+            assert_away(service)
+        finally:
+            own_postgres.thaw()
+        wait_until(lambda: service.get("/readyz").status_code == 200)
+        assert service.post("/v1/events", json={"user": "ann", "item": "i3"}).json()["accepted"] == 1
+
+
+@pytest.mark.cosmos
+def test_cosmos_stops_and_starts(own_cosmos: CosmosServer, tmp_path: Path) -> None:
+    """The emulator forgets everything when it stops; the service goes on with the version it has."""
+    url = own_cosmos.address("shop")
+    store = open_store(url, create=True)
+    published(store, tmp_path)
+    store.close()
+    with service_here(url, cache=tmp_path / "cache", poll_seconds=0.2) as service:
+        first = {"user": "ann", "item": "i3", "id": "first"}
+        assert service.post("/v1/events", json=first).json()["accepted"] == 1
+        own_cosmos.freeze()
+        try:
+            wait_until(lambda: service.get("/readyz").status_code == 503)
+            assert_away(service)
+        finally:
+            own_cosmos.thaw()
+        wait_until(lambda: service.get("/readyz").status_code == 200)
+        assert service.post("/v1/events", json=first).json()["duplicates"] == 1
+        own_cosmos.stop()
+        wait_until(lambda: service.get("/readyz").status_code == 503)
+        assert_away(service)
+
+
+@pytest.mark.postgres
+def test_a_service_starts_before_its_store(own_postgres: PostgresServer, tmp_path: Path) -> None:
+    url = own_postgres.create_database("shop")
+    store = open_store(url, create=True)
+    name = published(store, tmp_path)
+    store.close()
+    own_postgres.stop()
+    with service_here(url, cache=tmp_path / "cache", poll_seconds=0.2) as service:
+        assert service.get("/readyz").status_code == 503
+        assert service.post("/v1/recommend", json={"history": ["i3"]}).status_code == 503
+        own_postgres.start()
+        wait_until(lambda: service.get("/readyz").status_code == 200)
+        assert service.get("/v1/model").json()["model"] == name
+
+
+def test_the_folder_of_a_file_store_vanishes(tmp_path: Path) -> None:
+    store = shop_store(tmp_path)
+    with service_here(store.url, poll_seconds=0.1) as service:
+        (tmp_path / "store").rename(tmp_path / "elsewhere")
+        wait_until(lambda: service.get("/readyz").status_code == 503)
+        # A thread that has never asked this version has yet to open its files, and they are gone.
+        assert service.post("/v1/recommend", json={"history": ["i3"]}).status_code in (200, 503)
+        (tmp_path / "elsewhere").rename(tmp_path / "store")
+        wait_until(lambda: service.get("/readyz").status_code == 200)
+        assert service.post("/v1/recommend", json={"history": ["i3"]}).status_code == 200
+    store.close()
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[GuardedStore]:
+    guard = GuardedStore(lambda: shop_store(tmp_path), seconds=0.2, threads=2)
+    yield guard
+    guard.close()
+
+
+def test_a_guard_waits_only_so_long_and_then_asks_no_more(guarded: GuardedStore) -> None:
+    guarded.call(lambda store: store.check(), seconds=60)
+    hanging = Event()
+
+    def hang(_: Store) -> None:
+        hanging.wait(60)
+
+    with pytest.raises(StoreUnavailable, match=r"has not answered in 0\.2 seconds"):
+        guarded.call(hang)
+    with pytest.raises(StoreUnavailable, match="has not answered"):
+        guarded.call(lambda store: store.state())  # not even asked
+    assert guarded.call(lambda store: store.state(), probe=True).live_revision == 0
+    assert guarded.trouble is None
+    with pytest.raises(StoreUnavailable, match="has not answered"):
+        guarded.call(hang)
+    with pytest.raises(StoreUnavailable, match="all the calls in hand"):
+        guarded.call(lambda store: store.state(), probe=True)  # both threads hang
+    hanging.set()
+    wait_until(lambda: _answers(guarded))
+    assert guarded.trouble is None
+
+
+def test_a_guard_passes_other_errors_on_and_stays_calm(guarded: GuardedStore) -> None:
+    guarded.call(lambda store: store.check(), seconds=60)
+    with pytest.raises(InputError, match="no complete version"):
+        guarded.call(lambda store: store.activate("none"))
+    assert guarded.trouble is None
+
+
+def _answers(guarded: GuardedStore) -> bool:
+    try:
+        guarded.call(lambda store: store.state(), probe=True)
+    except StoreUnavailable:
+        return False
+    return True

@@ -1,0 +1,159 @@
+"""The index gives the answers of exact ranking, with filters and without, or is not published."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lorentzrec.errors import ArtifactError, LorentzrecError
+from lorentzrec.ranking import Ranker
+from lorentzrec.serving import index, live_items, version
+from lorentzrec.serving.answering import Answerer, Question
+from lorentzrec.serving.version import Version, open_version, write_version
+from serving.small_shop import shop_model, shop_table
+
+pytest.importorskip("faiss")
+
+ITEMS = 900
+IDS = [f"i{number}" for number in range(ITEMS)]
+MODELS: dict[str, dict[str, Any]] = {
+    "hyperboloid": {"score": "inner"},
+    "flat inner": {"geometry": "euclidean", "score": "inner"},
+    "flat distance": {"geometry": "euclidean"},
+}
+
+
+@pytest.fixture(autouse=True)
+def indexed_from_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (live_items, version):
+        monkeypatch.setattr(module, "INDEXED_ITEMS", 300)
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("indexed") / "version"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(version, "INDEXED_ITEMS", 300)
+        write_version(place, shop_model(items=ITEMS, **MODELS[request.param]), items=shop_table(ITEMS))
+    return place
+
+
+def exact(folder: Path, target: Path) -> Version:
+    """The same version without an index."""
+    opened = open_version(Path(shutil.copytree(folder, target)))
+    object.__setattr__(opened, "index", None)
+    return opened
+
+
+def test_the_manifest_says_what_was_measured(folder: Path) -> None:
+    description = open_version(folder).manifest["index"]
+    assert 0.995 <= description["recall"] <= 1
+    assert (description["k"], description["questions"], description["neighbours"]) == (10, 50, 16)
+
+
+@pytest.mark.parametrize(
+    "live", [None, IDS[:200], IDS[::2], IDS[5:]], ids=["all", "few, packed", "half, by the graph", "most, by the graph"]
+)
+def test_answers_are_those_of_exact_ranking(folder: Path, tmp_path: Path, live: list[str] | None) -> None:
+    opened = open_version(folder)
+    assert opened.index is not None
+    quick, slow = Answerer(opened, live), Answerer(exact(folder, tmp_path / "exact"), live)
+    random = np.random.default_rng(3)
+    for _ in range(10):
+        history = tuple(IDS[row] for row in random.integers(0, ITEMS, 4))
+        for options in ({}, {"categories": ("hats",)}, {"allow": (*IDS[50:90], *IDS[500:800])}, {"diversity": 0.4}):
+            question = Question(history, 10, exclude=tuple(IDS[:3]), **options)
+            assert quick.recommend(question) == slow.recommend(question)
+        assert quick.similar(history[0], 5) == slow.similar(history[0], 5)
+
+
+def test_the_graph_is_asked_where_it_pays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = open_version(folder)
+    asked = []
+    candidates = index.Index.candidates
+
+    def counted(self: index.Index, ranker: Ranker, query: Any, count: int, permitted: Any = None) -> Any:
+        asked.append(count)
+        return candidates(self, ranker, query, count, permitted)
+
+    monkeypatch.setattr(index.Index, "candidates", counted)
+    everything = Answerer(opened)
+    everything.recommend(Question(("i1", "i2"), 10))
+    assert asked == [12]
+    everything.recommend(Question(("i1",), 10, allow=tuple(IDS[:20])))  # few are left
+    everything.recommend(Question(("i1",), 10, exclude=tuple(IDS) * 2))  # very many are asked for
+    Answerer(opened, IDS[:299]).recommend(Question(("i1",), 10))  # few are live
+    assert asked == [12]
+
+
+def test_a_graph_that_finds_too_little_is_not_the_last_word(folder: Path) -> None:
+    class Nothing:
+        by_inner_product = True
+
+        def candidates(self, *_: object) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+            return np.array([4], np.int64)
+
+    points = shop_model(items=ITEMS).item_points
+    ranker = index.IndexedRanker(points, Nothing(), None, hyperbolic=True, score="distance")  # type: ignore[arg-type]
+    plain = Ranker(points, geometry="hyperboloid", score="distance")
+    query = plain.query(np.array([7]))
+    assert ranker.top(query, 5)[0].tolist() == plain.top(query, 5)[0].tolist()
+
+
+def test_too_little_recall_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+    monkeypatch.setattr(index, "recall_of", lambda *_: 0.985)
+    with pytest.raises(
+        LorentzrecError, match=r"finds 0.985 of the true first 10, and 0.99 is the least: .* --no-index"
+    ):
+        write_version(tmp_path / "version", shop_model(items=ITEMS), progress=tried.append)
+    assert [what for what in tried if "index" in what] == [
+        "building the index, 16 neighbours a point",
+        "building the index, 32 neighbours a point",
+    ]
+    assert list(tmp_path.iterdir()) == []
+    write_version(tmp_path / "version", shop_model(items=ITEMS), index=False)
+    assert open_version(tmp_path / "version").index is None
+
+
+def test_the_last_setting_may_be_just_good_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "recall_of", lambda *_: 0.991)
+    description = write_version(tmp_path / "version", shop_model(items=ITEMS))["index"]
+    assert (description["recall"], description["neighbours"], description["effort"]) == (0.991, 32, 512)
+
+
+def test_without_faiss_ranking_is_exact_and_says_so(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = Answerer(open_version(folder)).recommend(Question(("i5",)))
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    opened = open_version(folder)
+    extra = "pip install 'lorentzrec[ann]'"
+    assert opened.notes == (f"version {opened.name} has an index, but items are ranked exactly without faiss: {extra}",)
+    assert Answerer(opened).recommend(Question(("i5",))) == expected
+    manifest = write_version(tmp_path / "version", shop_model(items=ITEMS))
+    assert manifest["index"] is None
+    assert list(manifest["notes"]) == [
+        "900 items are ranked exactly, not by an index: pip install 'lorentzrec[ann]', publish again"
+    ]
+
+
+def test_damaged_indexes(folder: Path, tmp_path: Path) -> None:
+    description = open_version(folder).manifest["index"]
+    (tmp_path / "index.faiss").write_bytes(b"no index")
+    with pytest.raises(ArtifactError, match=r"index.faiss cannot be read by faiss .*: publish the model again"):
+        index.open_index(tmp_path / "index.faiss", description, ITEMS)
+    with pytest.raises(ArtifactError, match="holds 900 items instead of 901"):
+        index.open_index(folder / "index.faiss", description, 901)
+
+
+def test_questions_without_histories_are_neighbourhoods() -> None:
+    ranker = Ranker(shop_model().item_points, geometry="hyperboloid", score="distance")
+    queries = index.questions_like_real_ones(ranker, None)
+    assert queries.shape == (40, 4)
+    assert np.array_equal(queries, index.questions_like_real_ones(ranker, None))

@@ -1,0 +1,151 @@
+"""Version folders: what goes in comes out, mapped into memory, and nothing damaged comes in."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from lorentzrec.errors import ArtifactError, InputError
+from lorentzrec.learning.model import Model
+from lorentzrec.serving.version import mapped_arrays, open_version, write_version
+from serving.small_shop import CATEGORIES, ITEMS, shop_model, shop_table, shop_version
+
+DISK = np.linspace(-0.5, 0.5, 2 * ITEMS, dtype=np.float32).reshape(ITEMS, 2)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("versions") / "version"
+    shop_version(
+        folder,
+        shop_model(targets="separate"),
+        disk_map=DISK,
+        map_description={"method": "by hand"},
+        twin=shop_model(geometry="euclidean", score="inner", recency=0.9),
+    ).items.close()
+    return folder
+
+
+@pytest.fixture
+def copied(written: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(written, tmp_path / "version"))
+
+
+def test_everything_comes_back(written: Path) -> None:
+    version, model = open_version(written), shop_model(targets="separate")
+    assert version.name == json.loads((written / "manifest.json").read_text())["name"]
+    assert np.array_equal(version.ranker.item_points, model.item_points)
+    assert np.array_equal(version.ranker.history_points, model.history_points)
+    assert (version.ranker.hyperbolic, version.ranker.by_distance, version.ranker.recency) == (True, True, 0.5)
+    assert np.array_equal(version.item_counts, model.item_counts)
+    assert version.categories == list(CATEGORIES)
+    assert version.category_codes[:8].tolist() == [0, 1, 2, -1, 0, 1, 2, -1]
+    assert version.map is not None
+    assert np.array_equal(version.map, DISK)
+    assert version.manifest["map"] == {"method": "by hand"}
+    assert version.manifest["twin"] == {"geometry": "euclidean", "score": "inner", "recency": 0.9}
+    assert version.twin_ranker is not None
+    assert np.array_equal(version.twin_ranker.item_points, shop_model(geometry="euclidean").item_points)
+    assert (version.manifest["items"], version.manifest["described_items"]) == (ITEMS, ITEMS)
+    assert (version.index, version.manifest["index"], version.notes) == (None, None, ())
+
+
+def test_points_are_mapped_and_read_only(written: Path) -> None:
+    points = mapped_arrays(written / "points.safetensors")["item_points"]
+    owner = points
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    assert type(owner.base).__name__ == "mmap"
+    with pytest.raises(ValueError, match="read-only"):
+        points[0, 0] = 1
+    assert open_version(written).ranker.item_points.base is not None  # a view of the mapped file, not a copy
+
+
+def test_nothing_about_customers(written: Path) -> None:
+    assert {path.name for path in written.iterdir()} == {
+        "manifest.json",
+        "points.safetensors",
+        "twin.safetensors",
+        "items.sqlite",
+    }
+    assert all(b"u17" not in path.read_bytes() for path in written.iterdir())
+
+
+def test_integers_become_text(tmp_path: Path) -> None:
+    version = shop_version(tmp_path / "version", shop_model(strings=False), items=None)
+    assert version.items.rows(["3", "39", "40"]).tolist() == [3, 39, -1]
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "points.safetensors", "twin.safetensors", "items.sqlite"])
+def test_one_damaged_byte_is_found(copied: Path, name: str) -> None:
+    content = bytearray((copied / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (copied / name).write_bytes(content)
+    with pytest.raises(ArtifactError, match=f"{name} is damaged .* publish the model again"):
+        open_version(copied)
+
+
+@pytest.mark.parametrize("verify", [True, False])
+@pytest.mark.parametrize("name", ["points.safetensors", "items.sqlite"])
+def test_short_and_missing_files_are_found_without_checksums(copied: Path, name: str, verify: bool) -> None:
+    (copied / name).write_bytes((copied / name).read_bytes()[:-1])
+    with pytest.raises(ArtifactError, match=f"{name} is damaged .it has not the .* bytes"):
+        open_version(copied, verify=verify)
+    (copied / name).unlink()
+    with pytest.raises(ArtifactError, match=f"{name} is missing"):
+        open_version(copied, verify=verify)
+
+
+def test_other_folders_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match=r"manifest.json is missing: give the folder of a version"):
+        open_version(tmp_path)
+    shop_model().save(tmp_path / "model")
+    with pytest.raises(ArtifactError, match="is not the manifest of a version"):
+        open_version(tmp_path / "model")
+
+
+def test_a_twin_in_other_rows_is_put_in_order(tmp_path: Path) -> None:
+    model = shop_model()
+    order = np.random.default_rng(0).permutation(ITEMS)
+    twin = Model(
+        config=model.config,
+        items=type(model.items)(model.items.series.gather(order), name="item"),
+        item_points=model.item_points[order],
+        history_points=model.item_points[order],
+        item_counts=model.item_counts[order],
+    )
+    version = shop_version(tmp_path / "version", model, twin=twin)
+    assert version.twin_ranker is not None
+    assert np.array_equal(version.twin_ranker.item_points, version.ranker.item_points)
+
+
+def test_a_twin_of_other_items_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"other items than the model .40 of 40 in common.: train both on the same"):
+        write_version(tmp_path / "version", shop_model(), twin=shop_model(items=41))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("disk_map", "message"),
+    [
+        (DISK[:3], r"the map is float32 \(3, 2\): give float32 \(40, 2\)"),
+        (DISK.astype(np.float64), "the map is float64"),
+        (np.where(np.arange(ITEMS)[:, None] == 7, np.float32(1), DISK), "row 7 of the map is not inside the unit disk"),
+        (np.full((ITEMS, 2), np.nan, np.float32), "row 0 of the map is not inside"),
+    ],
+)
+def test_maps_that_are_none(tmp_path: Path, disk_map: NDArray[np.float32], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        write_version(tmp_path / "version", shop_model(), disk_map=disk_map)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_sort_by_time(tmp_path: Path) -> None:
+    names = [write_version(tmp_path / str(number), shop_model(), items=shop_table())["name"] for number in range(4)]
+    assert names == sorted(names)
+    assert len(set(names)) == 4

@@ -8,8 +8,8 @@ demo_extras := plots
 dev_extras := dev
 bench_extras := bench
 
-# The emulator of Azure Blob Storage runs on Node; where there is none, the tests that need it skip and say so.
-azurite := $(if $(shell command -v npm),tests/azurite/node_modules/.package-lock.json)
+# The emulators of Azure run on Node; where there is none, the tests that need them skip and say so.
+emulators := $(if $(shell command -v npm),$(foreach name,azurite cosmos,tests/$(name)/node_modules/.package-lock.json))
 
 .SILENT:
 .NOTPARALLEL:  # two targets never run pip in one environment at the same time
@@ -23,13 +23,13 @@ demo: $(VENV)/installed-demo ## synthetic data, a trained model, recommendations
 
 # Numba's disk cache can mix up two processes that compile different signatures of one function at once: it names the
 # data file after reading the index, without a lock. So each test process keeps a cache of its own.
-test: $(VENV)/installed-dev $(azurite) ## all tests, on two processes
+test: $(VENV)/installed-dev $(emulators) ## all tests, on two processes
 	$(VENV)/bin/python -m pytest --quiet --dist load \
 	  $(foreach process,1 2,--tx 'popen//env:NUMBA_CACHE_DIR=$(CURDIR)/.build/numba/$(process)')
 
-tests/azurite/node_modules/.package-lock.json: tests/azurite/package-lock.json
-	echo "Installing Azurite into tests/azurite, once ..."
-	npm ci --prefix tests/azurite --silent --no-audit --no-fund
+tests/%/node_modules/.package-lock.json: tests/%/package-lock.json
+	echo "Installing the emulator in tests/$*, once ..."
+	npm ci --prefix tests/$* --silent --no-audit --no-fund
 	touch $@
 
 check: $(VENV)/installed-dev ## lint, format, types and the layer rule

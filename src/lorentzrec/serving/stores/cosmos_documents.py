@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 from azure.core import MatchConditions
 from azure.core.exceptions import AzureError
 from azure.cosmos import ContainerProxy, CosmosClient, PartitionKey
-from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceNotFoundError
+from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceExistsError, CosmosResourceNotFoundError
 
 from lorentzrec.errors import InputError, StoreUnavailable
 
@@ -54,19 +54,20 @@ class Account:
 
     def container(self, name: str, partition: str, *, create: bool) -> Documents:
         """The container `name`, whose documents lie together that have the same value of `partition`."""
-        # Nothing is searched for but ids and partitions: an index of all events would cost more than the events.
-        paths = {"includedPaths": [{"path": f"/{partition}/?"}], "excludedPaths": [{"path": "/*"}]}
+        database = self._client.get_database_client(self._database)
         with self._told():
-            try:
-                if create:
-                    container = self._client.create_database_if_not_exists(
-                        self._database
-                    ).create_container_if_not_exists(
+            if create:
+                # Nothing is searched for but ids and partitions: an index of all events would cost more than they do.
+                paths = {"includedPaths": [{"path": f"/{partition}/?"}], "excludedPaths": [{"path": "/*"}]}
+                with suppress(CosmosResourceExistsError):  # another process was faster
+                    self._client.create_database_if_not_exists(self._database)
+                with suppress(CosmosResourceExistsError):
+                    database.create_container_if_not_exists(
                         name, PartitionKey(f"/{partition}"), indexing_policy={"indexingMode": "consistent", **paths}
                     )
-                else:
-                    container = self._client.get_database_client(self._database).get_container_client(name)
-                    container.read()
+            container = database.get_container_client(name)
+            try:
+                container.read()
             except CosmosResourceNotFoundError:
                 raise InputError(f"{self.url} holds no store: publish a model to it first") from None
         return Documents(self, container, partition)

@@ -145,8 +145,8 @@ class CosmosStore:
         return removed + len({document["place"] for document in orphans})
 
     def _version(self, name: str) -> Document | None:
-        versions = self._catalogue.all("versions")
-        return next((version for version in versions if version["id"] == checked_name(name)), None)
+        checked_name(name)
+        return next((version for version in self._catalogue.all("versions") if version["id"] == name), None)
 
     def _complete(self, name: str) -> Document:
         version = self._version(name)

@@ -50,7 +50,7 @@ class TimedConnection(psycopg.Connection[tuple[Any, ...]]):
             ready = yield wanted
             if not ready and time.monotonic() > deadline:
                 self.close()
-                raise psycopg.OperationalError(f"no answer in {self.patience:.0f} seconds")
+                raise psycopg.OperationalError(f"no answer in {self.patience:g} seconds")
 
 
 class PostgresConnections:
@@ -78,13 +78,13 @@ class PostgresConnections:
         self._closed = False
 
     @contextmanager
-    def transaction(self, patience: float = ANSWER_SECONDS) -> Iterator[Cursor]:
-        """Several statements: all or nothing, and durable at the end. Any one answer may take `patience` seconds."""
+    def transaction(self, patience: float | None = None) -> Iterator[Cursor]:
+        """Several statements: all or nothing, and durable at the end. An answer may take `patience` seconds."""
         with self.statement(patience) as cursor, cursor.connection.transaction():
             yield cursor
 
     @contextmanager
-    def statement(self, patience: float = ANSWER_SECONDS) -> Iterator[Cursor]:
+    def statement(self, patience: float | None = None) -> Iterator[Cursor]:
         """For one statement, which is a transaction of its own and takes one round trip instead of three."""
         if self._closed:
             raise StoreUnavailable(f"{self.url} is closed: open it again")
@@ -92,7 +92,7 @@ class PostgresConnections:
             raise StoreUnavailable(f"all {MOST_CONNECTIONS} connections to {self.url} are busy: try again")
         try:
             connection = self._take()
-            connection.patience = patience
+            connection.patience = ANSWER_SECONDS if patience is None else patience
             try:
                 with connection.cursor(binary=True) as cursor:
                     yield cursor

@@ -1,0 +1,98 @@
+"""Documents that stay small, leftovers that are found, and a server that stops."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lorentzrec.errors import InputError, StoreUnavailable
+from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.stores.store import Added, Event, key_of
+from serving.servers import CosmosServer, free_port
+
+if TYPE_CHECKING:
+    from lorentzrec.serving.stores.cosmos_store import CosmosStore
+
+pytestmark = pytest.mark.cosmos
+cosmos_store = pytest.importorskip("lorentzrec.serving.stores.cosmos_store", reason="azure-cosmos is not installed")
+
+
+@pytest.fixture
+def store(cosmos_url: str) -> Iterator[CosmosStore]:
+    opened = cosmos_store.CosmosStore(cosmos_url, create=True)
+    yield opened
+    opened.close()
+
+
+def test_documents_have_at_most_a_thousand_events(store: CosmosStore) -> None:
+    store.add_events([Event("ann", "tea", n, str(n)) for n in range(999)])
+    store.add_events([Event("ann", "tea", n, str(n)) for n in range(990, 2005)])
+    segments = store._histories.all(key_of("ann"))
+    assert [len(segment["events"]) for segment in segments] == [1000, 1000, 5]
+    assert [segment["id"] for segment in segments] == ["00000000", "00000001", "00000002"]
+
+
+def test_documents_stay_below_the_limit_of_two_megabytes(store: CosmosStore) -> None:
+    wide = "😀" * 500
+    assert store.add_events([Event(wide, wide, n, f"{n:08d}{wide}") for n in range(400)]) == Added(400, 0)
+    segments = store._histories.all(key_of(wide))
+    assert len(segments) > 1
+    assert max(len(json.dumps(segment)) for segment in segments) < 1_100_000
+    store.set_live_items([f"{n:08d}{wide}" for n in range(400)])
+    parts = store._catalogue.all(f"live-{store._state()['live']}")
+    assert len(parts) > 1
+    assert max(len(json.dumps(part)) for part in parts) < 1_100_000
+
+
+def test_parts_that_nothing_refers_to_are_removed_when_they_are_old(
+    store: CosmosStore,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store.set_live_items(["tea"])
+    for place in ("live-dead", "files-dead"):
+        for number in range(2):
+            store._catalogue.put({"id": str(number), "place": place})
+    assert store.clean() == 0
+    monkeypatch.setattr(cosmos_store, "ORPHAN_SECONDS", -60)
+    assert store.clean() == 2
+    assert store.clean() == 0
+    assert store.live_items() == ["tea"]
+
+
+def test_a_server_that_stops_and_comes_back_empty(cosmos_url: str) -> None:
+    server = CosmosServer()
+    server.start()
+    try:
+        store = open_store(server.address("shop"), create=True)
+        store.check()
+        server.stop()
+        calls = (store.check, lambda: store.history("ann"), lambda: store.add_events([Event("a", "b", 1, "c")]))
+        for call in calls:
+            with pytest.raises(StoreUnavailable, match=r"cannot be reached .*: look at the network, try again"):
+                call()
+        server.start()
+        with pytest.raises(StoreUnavailable, match="has lost its state"):
+            store.check()
+        store.close()
+        again = open_store(server.address("shop"), create=True)
+        again.check()
+        again.close()
+    finally:
+        server.remove()
+
+
+def test_nobody_there(cosmos_url: str) -> None:
+    with pytest.raises(StoreUnavailable, match="Connection refused"):
+        open_store(f"cosmos+http://127.0.0.1:{free_port()}/shop")
+
+
+@pytest.mark.parametrize(
+    "url", ["cosmos://", "cosmos://host", "cosmos://host/", "cosmos://host/a/b", "cosmos://u:p@h/a"]
+)
+def test_addresses_that_are_not_complete(url: str) -> None:
+    with pytest.raises(InputError, match="give cosmos://ACCOUNT-HOST/DATABASE") as failure:
+        open_store(url)
+    assert ":p@" not in str(failure.value)

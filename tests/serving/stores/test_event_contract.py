@@ -1,0 +1,223 @@
+"""What every store promises about customers' events and live items."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from uuid import uuid4
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lorentzrec.errors import InputError, StoreUnavailable
+from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.stores.store import LONGEST_ID, Added, Event, State, Store, Touch
+
+IDS = st.text(st.characters(exclude_categories=("Cc", "Cs")), min_size=1, max_size=LONGEST_ID)
+SHORT_IDS = st.text("ab/\\?#é😀 '\"%_", min_size=1, max_size=2)
+TIMES = st.one_of(st.integers(-(2**40), 2**40).map(float), st.floats(-1e12, 1e12), st.sampled_from([0.0, 1.0, 1.5]))
+on_one_store = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def test_a_new_store_is_empty(store: Store) -> None:
+    assert store.state() == State(version=None, live_revision=0)
+    assert store.versions() == []
+    assert store.history("nobody") == []
+    assert store.forget("nobody") == 0
+    assert store.live_items() is None
+    assert store.add_events([]) == Added(0, 0)
+    assert store.clean() == 0
+    store.check()
+
+
+def test_a_history_is_in_order_however_it_arrived(store: Store) -> None:
+    first = [Event("ann", "tea", 3, "c"), Event("bob", "cup", 9, "a"), Event("ann", "cup", 3, "b")]
+    assert store.add_events(first) == Added(accepted=3, duplicates=0)
+    assert store.add_events([Event("ann", "jar", 1.25, "a")]) == Added(accepted=1, duplicates=0)
+    assert store.history("ann") == [Touch("jar", 1.25), Touch("cup", 3.0), Touch("tea", 3.0)]
+    assert store.history("ann", limit=2) == [Touch("cup", 3.0), Touch("tea", 3.0)]
+    assert store.history("bob") == [Touch("cup", 9.0)]
+
+
+def test_the_same_event_counts_once(store: Store) -> None:
+    event = Event("ann", "tea", 1, "same")
+    assert store.add_events([event, event]) == Added(accepted=1, duplicates=1)
+    # Another item under the same id is still the same event; under another user it is another.
+    again = [Event("ann", "cup", 2, "same"), Event("bob", "tea", 1, "same"), Event("ann", "cup", 2, "new")]
+    assert store.add_events(again) == Added(accepted=2, duplicates=1)
+    assert store.history("ann") == [Touch("tea", 1.0), Touch("cup", 2.0)]
+    # A user and an id do not run together.
+    assert store.add_events([Event("u", "x", 1, "12"), Event("u1", "x", 1, "2")]) == Added(2, 0)
+
+
+def test_a_history_survives_reopening(store: Store, url: str) -> None:
+    store.add_events([Event("ann", "tea", 1, "a")])
+    with closing(open_store(url)) as other:
+        assert other.history("ann") == [Touch("tea", 1.0)]
+
+
+def test_forgetting_removes_one_customer(store: Store) -> None:
+    store.add_events([Event(user, f"i{n}", n, str(n)) for user in ("ann", "ann%", "an_") for n in range(3)])
+    assert store.forget("ann") == 3
+    assert store.history("ann") == []
+    assert len(store.history("ann%")) == len(store.history("an_")) == 3
+    assert store.add_events([Event("ann", "tea", 1, "0")]) == Added(1, 0)
+
+
+def test_long_histories(store: Store) -> None:
+    events = [Event("ann", f"i{n % 7}", 5000 - n, f"e{n}") for n in range(2500)]
+    assert store.add_events(events[:1200]) == Added(1200, 0)
+    assert store.add_events(events) == Added(accepted=1300, duplicates=1200)
+    assert store.history("ann") == [Touch(event.item, float(event.time)) for event in reversed(events[:1000])]
+    assert len(store.history("ann", limit=10_000)) == 2500
+    assert store.forget("ann") == 2500
+
+
+@on_one_store
+@given(rows=st.lists(st.tuples(SHORT_IDS, SHORT_IDS, TIMES, SHORT_IDS), max_size=30), split=st.integers(0, 30))
+def test_any_events_in_any_order(store: Store, rows: list[tuple[str, str, float, str]], split: int) -> None:
+    mark = uuid4().hex
+    kept: dict[tuple[str, str], Event] = {}
+    for part in (rows[:split], rows[split:]):
+        events = [Event(mark + user, item, time, id) for user, item, time, id in part]
+        before = len(kept)
+        for event in events:
+            kept.setdefault((event.user, event.id), event)
+        accepted = len(kept) - before
+        assert store.add_events(events) == Added(accepted, len(events) - accepted)
+    for user in {user for user, _ in kept}:
+        of_user = sorted((event.time, event.item, event.id) for event in kept.values() if event.user == user)
+        assert store.history(user) == [Touch(item, time) for time, item, _ in of_user]
+
+
+@on_one_store
+@given(user=IDS, item=IDS, other=IDS, id=IDS)
+def test_any_text_is_an_id(store: Store, user: str, item: str, other: str, id: str) -> None:
+    store.forget(user)
+    assert store.add_events(
+        [Event(user, item, 1, id), Event(user, other, 1, id + "x" if len(id) < 9 else "x")]
+    ).accepted
+    assert Touch(item, 1.0) in store.history(user)
+    store.set_live_items([item, other])
+    assert store.live_items() == sorted({item, other})
+
+
+def test_the_longest_ids_fit(store: Store) -> None:
+    wide = "😀" * (LONGEST_ID - 8)
+    events = [Event(wide, f"{n:08d}{wide}", n, f"{n:08d}{wide}") for n in range(300)]
+    assert store.add_events(events) == Added(300, 0)
+    assert store.add_events(events) == Added(0, 300)
+    assert store.history(wide, limit=1) == [Touch(events[-1].item, 299.0)]
+
+
+@pytest.mark.parametrize("unfit", ["", "a\x00b", "a\nb", "\x7f", "\x85", "\ud800", "x" * (LONGEST_ID + 1)])
+def test_unfit_ids_are_refused_and_nothing_is_kept(store: Store, unfit: str) -> None:
+    good = Event("ann", "tea", 1, "1")
+    for bad in (Event(unfit, "tea", 1, "2"), Event("ann", unfit, 1, "2"), Event("ann", "tea", 1, unfit)):
+        with pytest.raises(InputError, match="cannot be kept: give 1 to 512 characters"):
+            store.add_events([good, bad])
+    for call in (store.history, store.forget):
+        with pytest.raises(InputError, match="user id"):
+            call(unfit)
+    with pytest.raises(InputError, match="item id"):
+        store.set_live_items([unfit])
+    with pytest.raises(InputError, match="item id"):
+        store.change_live_items([], [unfit])
+    assert store.history("ann") == []
+
+
+@pytest.mark.parametrize("time", [float("nan"), float("inf")])
+def test_times_are_numbers(store: Store, time: float) -> None:
+    with pytest.raises(InputError, match="event '2' of user 'ann' has time"):
+        store.add_events([Event("ann", "tea", 1, "1"), Event("ann", "tea", time, "2")])
+    assert store.history("ann") == []
+    with pytest.raises(InputError, match="ask for 1 or more"):
+        store.history("ann", limit=0)
+
+
+def test_live_items(store: Store) -> None:
+    with pytest.raises(InputError, match="every item is live"):
+        store.change_live_items(["tea"])
+    assert store.state().live_revision == 0
+    assert store.set_live_items(["tea", "cup", "tea"]) == 1
+    assert store.live_items() == ["cup", "tea"]
+    assert store.change_live_items(add=["jar", "é"], remove=["tea", "none"]) == 2
+    assert store.live_items() == ["cup", "jar", "é"]
+    assert store.change_live_items(add=["jar"], remove=["none"]) == 2
+    assert store.set_live_items([]) == 3
+    assert store.live_items() == []
+    assert store.change_live_items(add=["tea"]) == 4
+    assert store.set_live_items(None) == 5
+    assert store.live_items() is None
+    assert store.state() == State(None, 5)
+
+
+def test_many_live_items(store: Store) -> None:
+    items = [f"{n:06d}" + "é" * 40 for n in range(20_000)]
+    store.set_live_items(items)
+    assert store.live_items() == items
+    store.change_live_items(remove=items[10:])
+    assert store.live_items() == items[:10]
+
+
+def together(tasks: list[Callable[[], object]]) -> list[object]:
+    """Results of tasks that all begin at once, each in a thread of its own."""
+    barrier = threading.Barrier(len(tasks))
+
+    def begin(task: Callable[[], object]) -> object:
+        barrier.wait()
+        return task()
+
+    with ThreadPoolExecutor(len(tasks)) as threads:
+        return list(threads.map(begin, tasks))
+
+
+def test_threads_lose_and_double_nothing(store: Store, url: str) -> None:
+    """Every event is sent twice, by threads of two store objects, for the same few customers, in other batches."""
+    events = [Event(f"u{n % 3}", f"i{n}", n % 50, f"e{n}") for n in range(600)]
+    with closing(open_store(url)) as other:
+
+        def send(some: Store, mine: list[Event], size: int) -> Added:
+            parts = [some.add_events(mine[start : start + size]) for start in range(0, len(mine), size)]
+            return Added(sum(part.accepted for part in parts), sum(part.duplicates for part in parts))
+
+        halves = [(store, events[:300], 50), (other, events[300:], 50), (other, events[::-1], 100)]
+        results = together([lambda half=half: send(*half) for half in halves])  # type: ignore[misc]
+    added = [result for result in results if isinstance(result, Added)]
+    assert sum(result.accepted for result in added) == sum(result.duplicates for result in added) == 600
+    for user in range(3):
+        expected = sorted((event.time, event.item) for event in events if event.user == f"u{user}")
+        assert store.history(f"u{user}") == [Touch(item, float(time)) for time, item in expected]
+
+
+def test_threads_that_change_live_items(store: Store) -> None:
+    store.set_live_items([])
+    tasks: list[Callable[[], object]] = [lambda n=n: store.change_live_items([f"i{n}"]) for n in range(6)]  # type: ignore[misc]
+    assert sorted(map(str, together(tasks))) == ["2", "3", "4", "5", "6", "7"]
+    assert store.live_items() == [f"i{n}" for n in range(6)]
+
+
+def test_stores_made_at_once_are_one(url: str) -> None:
+    opened = together([lambda: open_store(url, create=True)] * 4)
+    stores: list[Store] = opened  # type: ignore[assignment]
+    assert stores[0].add_events([Event("ann", "tea", 1, "1")]) == Added(1, 0)
+    assert [one.history("ann") for one in stores] == [[Touch("tea", 1.0)]] * 4
+    for one in stores:
+        one.close()
+
+
+def test_a_store_that_is_not_there(url: str) -> None:
+    with pytest.raises(InputError, match="holds no store: publish a model"):
+        open_store(url)
+
+
+def test_a_closed_store_answers_no_more(url: str) -> None:
+    closed = open_store(url, create=True)
+    closed.close()
+    closed.close()
+    for call in (closed.check, closed.state, closed.live_items, lambda: closed.add_events([Event("a", "b", 1, "c")])):
+        with pytest.raises(StoreUnavailable, match="is closed: open it again"):
+            call()

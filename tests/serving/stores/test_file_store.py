@@ -1,0 +1,191 @@
+"""The embedded store between processes, and what it says of folders that are not as it left them."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from lorentzrec.errors import ArtifactError, InputError, StoreUnavailable
+from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.stores.store import Event, State, Store
+from serving.stores.version_folder import content_of, write_version
+
+WRITER = """
+import sys
+from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.stores.store import Event
+
+url, process, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
+store = open_store(url, create=True)
+print("ready", flush=True)
+sys.stdin.readline()
+for n in range(rounds):
+    added = store.add_events([Event("shared", f"i{n}", n, f"e{n}"), Event(process, f"i{n}", n, f"e{n}")])
+    print(n, added.accepted, flush=True)
+"""
+
+UPLOADER = """
+import sys, time
+from pathlib import Path
+from lorentzrec.serving.stores.address import open_store
+
+def halfway(size):
+    print(size, flush=True)
+    time.sleep(60)
+
+open_store(sys.argv[1]).upload(Path(sys.argv[2]), halfway)
+"""
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"file:{tmp_path / 'store'}"
+
+
+def started(script: str, *arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def test_processes_lose_and_double_nothing(url: str) -> None:
+    writers = [started(WRITER, url, f"process{number}", 100) for number in range(3)]
+    for writer in writers:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+    accepted = 0
+    for writer in writers:  # communicate() waits for one, so all are told to go before
+        assert writer.stdin is not None
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
+    for writer in writers:
+        lines = writer.communicate(timeout=60)[0].splitlines()
+        assert writer.returncode == 0
+        assert len(lines) == 100
+        accepted += sum(int(line.split()[1]) for line in lines)
+    assert accepted == 3 * 100 + 100
+    with closing(open_store(url)) as store:
+        for user in ("shared", "process0", "process1", "process2"):
+            assert [touch.item for touch in store.history(user)] == [f"i{n}" for n in range(100)]
+
+
+def test_what_was_acknowledged_survives_a_kill(url: str) -> None:
+    writer = started(WRITER, url, "mine", 1_000_000)
+    assert writer.stdin is not None
+    assert writer.stdout is not None
+    writer.stdin.write("go\n")
+    writer.stdin.flush()
+    assert writer.stdout.readline() == "ready\n"
+    acknowledged = [writer.stdout.readline() for _ in range(30)]
+    writer.send_signal(signal.SIGKILL)
+    acknowledged += writer.communicate()[0].splitlines()
+    whole = [line for line in acknowledged if len(line.split()) == 2]
+    with closing(open_store(url)) as store:
+        kept = [touch.item for touch in store.history("mine", limit=1_000_000)]
+        # The last one may be there without its acknowledgement, and half a batch never is.
+        assert kept == [f"i{n}" for n in range(len(kept))]
+        assert len(whole) <= len(kept) <= len(whole) + 1
+        assert len(store.history("shared", limit=1_000_000)) == len(kept)
+
+
+def test_a_kill_in_the_middle_of_an_upload(url: str, tmp_path: Path) -> None:
+    first, second = write_version(tmp_path, "a1"), write_version(tmp_path, "b2", {"a.bin": b"a" * 100, "b.bin": b"b"})
+    with closing(open_store(url, create=True)) as store:
+        store.upload(first)
+        store.activate("a1")
+        uploader = started(UPLOADER, url, second)
+        assert uploader.stdout is not None
+        assert uploader.stdout.readline() == "100\n"
+        uploader.kill()
+        uploader.communicate()
+        place = tmp_path / "store" / "versions" / "b2"
+        (place / ".b.partial-0123abcd.bin").write_bytes(b"what a kill in the middle of a file leaves")
+        assert store.versions() == ["a1"]
+        assert content_of(store.fetch(str(store.state().version), tmp_path)) == content_of(first)
+        untouched = (place / "a.bin").stat().st_mtime_ns
+        store.upload(second)
+        assert (place / "a.bin").stat().st_mtime_ns == untouched
+        assert store.versions() == ["b2", "a1"]
+        assert store.clean() == 1
+        assert content_of(store.fetch("b2", tmp_path)) == content_of(second)
+
+
+def test_damaged_files_are_mended_by_the_same_upload(url: str, tmp_path: Path) -> None:
+    folder = write_version(tmp_path, "a1")
+    with closing(open_store(url, create=True)) as store:
+        store.upload(folder)
+        place = store.fetch("a1", tmp_path)
+        (place / "index.bin").write_bytes(b"?")
+        with pytest.raises(ArtifactError, match=r"index\.bin is damaged"):
+            store.fetch("a1", tmp_path)
+        store.upload(folder)
+        assert content_of(store.fetch("a1", tmp_path)) == content_of(folder)
+
+
+def test_places_where_no_store_can_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"cannot make a store in .*file"):
+        open_store(f"file:{tmp_path / 'file'}", create=True)
+    with pytest.raises(InputError, match="holds no store"):
+        open_store(f"file:{tmp_path}")
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    (tmp_path / "store.sqlite").write_bytes(b"not a database, " * 100)
+    with pytest.raises(ArtifactError, match=r"store\.sqlite is damaged .*: put a copy back"):
+        open_store(f"file:{tmp_path}")
+
+
+def test_a_database_of_a_newer_release(url: str, tmp_path: Path) -> None:
+    open_store(url, create=True).close()
+    with closing(sqlite3.connect(tmp_path / "store" / "store.sqlite")) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(ArtifactError, match="newer lorentzrec: update"):
+        open_store(url)
+
+
+def test_a_folder_that_vanished_keeps_nothing(url: str, tmp_path: Path) -> None:
+    store: Store = open_store(url, create=True)
+    store.add_events([Event("ann", "tea", 1, "1")])
+    (tmp_path / "store").rename(tmp_path / "away")
+    for call in (store.check, store.clean, store.live_items, lambda: store.add_events([Event("ann", "cup", 2, "2")])):
+        with pytest.raises(StoreUnavailable, match=r"store\.sqlite is gone"):
+            call()
+    with pytest.raises(StoreUnavailable, match=r"cannot read .*versions"):
+        store.versions()
+    (tmp_path / "away").rename(tmp_path / "store")
+    assert store.state() == State(None, 0)
+    assert len(store.history("ann")) == 1
+    store.close()
+
+
+def test_another_process_that_holds_the_database(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lorentzrec.serving.stores import file_store
+
+    monkeypatch.setattr(file_store, "BUSY_SECONDS", 0.1)
+    with (
+        closing(open_store(url, create=True)) as store,
+        closing(sqlite3.connect(tmp_path / "store" / "store.sqlite", isolation_level=None)) as other,
+    ):
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable, match="database is locked"):
+            store.add_events([Event("ann", "tea", 1, "1")])
+        assert store.history("ann") == []  # reading goes on
+        other.execute("ROLLBACK")
+        assert store.add_events([Event("ann", "tea", 1, "1")]).accepted == 1
+
+
+def test_the_folder_can_be_moved_and_copied(url: str, tmp_path: Path) -> None:
+    with closing(open_store(url, create=True)) as store:
+        store.upload(write_version(tmp_path, "a1"))
+        store.activate("a1")
+    shutil.copytree(tmp_path / "store", tmp_path / "copy")
+    with closing(open_store(f"file://{tmp_path / 'copy'}")) as copy:
+        assert copy.state().version == "a1"
+        assert copy.fetch("a1", tmp_path) == tmp_path / "copy" / "versions" / "a1"

@@ -1,0 +1,90 @@
+"""What only a server can do: stop, freeze, come back, and refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from lorentzrec.errors import ArtifactError, InputError, StoreUnavailable
+from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.stores.store import Event, Store, Touch
+from serving.servers import PostgresServer, free_port
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.fixture
+def store(postgres_url: str) -> Iterator[Store]:
+    with closing(open_store(postgres_url, create=True)) as opened:
+        yield opened
+
+
+def test_a_server_that_is_stopped_or_killed_and_comes_back(postgres_server: PostgresServer, store: Store) -> None:
+    for number, end in enumerate((postgres_server.stop, postgres_server.kill)):
+        store.add_events([Event("ann", "tea", number, str(number))])
+        end()
+        for call in (store.check, lambda: store.history("ann"), lambda: store.add_events([Event("a", "b", 1, "c")])):
+            with pytest.raises(StoreUnavailable, match=r"cannot answer now .*: look at the server, then try again"):
+                call()
+        postgres_server.start()
+        # The same store object, at once: nothing has to be told that the server is back.
+        assert len(store.history("ann")) == number + 1
+
+
+def test_a_frozen_server(postgres_server: PostgresServer, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lorentzrec.serving.stores.postgres_connections.ANSWER_SECONDS", 0.5)
+    store.check()
+    postgres_server.freeze()
+    try:
+        with pytest.raises(StoreUnavailable, match=r"no answer in 0\.5 seconds"):
+            store.check()
+    finally:
+        postgres_server.thaw()
+    store.check()
+
+
+def test_a_connection_that_the_server_closed(postgres_server: PostgresServer, store: Store) -> None:
+    store.check()
+    postgres_server.run(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'lorentzrec'", "test"
+    )
+    store.check()
+
+
+def test_nobody_there() -> None:
+    with pytest.raises(StoreUnavailable, match="Connection refused"):
+        open_store(f"postgresql://127.0.0.1:{free_port()}/shop")
+
+
+def test_secrets_stay_secret(postgres_server: PostgresServer, postgres_url: str) -> None:
+    url = postgres_url.replace("tester@", "tester:hidden@") + "?sslkey=hidden"
+    with closing(open_store(url, create=True)) as store:
+        assert store.url == f"postgresql://127.0.0.1:{postgres_server.port}/test"
+    with pytest.raises(InputError) as failure:
+        open_store(url.replace("/test?", "/none?"))
+    assert "hidden" not in str(failure.value)
+    assert 'database "none" does not exist' in str(failure.value)
+
+
+def test_addresses_and_databases_that_cannot_be_used(postgres_server: PostgresServer) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        open_store("postgresql://host/shop?unknown=1")
+    url = postgres_server.create_database("latin", "LATIN1")
+    with pytest.raises(InputError, match="has encoding LATIN1: create one with UTF8"):
+        open_store(url, create=True)
+
+
+def test_tables_of_a_newer_release(postgres_server: PostgresServer, store: Store, postgres_url: str) -> None:
+    postgres_server.run("INSERT INTO lorentzrec.migrations VALUES (99, now())", "test")
+    with pytest.raises(ArtifactError, match="newer lorentzrec: update"):
+        open_store(postgres_url, create=True)
+
+
+def test_tables_that_were_dropped(postgres_server: PostgresServer, store: Store) -> None:
+    store.add_events([Event("ann", "tea", 1, "1")])
+    assert store.history("ann") == [Touch("tea", 1.0)]
+    postgres_server.run("DROP SCHEMA lorentzrec CASCADE", "test")
+    with pytest.raises(InputError, match="refuses"):
+        store.history("ann")

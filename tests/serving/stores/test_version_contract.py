@@ -1,0 +1,243 @@
+"""What every store promises about published versions."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lorentzrec.errors import ArtifactError, InputError
+from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.stores.store import State, Store
+from serving.stores.version_folder import SMALL, content_of, write_version
+
+FIRST, SECOND = "20261116T010203-aaaaaa", "20261116T020304-bbbbbb"
+
+
+class Cut(Exception):  # noqa: N818 - an interruption
+    pass
+
+
+def cut_after(size: int) -> Callable[[int], None]:
+    """A progress bar that interrupts the upload once so many bytes are dealt with."""
+    done = 0
+
+    def progress(more: int) -> None:
+        nonlocal done
+        done += more
+        if done >= size:
+            raise Cut
+
+    return progress
+
+
+def damage(store: Any, url: str, name: str) -> str:
+    """Change one byte in the store's copy of a file, behind its back; the file's name."""
+    file = "points.safetensors"
+    if url.startswith("file:"):
+        path = Path(url.removeprefix("file:")) / "versions" / name / file
+        path.write_bytes(b"?" + path.read_bytes()[1:])
+    elif url.startswith("postgresql:"):
+        import psycopg
+
+        with psycopg.connect(url) as connection:
+            connection.execute(
+                "UPDATE lorentzrec.version_chunks SET data = set_byte(data, 0, 63) WHERE file = %s", (file,)
+            )
+    else:
+        (version,) = (one for one in store._catalogue.all("versions") if one["id"] == name)
+        chunk = store._catalogue.read(f"files-{version['token']}", f"{file}-00000000")
+        store._catalogue.put({**chunk, "data": "PzPz" + chunk["data"][4:]})
+    return file
+
+
+def test_from_upload_to_discard(store: Store, tmp_path: Path) -> None:
+    for name in (FIRST, SECOND):
+        store.upload(write_version(tmp_path, name, {**SMALL, "name.txt": name.encode()}))
+    assert store.versions() == [SECOND, FIRST]
+    assert store.state() == State(None, 0)
+    store.activate(FIRST)
+    store.activate(SECOND)
+    assert store.state() == State(SECOND, 0)
+    for name in (FIRST, SECOND):
+        fetched = store.fetch(name, tmp_path / "cache")
+        assert content_of(fetched) == content_of(tmp_path / f"source-{name}")
+        assert store.fetch(name, tmp_path / "cache") == fetched
+    with pytest.raises(InputError, match="is the current one"):
+        store.discard(SECOND)
+    store.discard(FIRST)
+    assert store.versions() == [SECOND]
+    assert store.clean() == 0
+    for call in (store.activate, store.discard, lambda name: store.fetch(name, tmp_path / "cache")):
+        with pytest.raises(InputError, match=f"no complete version '{FIRST}' .*{SECOND}"):
+            call(FIRST)
+    assert store.state() == State(SECOND, 0)
+    store.upload(tmp_path / f"source-{FIRST}")
+    store.activate(FIRST)
+    assert store.state() == State(FIRST, 0)
+
+
+def test_the_switch_is_seen_by_others(store: Store, url: str, tmp_path: Path) -> None:
+    store.upload(write_version(tmp_path, FIRST))
+    with closing(open_store(url)) as other:
+        assert other.versions() == [FIRST]
+        store.activate(FIRST)
+        assert other.state().version == FIRST
+
+
+def test_progress_tells_every_byte(store: Store, tmp_path: Path) -> None:
+    files = {"large.bin": bytes(range(256)) * 20_000, "small.bin": b"123"}  # 5.12 MB: several chunks of any store
+    folder = write_version(tmp_path, FIRST, files)
+    for _ in range(2):  # the second time everything is there already
+        told: list[int] = []
+        store.upload(folder, told.append)
+        assert sum(told) == 5_120_003
+    assert content_of(store.fetch(FIRST, tmp_path / "cache")) == content_of(folder)
+
+
+def test_an_interrupted_upload_is_invisible_and_resumes(store: Store, tmp_path: Path) -> None:
+    store.upload(write_version(tmp_path, FIRST))
+    store.activate(FIRST)
+    folder = write_version(tmp_path, SECOND, {"a.bin": b"a" * 5_000_000, "b.bin": b"b" * 10})
+    with pytest.raises(Cut):
+        store.upload(folder, cut_after(5_000_000))
+    assert store.versions() == [FIRST]
+    assert store.state().version == FIRST
+    with pytest.raises(InputError, match="no complete version"):
+        store.activate(SECOND)
+    store.upload(folder)
+    assert store.versions() == [SECOND, FIRST]
+    assert content_of(store.fetch(SECOND, tmp_path / "cache")) == content_of(folder)
+    assert store.clean() == 0
+
+
+def test_leftovers_are_cleaned(store: Store, tmp_path: Path) -> None:
+    folder = write_version(tmp_path, FIRST)
+    with pytest.raises(Cut):
+        store.upload(folder, cut_after(1))
+    assert store.clean() == 1
+    assert store.clean() == 0
+    store.upload(folder)
+    assert store.versions() == [FIRST]
+
+
+def test_other_content_replaces_a_leftover_but_no_version(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(Cut):
+        store.upload(write_version(tmp_path / "a", FIRST, {"a.bin": b"1"}), cut_after(1))
+    other = write_version(tmp_path / "b", FIRST, {"a.bin": b"2"})
+    store.upload(other)
+    assert content_of(store.fetch(FIRST, tmp_path / "cache")) == content_of(other)
+    with pytest.raises(InputError, match="with other content"):
+        store.upload(tmp_path / "a" / f"source-{FIRST}")
+
+
+def test_an_upload_that_is_cleaned_away_says_so(store: Store, tmp_path: Path) -> None:
+    folder = write_version(tmp_path, FIRST, {"a.bin": b"a" * 10, "b.bin": b"b" * 10})
+    cleaned: list[int] = []
+
+    def clean_once(_: int) -> None:
+        if not cleaned:
+            cleaned.append(store.clean())
+
+    with pytest.raises(InputError, match=r"was removed from .* while it was uploaded: upload it again"):
+        store.upload(folder, clean_once)
+    assert (cleaned, store.versions()) == ([1], [])
+    store.upload(folder)
+    assert store.versions() == [FIRST]
+
+
+def test_damage_is_named(store: Store, url: str, tmp_path: Path) -> None:
+    folder = write_version(tmp_path, FIRST)
+    store.upload(folder)
+    file = damage(store, url, FIRST)
+    with pytest.raises(ArtifactError, match=rf"version {FIRST} in .*: {file} is damaged or missing: publish"):
+        store.fetch(FIRST, tmp_path / "cache")
+    assert not (tmp_path / "cache" / FIRST).exists()
+
+
+def test_a_damaged_cache_is_fetched_again(store: Store, url: str, tmp_path: Path) -> None:
+    folder = write_version(tmp_path, FIRST)
+    store.upload(folder)
+    fetched = store.fetch(FIRST, tmp_path / "cache")
+    if url.startswith("file:"):  # its own folders are as near as any cache
+        assert fetched == tmp_path / "store" / "versions" / FIRST
+        return
+    assert fetched == tmp_path / "cache" / FIRST
+    (fetched / "index.bin").write_bytes(b"?")
+    assert content_of(store.fetch(FIRST, tmp_path / "cache")) == content_of(folder)
+    (fetched / "manifest.json").unlink()
+    assert content_of(store.fetch(FIRST, tmp_path / "cache")) == content_of(folder)
+
+
+def test_workers_that_fetch_together(store: Store, tmp_path: Path) -> None:
+    folder = write_version(tmp_path, FIRST)
+    store.upload(folder)
+    with ThreadPoolExecutor(4) as threads:
+        for fetched in threads.map(lambda _: store.fetch(FIRST, tmp_path / "cache"), range(4)):
+            assert content_of(fetched) == content_of(folder)
+
+
+def test_activations_and_discards_at_once_leave_a_whole_current_version(store: Store, tmp_path: Path) -> None:
+    for name in (FIRST, SECOND):
+        store.upload(write_version(tmp_path, name))
+    store.activate(FIRST)
+    barrier = threading.Barrier(2)
+
+    def attempt(call: Callable[[str], None]) -> bool:
+        barrier.wait()
+        try:
+            call(SECOND)
+        except InputError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(2) as threads:
+        activated, discarded = threads.map(attempt, (store.activate, store.discard))
+    assert not (activated and discarded)
+    current = store.state().version
+    assert current is not None
+    assert current in store.versions()
+    assert store.fetch(current, tmp_path / "cache")
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "a\\b", ".hidden", "a b", "é", "a\n", "x" * 129])
+def test_names_are_never_paths(store: Store, tmp_path: Path, name: str) -> None:
+    for call in (store.activate, store.discard, lambda name: store.fetch(name, tmp_path / "cache")):
+        with pytest.raises(InputError, match="is not letters, digits"):
+            call(name)
+    folder = write_version(tmp_path)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "name": name}))
+    with pytest.raises(InputError, match="is not letters, digits"):
+        store.upload(folder)
+
+
+@pytest.mark.parametrize("file", ["../x", "/etc/passwd", "a/b", "manifest.json", "", ".x"])
+def test_file_names_are_never_paths(store: Store, tmp_path: Path, file: str) -> None:
+    folder = write_version(tmp_path)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"][file] = {"bytes": 1, "sha256": "0"}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ArtifactError, match="which is not a plain file name"):
+        store.upload(folder)
+
+
+def test_folders_that_are_no_version(store: Store, tmp_path: Path) -> None:
+    folder = write_version(tmp_path)
+    (folder / "index.bin").unlink()
+    with pytest.raises(ArtifactError, match=r"index\.bin is missing or not what its manifest says"):
+        store.upload(folder)
+    (folder / "index.bin").write_bytes(b"other")
+    with pytest.raises(ArtifactError, match=r"index\.bin is missing or not what its manifest says"):
+        store.upload(folder)
+    for text in ("", "[]", "{}", '{"name": 1, "files": {}}', '{"name": "a", "files": {"a": {"bytes": "1"}}}'):
+        (folder / "manifest.json").write_text(text)
+        with pytest.raises(ArtifactError, match="is not the manifest of a version"):
+            store.upload(folder)
+    assert store.versions() == []

@@ -1,0 +1,77 @@
+"""Sending and receiving in chunks, against the most obvious store of chunks: a dictionary."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from lorentzrec.errors import ArtifactError
+from lorentzrec.serving.stores.store import key_of
+from lorentzrec.serving.stores.version_files import read_manifest, receive, send
+from serving.stores.version_folder import content_of, write_version
+
+
+class Shelf:
+    """Chunks in memory, and a list of those that were put."""
+
+    size = 4
+
+    def __init__(self) -> None:
+        self.data: dict[tuple[str, int], bytes] = {}
+        self.sent: list[tuple[str, int]] = []
+
+    def present(self) -> dict[tuple[str, int], str]:
+        return {key: hashlib.sha256(data).hexdigest() for key, data in self.data.items()}
+
+    def put(self, file: str, number: int, digest: str, data: bytes) -> None:
+        assert digest == hashlib.sha256(data).hexdigest()
+        self.data[file, number] = data
+        self.sent.append((file, number))
+
+    def get(self, file: str, number: int) -> bytes | None:
+        return self.data.get((file, number))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_version(tmp_path, "v1", {"a.bin": b"0123456789", "b.bin": b"", "c.bin": b"abcd"})
+
+
+def test_only_what_is_missing_or_wrong_is_sent(folder: Path, tmp_path: Path) -> None:
+    shelf, files = Shelf(), read_manifest(folder)
+    send(folder, files, shelf, None)
+    assert shelf.data == {("a.bin", 0): b"0123", ("a.bin", 1): b"4567", ("a.bin", 2): b"89", ("c.bin", 0): b"abcd"}
+    shelf.sent.clear()
+    del shelf.data["a.bin", 1]
+    shelf.data["c.bin", 0] = b"????"
+    told: list[int] = []
+    send(folder, files, shelf, told.append)
+    assert shelf.sent == [("a.bin", 1), ("c.bin", 0)]
+    assert told == [4, 4, 2, 4]
+    fetched = receive("v1", files.manifest, shelf, tmp_path / "cache", "memory:")
+    assert content_of(fetched) == content_of(folder)
+
+
+@pytest.mark.parametrize("chunk", [b"", b"12", b"????", b"0123456789012345"])
+def test_a_wrong_chunk_is_never_taken(folder: Path, tmp_path: Path, chunk: bytes) -> None:
+    shelf, files = Shelf(), read_manifest(folder)
+    send(folder, files, shelf, None)
+    shelf.data["a.bin", 0] = chunk
+    with pytest.raises(ArtifactError, match=r"version v1 in memory:: a\.bin is damaged or missing"):
+        receive("v1", files.manifest, shelf, tmp_path / "cache", "memory:")
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == [".v1.lock"]
+
+
+def test_a_manifest_that_is_too_large(folder: Path) -> None:
+    manifest = (folder / "manifest.json").read_text()
+    (folder / "manifest.json").write_text(manifest + " " * 1_000_000)
+    with pytest.raises(ArtifactError, match="bytes, 1,000,000 at most"):
+        read_manifest(folder)
+
+
+def test_keys_of_texts_do_not_run_together() -> None:
+    keys = {key_of("a", "b"), key_of("ab"), key_of("a", "b", ""), key_of("", "ab"), key_of("ab", "")}
+    assert len(keys) == 5
+    assert {len(key) for key in keys} == {32}

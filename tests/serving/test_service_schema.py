@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.strategies import one_of
 from litestar.testing import TestClient
+from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -62,11 +64,12 @@ def described(live_service: Service) -> Any:
 @pytest.mark.parametrize(("path", "method"), sorted(ROUTES))
 def test_answers_are_as_described(described: Any, path: str, method: str) -> None:
     """Questions made from the schema, right and wrong ones; the seed is fixed, so that a failure can be met again."""
-    strategy = described[path][method.upper()].as_strategy()
+    operation = described[path][method.upper()]
+    strategy = one_of([operation.as_strategy(mode) for mode in GenerationMode])
 
     @seed(7)
     @settings(
-        max_examples=15,
+        max_examples=20,
         deadline=None,
         database=None,
         phases=[Phase.generate],

@@ -86,8 +86,12 @@ def _parts_of(results: dict[str, Any]) -> list[RenderableType]:
         columns = {column.heading: "left bold" if column.origin == "key" else "right" for column in one.columns}
         made = table(columns, one.texts(), title=one.title)
         for column, drawn in zip(one.columns, made.columns, strict=True):
-            if column.origin != "key":  # a number is never broken over lines
-                drawn.min_width = max(len(str(cell)) for cell in drawn.cells)
+            # Neither a number nor a word is broken over lines.
+            cells = map(str, drawn.cells)
+            drawn.min_width = max(
+                (len(word) for cell in cells for word in (cell.split() if column.origin == "key" else [cell])),
+                default=0,
+            )
         shown += [made, ""]
     rows = [
         (verdict["answer"], f"{verdict['claim']} ({verdict['place']})", verdict["measured"], verdict["remark"])

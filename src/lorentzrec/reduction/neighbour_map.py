@@ -1,0 +1,92 @@
+"""Maps that are laid out by neighbourhoods: with a free radius, or with the model's own order from centre to rim."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.geometry import FloatArray
+from lorentzrec.geometry.euclidean import squared_norm
+from lorentzrec.geometry.hyperboloid import lift
+from lorentzrec.geometry.midpoint import einstein_midpoint
+from lorentzrec.reduction.layout import Layout
+from lorentzrec.reduction.neighbours import Floats, Geometry, nearest_neighbours, neighbours_of_each
+from lorentzrec.reduction.principal_plane import flat_plane, hyperbolic_plane
+
+NEIGHBOURS = 10
+"""Of each point, that its place is found by."""
+LANDMARKS = 30_000
+"""Points that are laid out; of more, the most popular ones are, and the others are placed among them."""
+PLACED_BY, SHARPNESS = 5, 8
+"""Landmarks that another point is placed by, and the power of their squared distance that they count with."""
+STEPS = 300
+FREE_RADIUS = 1.8
+"""Root mean square distance to the centre where radii are free: drawn at 0.72 of the disk's radius, which is that of
+points spread evenly."""
+LEVELLED_RIM = 0.97
+"""Poincare radius of the outermost point where radii are given."""
+
+
+def neighbour_map(
+    points: NDArray[Any],
+    geometry: Geometry,
+    *,
+    counts: NDArray[Any] | None,
+    centrality: FloatArray | None,
+    seed: int,
+    progress: Callable[[float], None],
+) -> FloatArray:
+    """Places on the hyperboloid (n, 3), so that near points are near on the map.
+
+    With `centrality` (distances to the centre of the model), points are also pulled to the radius of their rank in
+    it, the ranks being spread evenly over the area of the picture.
+    """
+    levels = None
+    if centrality is not None:
+        ranks = np.argsort(np.argsort(centrality, kind="stable"))
+        levels = (2 * np.arctanh(LEVELLED_RIM * np.sqrt((ranks + 0.5) / len(ranks)))).astype(np.float32)
+    if len(points) <= LANDMARKS:
+        places = _laid_out(points, geometry, levels, seed)
+        progress(0.9)
+        return places
+    order = np.random.default_rng(seed).permutation(len(points)) if counts is None else np.argsort(-counts)
+    landmarks, others = np.sort(order[:LANDMARKS]), np.sort(order[LANDMARKS:])
+    chosen = _laid_out(points[landmarks], geometry, None if levels is None else levels[landmarks], seed)
+    progress(0.4)
+    places = np.empty((len(points), 3))
+    places[landmarks] = chosen
+    places[others] = _placed(points, others, landmarks, chosen, geometry, levels)
+    progress(0.9)
+    return places
+
+
+def _laid_out(points: NDArray[Any], geometry: Geometry, levels: Floats | None, seed: int) -> FloatArray:
+    neighbours = neighbours_of_each(points, min(NEIGHBOURS, len(points) - 1), geometry)
+    plane = hyperbolic_plane(points)[0][:, 1:] if geometry == "hyperboloid" else flat_plane(points)[0]
+    radius = FREE_RADIUS if levels is None else float(np.sqrt(np.mean(levels**2)))
+    spread = float(np.sqrt(squared_norm(plane).mean())) or 1.0
+    # A trace of chance, because equal places never part.
+    start = plane * (radius / spread) + np.random.default_rng(seed).normal(0, 1e-3, plane.shape)
+    return Layout(neighbours, lift(start.astype(np.float32)), radius, levels, seed).run(STEPS)
+
+
+def _placed(
+    points: NDArray[Any],
+    others: NDArray[np.int64],
+    landmarks: NDArray[np.int64],
+    chosen: FloatArray,
+    geometry: Geometry,
+    levels: Floats | None,
+) -> FloatArray:
+    """The others at the midpoint of their nearest landmarks, of which the very nearest counts most."""
+    near, squared = nearest_neighbours(points[landmarks], points[others], PLACED_BY, geometry)
+    apart = squared.astype(np.float64) + 1e-6  # a point may lie on a landmark
+    weights = (apart[:, :1] / apart) ** SHARPNESS
+    places = einstein_midpoint(chosen[near].astype(np.float64), weights)
+    if levels is None:
+        return places
+    lengths = np.sqrt(squared_norm(places[:, 1:]))[:, None]
+    return lift(places[:, 1:] / np.maximum(lengths, 1e-12) * np.sinh(levels[others].astype(np.float64))[:, None])

@@ -17,6 +17,7 @@ from lorentzrec.cli.demo import demo
 from lorentzrec.cli.evaluate import evaluate
 from lorentzrec.cli.export import export
 from lorentzrec.cli.live import live
+from lorentzrec.cli.plot import plot
 from lorentzrec.cli.prepare import prepare
 from lorentzrec.cli.publish import publish
 from lorentzrec.cli.recommend import recommend, similar
@@ -157,6 +158,13 @@ _add(
     "compare shop --systems hyperboloid --systems item-knn --metric recall@20",
 )
 _add("Models", export, "export model --out points.parquet", "export model --to npz --out points.npz")
+_add(
+    "Models",
+    plot,
+    "plot disk model --out disk.png --items shop",
+    "plot disk model --out disk.pdf --items items.csv --customers 50 --labels 20",
+    "plot disk model --out disk.svg --method neighbours",
+)
 _add(
     "Answers",
     recommend,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -15,14 +14,12 @@ from lorentzrec.geometry.charts import to_poincare
 from lorentzrec.geometry.euclidean import squared_norm
 from lorentzrec.geometry.hyperboloid import boost, lift
 from lorentzrec.geometry.midpoint import normalise_sum
-from lorentzrec.reduction.neighbour_map import neighbour_map
+from lorentzrec.reduction.neighbour_map import Progress, neighbour_map
 from lorentzrec.reduction.neighbours import Geometry
 from lorentzrec.reduction.principal_plane import flat_plane, hyperbolic_plane
 from lorentzrec.reduction.truth import centrality, kept_by
 
 Method: TypeAlias = Literal["auto", "exact", "levels", "neighbours", "plane"]
-Progress: TypeAlias = Callable[[float], None]
-"""Told what share of the work is done."""
 
 METHODS = {
     "exact": "the model itself, which has two dimensions, with its midpoint at the centre",

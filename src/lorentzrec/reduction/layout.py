@@ -9,6 +9,7 @@ divergence of w / z from p is, at x,  sum_j (p w - w^2 / z) y_j,  projected to t
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -17,7 +18,14 @@ from numpy.typing import NDArray
 from lorentzrec.geometry import FloatArray
 from lorentzrec.geometry.charts import to_poincare
 from lorentzrec.geometry.euclidean import squared_norm
-from lorentzrec.geometry.hyperboloid import boost, exp_map, lift, project_to_tangent, squared_lorentzian_distance
+from lorentzrec.geometry.hyperboloid import (
+    boost,
+    exp_map,
+    lift,
+    project_to_tangent,
+    squared_lorentzian_distance,
+    tangent_norm,
+)
 from lorentzrec.geometry.midpoint import normalise_sum
 from lorentzrec.ranking import available_cores
 from lorentzrec.reduction.neighbours import Floats
@@ -59,8 +67,9 @@ class Layout:
         """The kernel's a. At first so wide that all points feel all others."""
         self.generator = np.random.default_rng(seed)
 
-    def run(self, steps: int) -> Floats:
-        """The places after so many steps; the last third of them get shorter and shorter."""
+    def run(self, steps: int, progress: Callable[[float], None]) -> Floats:
+        """The places after so many steps; the last third of them get shorter and shorter. `progress` is told the share
+        that is done."""
         from threadpoolctl import threadpool_limits
 
         with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(available_cores()) as pool:
@@ -70,6 +79,7 @@ class Layout:
                 force = (EXAGGERATION if early else 1) * self._attraction() - repulsion * (len(repulsion) / total)
                 rate = min(1.0, 3 * (1 - step / steps))
                 self._move(np.float32(MOMENTUM[not early]) * self.velocity + np.float32(rate) * force, rate)
+                progress((step + 1) / steps)
         return self.places
 
     def _attraction(self) -> Floats:
@@ -141,8 +151,7 @@ class Layout:
         velocity = project_to_tangent(self.places, velocity)
         if self.levels is not None:
             velocity += ((LEVEL_PULL * rate) * (self.levels - _radii(self.places)))[:, None] * _outward(self.places)
-        at_origin = velocity[:, 1:] - (velocity[:, :1] / (1 + self.places[:, :1])) * self.places[:, 1:]
-        lengths = np.sqrt(squared_norm(at_origin))
+        lengths = tangent_norm(self.places, velocity)
         longest = LONGEST_STEP / math.sqrt(self.sharpness)
         velocity *= np.minimum(1, longest / np.maximum(lengths, longest))[:, None]
         moved = exp_map(self.places, velocity)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from lorentzrec.geometry.midpoint import einstein_midpoint
 from lorentzrec.reduction.layout import Layout
 from lorentzrec.reduction.neighbours import Floats, Geometry, nearest_neighbours, neighbours_of_each
 from lorentzrec.reduction.principal_plane import flat_plane, hyperbolic_plane
+
+Progress: TypeAlias = Callable[[float], None]
+"""Told what share of the work is done."""
 
 NEIGHBOURS = 10
 """Of each point, that its place is found by."""
@@ -37,7 +40,7 @@ def neighbour_map(
     counts: NDArray[Any] | None,
     centrality: FloatArray | None,
     seed: int,
-    progress: Callable[[float], None],
+    progress: Progress,
 ) -> FloatArray:
     """Places on the hyperboloid (n, 3), so that near points are near on the map.
 
@@ -49,13 +52,16 @@ def neighbour_map(
         ranks = np.argsort(np.argsort(centrality, kind="stable"))
         levels = (2 * np.arctanh(LEVELLED_RIM * np.sqrt((ranks + 0.5) / len(ranks)))).astype(np.float32)
     if len(points) <= LANDMARKS:
-        places = _laid_out(points, geometry, levels, seed)
-        progress(0.9)
-        return places
+        return _laid_out(points, geometry, levels, seed, lambda share: progress(0.1 + 0.8 * share))
     order = np.random.default_rng(seed).permutation(len(points)) if counts is None else np.argsort(-counts)
     landmarks, others = np.sort(order[:LANDMARKS]), np.sort(order[LANDMARKS:])
-    chosen = _laid_out(points[landmarks], geometry, None if levels is None else levels[landmarks], seed)
-    progress(0.4)
+    chosen = _laid_out(
+        points[landmarks],
+        geometry,
+        None if levels is None else levels[landmarks],
+        seed,
+        lambda share: progress(0.1 + share / 4),
+    )
     places = np.empty((len(points), 3))
     places[landmarks] = chosen
     places[others] = _placed(points, others, landmarks, chosen, geometry, levels)
@@ -63,14 +69,16 @@ def neighbour_map(
     return places
 
 
-def _laid_out(points: NDArray[Any], geometry: Geometry, levels: Floats | None, seed: int) -> FloatArray:
+def _laid_out(
+    points: NDArray[Any], geometry: Geometry, levels: Floats | None, seed: int, progress: Progress
+) -> FloatArray:
     neighbours = neighbours_of_each(points, min(NEIGHBOURS, len(points) - 1), geometry)
     plane = hyperbolic_plane(points)[0][:, 1:] if geometry == "hyperboloid" else flat_plane(points)[0]
     radius = FREE_RADIUS if levels is None else float(np.sqrt(np.mean(levels**2)))
     spread = float(np.sqrt(squared_norm(plane).mean())) or 1.0
     # A trace of chance, because equal places never part.
     start = plane * (radius / spread) + np.random.default_rng(seed).normal(0, 1e-3, plane.shape)
-    return Layout(neighbours, lift(start.astype(np.float32)), radius, levels, seed).run(STEPS)
+    return Layout(neighbours, lift(start.astype(np.float32)), radius, levels, seed).run(STEPS, progress)
 
 
 def _placed(

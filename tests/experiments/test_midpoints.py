@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from lorentzrec.experiments import midpoints
 from lorentzrec.experiments.data_sets import DataFolder
 from lorentzrec.experiments.experiment import Context
 from lorentzrec.experiments.parts import PartStore
+from lorentzrec.geometry.midpoint import frechet_mean
 
 
 def test_pairs_agree_and_the_printed_gamma_does_not() -> None:
@@ -26,6 +28,7 @@ def test_uneven_sets_by_hand() -> None:
     einstein, frechet, _ = rows[0.0, 0.0, 2.0]["means"]
     assert einstein == pytest.approx(math.atanh(math.sinh(2) / (2 + math.cosh(2))))
     assert frechet == pytest.approx(2 / 3)
+    assert float(midpoints.place_of(frechet_mean(midpoints.on_line(np.array([0.0, 0.0, 2.0]))))) == pytest.approx(2 / 3)
     assert rows[0.0, 0.0, 2.0]["difference"] == pytest.approx((einstein - 2 / 3) / (2 / 3))
     assert rows[-2.0, 0.0, 2.0]["means"] == pytest.approx([0, 0, 0], abs=1e-12)
 

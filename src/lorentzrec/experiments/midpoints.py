@@ -49,10 +49,14 @@ def relative_difference(points: FloatArray, one: FloatArray, other: FloatArray) 
 
 
 def scan_pairs() -> dict[str, Any]:
-    """The paper's scan: every start with all greater places. The Fréchet mean to convergence, and after ten steps."""
+    """The paper's scan: every start with all greater places, against the Fréchet mean and ten steps towards it.
+
+    On a line distances are differences of places, so the exact Fréchet mean is the point at the arithmetic mean.
+    """
     first, second = np.triu_indices(len(SCAN), k=1)
-    pairs = on_line(np.stack([SCAN[first], SCAN[second]], axis=1))
-    einstein, exact = einstein_midpoint(pairs), frechet_mean(pairs, tolerance=1e-12)
+    places = np.stack([SCAN[first], SCAN[second]], axis=1)
+    pairs, exact = on_line(places), on_line(places.mean(axis=1))
+    einstein = einstein_midpoint(pairs)
     ten_steps, printed = frechet_mean_by_iterations(pairs), einstein_midpoint_as_printed(pairs)
     drawn = np.isin(first, np.searchsorted(SCAN, np.asarray(DRAWN_STARTS) - 1e-9))
     return {
@@ -75,14 +79,14 @@ def uneven_sets() -> dict[str, Any]:
     rows = []
     for places in UNEVEN:
         points = on_line(np.asarray(places))
-        means = [einstein_midpoint(points), frechet_mean(points, tolerance=1e-12), einstein_midpoint_as_printed(points)]
+        means = [einstein_midpoint(points), on_line(np.asarray(np.mean(places))), einstein_midpoint_as_printed(points)]
         apart = float(relative_difference(points, means[0], means[1]))
         rows.append({"places": places, "means": [float(place_of(mean)) for mean in means], "difference": apart})
     distances = np.linspace(0.1, 4.0, 40)
     curves = {}
     for count in (2, 4, 9):
         sets = on_line(np.stack([*[np.zeros_like(distances)] * count, distances], axis=1))
-        difference = relative_difference(sets, einstein_midpoint(sets), frechet_mean(sets, tolerance=1e-12))
+        difference = relative_difference(sets, einstein_midpoint(sets), on_line(distances / (count + 1)))
         curves[f"{count} here, 1 there"] = [distances.tolist(), (100 * difference).tolist()]
     return {"rows": rows, "curves": curves}
 
@@ -193,9 +197,9 @@ def _scan_table(scan: dict[str, Any]) -> Table:
         f"Pairs on a line, alpha from -2 to 2 ({scan['pairs']} pairs)",
         (Column("compared", "key"), Column("largest difference", "ours", ".2g"), Column("largest difference", "paper")),
         (
-            ("Einstein midpoint, Fréchet mean to convergence", scan["einstein"], None),
+            ("Einstein midpoint, exact Fréchet mean", scan["einstein"], None),
             ("Einstein midpoint, Fréchet mean after ten gradient steps", scan["ten_steps"], "< 0.003"),
-            ("gamma as printed (no square root), Fréchet mean to convergence", scan["printed"], None),
+            ("gamma as printed (no square root), exact Fréchet mean", scan["printed"], None),
         ),
     )
 
@@ -237,7 +241,7 @@ def _verdicts(
         Verdict(
             "Einstein midpoint and Fréchet mean agree better than 0.3 % for pairs, alpha from -2 to 2",
             "section 5.4, figure of the midpoints",
-            f"{scan['ten_steps']:.2%} after ten gradient steps, {scan['einstein']:.1g} to convergence",
+            f"{scan['ten_steps']:.2%} after ten gradient steps, {scan['einstein']:.0e} from the exact one",
             "holds" if agrees else "fails",
             "it cannot fail: pairs are symmetric, so both means are the point half-way, and the 0.3 % measures only "
             "how far ten gradient steps go",

@@ -26,7 +26,8 @@ class Part:
     name: str
     """Shown while it runs, and the beginning of the file's name."""
     key: Mapping[str, Any]
-    """All that the result depends on, as plain JSON: settings, seed, digest of the data."""
+    """All that the result depends on, as plain JSON: settings, seed, digest of the data. Of the code only the package's
+    version is known: whoever changes what `make` does between versions changes the key, or removes the folder."""
     make: Callable[[], Any]
     """Does the work; the result is plain JSON without NaN."""
 

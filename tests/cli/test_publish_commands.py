@@ -1,0 +1,87 @@
+"""`lorentzrec publish` and `lorentzrec live`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli.command_line import SETTINGS, answer, error_of, run
+from lorentzrec import load
+from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.version import open_version
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return f"file:{tmp_path / 'store'}"
+
+
+def test_a_model_with_everything(events_file: Path, model: Path, titles_file: Path, store: str, tmp_path: Path) -> None:
+    run("prepare", events_file, "--items", titles_file, "--out", tmp_path / "titled")
+    run("train", tmp_path / "titled", "--out", tmp_path / "twin", *SETTINGS, "--set", "geometry=euclidean")
+    parts = ("--items", tmp_path / "titled", "--twin", tmp_path / "twin", "--histories")
+    result = answer("publish", model, "--to", store, *parts)
+    assert (result["items"], result["described_items"], result["index"]) == (30, 30, None)
+    assert result["events"] == {"accepted": 600, "duplicates": 0}
+    assert result["versions"] == [result["model"]]
+    opened = open_store(store)
+    version = open_version(opened.fetch(result["model"], tmp_path))
+    assert [item.title for item in version.items.items(version.items.rows(["i7"]))] == ["Item [7]"]
+    assert version.map is not None
+    assert version.twin_ranker is not None
+    histories = load(model).histories
+    assert histories is not None
+    assert [touch.item for touch in opened.history("u4")] == histories.history_ids("u4")
+    opened.close()
+    shown = run("publish", model, "--to", store, "--no-map", "--histories")
+    assert f"is the current version of {store}: 30 items" in shown.stdout
+    assert "histories: 0 events added, 600 were there" in shown.stdout
+
+
+def test_keep_and_rollback(model: Path, store: str) -> None:
+    names = [answer("publish", model, "--to", store, "--no-map", "--keep", "2")["model"] for _ in range(3)]
+    assert answer("publish", "--to", store, "--rollback") == {"model": names[1], "store": store}
+    assert f"holds no version before {names[1]}" in error_of("publish", "--to", store, "--rollback")
+    opened = open_store(store)
+    assert opened.versions() == [names[2], names[1]]
+    assert opened.state().version == names[1]
+    opened.close()
+
+
+def test_publishing_what_cannot_be(model: Path, events_file: Path, store: str, tmp_path: Path) -> None:
+    assert "there is no model folder" in error_of("publish", tmp_path / "nothing", "--to", store)
+    assert "publishing takes a MODEL, and --rollback takes none" in error_of("publish", "--to", store)
+    assert "--rollback takes none" in error_of("publish", model, "--to", store, "--rollback")
+    assert "holds no store: publish a model to" in error_of("publish", "--to", store, "--rollback")
+    assert "is not the address of a store" in error_of("publish", model, "--to", "ftp://x")
+    assert "is not a dataset" in error_of("publish", model, "--to", store, "--items", events_file)
+    (tmp_path / "file").touch()
+    assert "cannot make a store in" in error_of("publish", model, "--to", f"file:{tmp_path / 'file' / 'store'}")
+    load(model).save(tmp_path / "bare", histories=False)
+    assert "was saved without histories" in error_of("publish", tmp_path / "bare", "--to", store, "--histories")
+    run("train", events_file, "--out", tmp_path / "other", *SETTINGS, "--item-column", "time", "--time-column", "time")
+    assert "the twin has other items than the model (0 of 30 in common)" in error_of(
+        "publish", model, "--to", store, "--no-map", "--twin", tmp_path / "other"
+    )
+
+
+def test_live_items(model: Path, store: str, tmp_path: Path) -> None:
+    assert "holds no store" in error_of("live", store)
+    run("publish", model, "--to", store, "--no-map")
+    assert answer("live", store) == {"store": store, "items": None}
+    assert run("live", store).stdout == f"every item is live in {store}\n"
+    assert "set the live items first" in error_of("live", store, "--add", "i1")
+    (tmp_path / "stock.txt").write_text("i3\ni1\n\n i2 \n")
+    assert answer("live", store, "--set", tmp_path / "stock.txt")["items"] == ["i1", "i2", "i3"]
+    assert answer("live", store, "--add", "i9, i8", "--add", "i7", "--remove", "i1")["items"] == [
+        "i2",
+        "i3",
+        "i7",
+        "i8",
+        "i9",
+    ]
+    assert run("live", store, "--remove", "i7,i8,i9").stdout == f"2 items are live in {store}\ni2\ni3\n"
+    assert answer("live", store, "--all")["items"] is None
+    assert "give one of them" in error_of("live", store, "--all", "--add", "i1")
+    assert "cannot be read as a list of ids" in error_of("live", store, "--set", tmp_path / "nothing")

@@ -1,0 +1,174 @@
+"""Publishing: whole or not at all, seen by nobody before it is done, and undone by one step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from lorentzrec.data.interactions import Interactions
+from lorentzrec.errors import ArtifactError, InputError
+from lorentzrec.reduction.disk_map import disk_map
+from lorentzrec.serving import publish as publishing
+from lorentzrec.serving.answering import Answerer, Question
+from lorentzrec.serving.publish import add_histories, publish, rollback
+from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.stores.file_store import FileStore
+from lorentzrec.serving.stores.store import Added, Event, Store
+from lorentzrec.serving.version import open_version
+from serving.small_shop import shop_model, shop_table
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = open_store(f"file:{tmp_path / 'store'}", create=True)
+    yield opened
+    opened.close()
+
+
+def test_what_is_published_is_what_answers(store: Store, tmp_path: Path) -> None:
+    model = shop_model()
+    drawn = disk_map(model.item_points, geometry="hyperboloid")
+    told: list[tuple[str, float]] = []
+    published = publish(
+        model,
+        store,
+        items=shop_table(),
+        disk_map=drawn,
+        twin=shop_model(geometry="euclidean"),
+        progress=lambda what, share: told.append((what, share)),
+    )
+    assert store.state().version == published.name
+    assert (published.manifest["name"], published.events) == (published.name, None)
+    version = open_version(store.fetch(published.name, tmp_path / "cache"))
+    assert version.map is not None
+    assert version.map.tolist() == drawn.coordinates.tolist()
+    assert version.manifest["map"] == {"method": drawn.method, "kept": drawn.kept}
+    history = ("i3", "i8")
+    answer = Answerer(version).recommend(Question(history))
+    assert [item.id for item in answer.items] == model.recommend(history).ids
+    assert told[-2:] == [("uploading", 1.0), ("checking what was uploaded", 0.0)]
+
+
+def test_old_versions_go_but_never_the_current_one(store: Store) -> None:
+    names = [publish(shop_model(), store, keep=2).name for _ in range(4)]
+    assert store.versions() == [names[3], names[2]]
+    assert rollback(store) == names[2]
+    assert store.state().version == names[2]
+    newest = publish(shop_model(), store, keep=1).name
+    assert store.versions() == [newest]
+
+
+def test_rollback_goes_back_step_by_step(store: Store) -> None:
+    with pytest.raises(InputError, match="holds no version before the first: publish one instead"):
+        rollback(store)
+    first, second, third = [publish(shop_model(), store).name for _ in range(3)]
+    assert [rollback(store), rollback(store)] == [second, first]
+    assert store.versions() == [third, second, first]
+    with pytest.raises(InputError, match=f"holds no version before {first}: publish one instead"):
+        rollback(store)
+
+
+def test_fewer_than_one_version_cannot_be_kept(store: Store) -> None:
+    with pytest.raises(InputError, match="0 versions cannot be kept: keep 1 or more"):
+        publish(shop_model(), store, keep=0)
+    assert store.versions() == []
+
+
+class Interrupted(Exception):  # noqa: N818, it stands for a machine that stops
+    pass
+
+
+class StoppingStore(FileStore):
+    """A file store whose machine stops while a version is uploaded, or damages it on the way."""
+
+    damaging = False
+
+    def upload(self, folder: Path, progress: Callable[[int], None] | None = None) -> None:
+        def stop(_: int) -> None:
+            raise Interrupted
+
+        if not self.damaging:
+            super().upload(folder, stop)
+        super().upload(folder, progress)
+        (newest, *_) = self.versions()
+        place = self._versions / newest / "points.safetensors"
+        content = bytearray(place.read_bytes())
+        content[-1] ^= 1
+        place.write_bytes(content)
+
+
+@pytest.mark.parametrize(("damaging", "error"), [(False, Interrupted), (True, ArtifactError)])
+def test_a_publish_that_fails_changes_nothing(
+    store: Store, tmp_path: Path, damaging: bool, error: type[Exception]
+) -> None:
+    before = publish(shop_model(), store).name
+    stopping = StoppingStore(tmp_path / "store")
+    stopping.damaging = damaging
+    with pytest.raises(error):
+        publish(shop_model(), stopping)
+    stopping.close()
+    assert store.state().version == before
+    after = publish(shop_model(), store, keep=1).name
+    assert store.versions() == [after]
+    assert [path.name for path in (tmp_path / "store" / "versions").iterdir()] == [after]  # leftovers are gone, too
+
+
+def test_histories_come_in_order_and_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishing, "EVENTS_A_BATCH", 100)
+    model = shop_model()
+    assert model.histories is not None
+    published = publish(model, store, histories=model.histories)
+    assert published.events == Added(len(model.histories), 0)
+    for user in ("u0", "u17"):
+        assert [touch.item for touch in store.history(user)] == model.histories.history_ids(user)
+    again = publish(model, store, histories=model.histories)
+    assert again.events == Added(0, len(model.histories))
+
+
+class ForgetfulStore(FileStore):
+    """A file store whose machine stops after some batches of events."""
+
+    batches = 2
+
+    def add_events(self, events: Sequence[Event]) -> Added:
+        if self.batches == 0:
+            raise Interrupted
+        self.batches -= 1
+        return super().add_events(events)
+
+
+def test_histories_go_on_where_they_were_stopped(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishing, "EVENTS_A_BATCH", 100)
+    histories = shop_model().histories
+    assert histories is not None
+    forgetful = ForgetfulStore(tmp_path / "store")
+    with pytest.raises(Interrupted):
+        publish(shop_model(), forgetful, histories=histories)
+    forgetful.close()
+    assert store.state().version is None
+    assert add_histories(store, histories) == Added(len(histories) - 200, 200)
+
+
+def test_newer_events_are_added_to_those_that_are_there(store: Store) -> None:
+    times = [10, 20, 30, 15]
+    older = Interactions.from_pairs(["a", "a", "a", "b"], ["x", "y", "x", "y"], times=times)
+    newer = Interactions.from_pairs(["a", "a", "a", "b", "b"], ["x", "y", "x", "y", "z"], times=[*times, 40])
+    assert add_histories(store, older) == Added(4, 0)
+    assert add_histories(store, newer) == Added(1, 4)
+    assert [(touch.item, touch.time) for touch in store.history("a")] == [("x", 10), ("y", 20), ("x", 30)]
+    assert [(touch.item, touch.time) for touch in store.history("b")] == [("y", 15), ("z", 40)]
+
+
+def test_events_without_times_keep_their_order(store: Store) -> None:
+    model = shop_model(strings=False)
+    assert model.histories is not None
+    without = Interactions(
+        model.histories.users, model.histories.items, model.histories.offsets, model.histories.item_rows[::-1].copy()
+    )
+    add_histories(store, without)
+    user = str(without.users.id(3))
+    touches = store.history(user)
+    assert [touch.time for touch in touches] == list(range(len(touches)))
+    assert [int(touch.item) for touch in touches] == without.items.ids(without.history(3))

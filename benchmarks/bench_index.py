@@ -1,0 +1,95 @@
+"""Exact ranking beside the index on trained points: waits, recall with filters, times to write and to open a version.
+
+    python benchmarks/bench_index.py MODEL     a saved model with histories; without one a small shop is trained first
+
+Waits are processor time of one thread for a history of a customer drawn from the model's own, so that a machine with
+other work measures the same; building is timed by the clock and by the processor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lorentzrec import TrainingConfig, load, train
+from lorentzrec.data.synthetic import synthetic_shop
+from lorentzrec.learning.model import Model
+from lorentzrec.serving import index
+from lorentzrec.serving.version import open_version, write_version
+from measuring import best_seconds, report
+
+QUERIES = 200
+
+
+def milliseconds(job: Callable[[int], object]) -> float:
+    start = time.process_time()
+    for number in range(QUERIES):
+        job(number)
+    return (time.process_time() - start) / QUERIES * 1e3
+
+
+def small_model(quick: bool) -> Model:
+    items = 20_000 if quick else 135_000
+    data = synthetic_shop(customers=items, items=items, interactions=10 * items).interactions()
+    return train(data, TrainingConfig(dimension=50, epochs=1 if quick else 3, seed=1))
+
+
+def measured(model: Model, scratch: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """Rows of the table, and what was timed once."""
+    assert model.histories is not None
+    start = time.perf_counter()
+    write_version(scratch / "version", model, index=False)
+    writing = time.perf_counter() - start
+    opening = best_seconds(lambda: open_version(scratch / "version").items.close())
+    unchecked = best_seconds(lambda: open_version(scratch / "version", verify=False).items.close())
+    version = open_version(scratch / "version")
+    ranker = version.ranker
+    queries = index.questions_like_real_ones(ranker, model.histories, seed=1)[:QUERIES]
+    exact = milliseconds(lambda number: ranker.top(queries[number], index.K))
+    rows: list[dict[str, Any]] = [{"way": "exact", "items": len(model.items), "ms": exact, "recall": 1.0}]
+    start, cpu = time.perf_counter(), time.process_time()
+    about = index.build_index(ranker, index.questions_like_real_ones(ranker, model.histories), scratch / index.INDEX)
+    building, cpu = time.perf_counter() - start, time.process_time() - cpu
+    loading = best_seconds(lambda: index.open_index(scratch / index.INDEX, about, len(model.items)))
+    graph = index.open_index(scratch / index.INDEX, about, len(model.items))
+    random = np.random.default_rng(0)
+    for share in (1.0, 0.5, 0.1):
+        live = None if share == 1 else np.flatnonzero(random.random(len(model.items)) < share)
+        asked = index.IndexedRanker(
+            ranker.item_points,
+            graph,
+            live,
+            hyperbolic=ranker.hyperbolic,
+            score="distance" if ranker.by_distance else "inner",
+        )
+        truth = [ranker.top(query, index.K, None, live)[0] for query in queries]
+        found = [asked.top(query, index.K)[0] for query in queries]
+        recall = float(np.mean([len(np.intersect1d(*pair)) / index.K for pair in zip(truth, found, strict=True)]))
+        wait = milliseconds(lambda number: asked.top(queries[number], index.K))  # noqa: B023
+        rows.append({"way": f"index, {share:.0%} live", "items": len(model.items), "ms": wait, "recall": recall})
+    notes = [
+        f"a version without index: written in {writing:.1f} s, opened in {opening:.2f} s ({unchecked:.3f} s unchecked)",
+        f"the index, effort {about['effort']}: built in {building:.0f} s ({cpu:.0f} s of processors), "
+        f"opened in {loading * 1e3:.1f} ms",
+    ]
+    return rows, notes
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", nargs="?", help="the folder of a saved model")
+    parser.add_argument("--quick", action="store_true", help="train a smaller shop")
+    options = parser.parse_args()
+    model = load(options.model) if options.model else small_model(options.quick)
+    with tempfile.TemporaryDirectory() as scratch:
+        report("index", "exact ranking and the index on trained points, d = 50", *measured(model, Path(scratch)))
+
+
+if __name__ == "__main__":
+    main()

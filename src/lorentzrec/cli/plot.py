@@ -33,7 +33,9 @@ def plot(
     ] = None,
     method: Annotated[str, typer.Option(help="From many dimensions to two: levels, neighbours, plane.")] = "auto",
     customers: Annotated[int, typer.Option(min=0, help="So many customers as stars, drawn by chance.")] = 0,
-    labels: Annotated[int, typer.Option(min=0, help="The titles of so many of the most popular items.")] = 0,
+    labels: Annotated[
+        int, typer.Option(min=0, help="At most so many titles, popular items first, where there is room.")
+    ] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Fixes the map and the customers.")] = 0,
     json: Json = False,
 ) -> None:
@@ -42,7 +44,7 @@ def plot(
     A customer's star stands at the midpoint of the places of their history. Popular items are larger. What the map
     keeps of the model is measured and printed.
     """
-    from lorentzrec.figures.disk import plot_disk
+    from lorentzrec.figures.disk import labels_with_room, plot_disk
     from lorentzrec.learning.artifact import load
     from lorentzrec.reduction.customers import customer_coordinates, sampled_customers
     from lorentzrec.reduction.disk_map import Method, disk_map
@@ -67,7 +69,11 @@ def plot(
             seed=seed,
             progress=tell,
         )
-    popular = trained.item_counts.argsort(kind="stable")[::-1][:labels].tolist()
+    words = {}
+    if table is not None and labels:
+        popular = trained.item_counts.argsort(kind="stable")[::-1].tolist()
+        titles = ((row, table["title"][row]) for row in popular if table["title"][row])
+        words = labels_with_room(drawn.coordinates, titles, labels)
     plot_disk(
         drawn.coordinates,
         out,
@@ -76,7 +82,7 @@ def plot(
         customers=None
         if stars is None or trained.histories is None
         else customer_coordinates(drawn.coordinates, trained.histories, stars),
-        labels=None if table is None else {row: table["title"][row] or trained.item_ids[row] for row in popular},
+        labels=words,
     )
     if json:
         print_json({"file": str(out), "items": len(trained.items), "method": drawn.method, "kept": drawn.kept})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,9 @@ CATEGORY_COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, "#F0E442", "#8C
 OTHERS = "#BBBBBB"
 MANY_POINTS = 2_000
 """Beyond this many, points are a picture inside the vector file: it stays small and opens at once."""
+LEGEND_COLUMNS = 4
+LABEL_SIZE, LONGEST_LABEL, LABEL_TURNS = 5.5, 28, 0.35
+"""Points of print, characters, and the x from which on words stand to the left of their item."""
 USER_COLOUR, ITEM_COLOUR = "#FFFFFF", "#CFE3F2"
 
 
@@ -31,7 +35,6 @@ def plot_disk(
     counts: NDArray[Any] | None = None,
     customers: NDArray[Any] | None = None,
     labels: Mapping[int, str] | None = None,
-    caption: str | None = None,
     width: float = COLUMN_WIDTH,
 ) -> None:
     """Items on the disk, to a PNG, SVG or PDF file by the ending of `path`.
@@ -47,8 +50,8 @@ def plot_disk(
         _check("customers", customers)
     codes, names = _codes(categories, len(coordinates))
     sizes = _sizes(len(coordinates), counts)
-    legend_rows = -(-(len(names) + (customers is not None)) // 3) if names or customers is not None else 0
-    with canvas(path, width, width + 0.17 * legend_rows + (0.15 if caption else 0)) as figure:
+    marks = _marks(names, categories is not None and bool((codes < 0).any()), customers is not None)
+    with canvas(path, width, width + 0.16 * math.ceil(len(marks) / LEGEND_COLUMNS)) as figure:
         axes = figure.add_subplot()
         _empty_disk(axes)
         # Grey first, then unpopular to popular, so that what matters lies on top.
@@ -68,9 +71,38 @@ def plot_disk(
             axes.scatter(x, y, s=22, marker="*", c="black", linewidths=0.3, edgecolors="white", zorder=3)
         for row, text in (labels or {}).items():
             _label(axes, coordinates[row, 0], coordinates[row, 1], text)
-        _legend(axes, names, categories is not None and bool((codes < 0).any()), customers is not None)
-        if caption:
-            figure.supxlabel(caption, fontsize=6, color=GREY)
+        if marks:
+            handles = [axes.scatter([], [], marker=mark, c=colour, s=14, label=name) for name, mark, colour in marks]
+            figure.legend(
+                handles=handles,
+                loc="outside lower center",
+                ncols=LEGEND_COLUMNS,
+                frameon=False,
+                handletextpad=0.1,
+                columnspacing=0.9,
+                fontsize=6.5,
+            )
+
+
+def labels_with_room(
+    coordinates: NDArray[Any], texts: Iterable[tuple[int, str]], most: int, width: float = COLUMN_WIDTH
+) -> dict[int, str]:
+    """Of (row, text) pairs, most important first, those whose words do not overlap ones before them; at most `most`."""
+    unit = 72 * width / 2  # points of print from the centre to the circle
+    boxes: list[tuple[float, float, float, float]] = []
+    chosen: dict[int, str] = {}
+    for row, text in texts:
+        if len(chosen) == most:
+            break
+        short = text if len(text) <= LONGEST_LABEL else f"{text[: LONGEST_LABEL - 1].rstrip()}…"
+        x, y = coordinates[row].tolist()
+        wide, high = 0.55 * LABEL_SIZE * len(short) / unit, 1.3 * LABEL_SIZE / unit
+        left = x - wide if x > LABEL_TURNS else x
+        box = (left, y, left + wide, y + high)
+        if all(box[0] > other[2] or box[2] < other[0] or box[1] > other[3] or box[3] < other[1] for other in boxes):
+            boxes.append(box)
+            chosen[row] = short
+    return chosen
 
 
 def plot_small_disk(
@@ -165,30 +197,17 @@ def _label(axes: Axes, x: float, y: float, text: str) -> None:
     axes.annotate(
         text,
         (x, y),
-        xytext=(-3 if x > 0.4 else 3, 2),
+        xytext=(-2 if x > LABEL_TURNS else 2, 1),
         textcoords="offset points",
-        ha="right" if x > 0.4 else "left",
-        fontsize=5.5,
+        ha="right" if x > LABEL_TURNS else "left",
+        fontsize=LABEL_SIZE,
         zorder=4,
         path_effects=[withStroke(linewidth=1.5, foreground="white")],
     )
 
 
-def _legend(axes: Axes, names: list[str], others: bool, customers: bool) -> None:
-    marks: list[tuple[str, str, str]] = [
-        ("o", colour, name) for colour, name in zip(CATEGORY_COLOURS, names, strict=False)
-    ]
-    marks += [("o", OTHERS, "other")] if others and names else []
-    marks += [("*", "black", "customers")] if customers else []
-    if marks:
-        handles = [axes.scatter([], [], marker=mark, c=colour, s=14, label=name) for mark, colour, name in marks]
-        axes.legend(
-            handles=handles,
-            loc="upper center",
-            bbox_to_anchor=(0.5, 0.01),
-            ncols=3,
-            frameon=False,
-            handletextpad=0.1,
-            columnspacing=0.9,
-            fontsize=6.5,
-        )
+def _marks(names: list[str], others: bool, customers: bool) -> list[tuple[str, str, str]]:
+    """Name, shape and colour of what the legend explains."""
+    marks = [(name, "o", colour) for name, colour in zip(names, CATEGORY_COLOURS, strict=False)]
+    marks += [("other", "o", OTHERS)] if others and names else []
+    return marks + ([("customers", "*", "black")] if customers else [])

@@ -4,22 +4,23 @@
 VENV ?= .venv
 PYTHON ?= python3
 
-demo_extras := plots
+demo_extras := plots,serve
 dev_extras := dev
 bench_extras := bench
+bench-serve_extras := serve,ann
 
 # The emulators of Azure run on Node; where there is none, the tests that need them skip and say so.
 emulators := $(if $(shell command -v npm),$(foreach name,azurite cosmos,tests/$(name)/node_modules/.package-lock.json))
 
 .SILENT:
 .NOTPARALLEL:  # two targets never run pip in one environment at the same time
-.PHONY: help demo test check bench
+.PHONY: help demo test check bench bench-serve
 
 help: ## print this list
-	awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV)/installed-demo ## synthetic data, a trained model, recommendations and a picture
-	$(VENV)/bin/lorentzrec demo --no-serve
+demo: $(VENV)/installed-demo ## synthetic data, two trained models, recommendations, and a page to look at them
+	$(VENV)/bin/lorentzrec demo
 
 # Numba's disk cache can mix up two processes that compile different signatures of one function at once: it names the
 # data file after reading the index, without a lock. So each test process keeps a cache of its own.
@@ -41,6 +42,9 @@ check: $(VENV)/installed-dev ## lint, format, types and the layer rule
 bench: $(VENV)/installed-bench ## the benchmarks, beside the peers they are measured against
 	$(VENV)/bin/lorentzrec bench
 
+bench-serve: $(VENV)/installed-bench-serve ## the service under load; QUICK=--quick for a minute instead of ten
+	$(VENV)/bin/python benchmarks/bench_serve.py $(QUICK)
+
 # The stamp takes its time from before the install and its name only after it: an install that failed, was interrupted,
 # or ran while pyproject.toml was being edited is done again.
 $(VENV)/installed-%: pyproject.toml
@@ -50,4 +54,4 @@ $(VENV)/installed-%: pyproject.toml
 	$(VENV)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[$($*_extras)]'
 	mv $@.partial $@
 
-$(VENV)/installed-dev $(VENV)/installed-bench: $(VENV)/installed-demo
+$(VENV)/installed-dev $(VENV)/installed-bench $(VENV)/installed-bench-serve: $(VENV)/installed-demo

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import re
 import shlex
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 from cli.command_line import answer, run
 from lorentzrec import Interactions, Model, TrainingConfig, evaluate, load
 from lorentzrec.cli import demo
 from lorentzrec.learning import trainer
+from lorentzrec.serving.stores.address import open_store
+
+SMALL = {"CUSTOMERS": 200, "ITEMS": 200, "EVENTS": 2_000}
 
 
 @pytest.fixture(autouse=True)
 def small_shop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "CUSTOMERS", 200)
-    monkeypatch.setattr(demo, "ITEMS", 200)
-    monkeypatch.setattr(demo, "EVENTS", 2_000)
+    for name, value in SMALL.items():
+        monkeypatch.setattr(demo, name, value)
 
 
 def test_it_ends_with_commands_that_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,17 +40,73 @@ def test_it_ends_with_commands_that_work(tmp_path: Path, monkeypatch: pytest.Mon
     assert (folder / "degrees.png").is_file()
     change_folder, *commands = [shlex.split(line) for line in text.partition("Try next:")[2].splitlines() if line]
     monkeypatch.chdir(change_folder[1])
+    *commands, serve = commands
     assert len(commands) == 5
     for program, *arguments in commands:
         assert program == "lorentzrec"
         run(*arguments)
+    assert serve == ["lorentzrec", "serve", "file:store"]
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str, list[str]]]:
+    """The demo of a small shop as a process of its own: the process, its address, and what it said until then."""
+    program = f"from lorentzrec.cli import demo, main\nvars(demo).update({SMALL})\nmain()"
+    command = [sys.executable, "-c", program, "demo", "--out", str(folder)]
+    said: list[str] = []
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            for line in process.stderr:
+                said.append(line.strip())
+                if "answers now" in line:
+                    break
+            yield process, next(one for one in said if one.startswith("http://")), said
+            said += process.stderr
+        finally:
+            process.kill()
+
+
+def test_it_ends_in_a_page_and_ctrl_c_ends_that(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        try:
+            taken.bind((demo.HOST, demo.PORT))
+            taken.listen()
+        except OSError:
+            pass  # somebody else has it, which does as well
+        with served(tmp_path) as (process, address, said), httpx.Client(base_url=address, timeout=60) as http:
+            page = http.get("/")
+            question: dict[str, Any] = {"user": "c017", "k": 3, "reasons": True, "twin": True}
+            answered = http.post("/v1/recommend", json=question).json()
+            information = http.get("/v1/model").json()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 0
+    assert f"note: port 8000 is taken, so the page is at port {address.rpartition(':')[2]}" in said
+    assert page.headers["content-type"].startswith("text/html")
+    assert len(answered["items"]) == 3
+    assert answered["degraded"] is answered["fallback"] is None
+    assert all(item["title"] and item["category"] for item in answered["items"])
+    assert information["twin"]
+    assert information["map"] is not None
+    assert not any("Traceback" in line for line in said)
+
+
+def test_without_the_parts_of_a_service_it_says_how_to_get_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "granian", None)
+    result = run("demo", "--out", tmp_path)
+    assert result.stderr.splitlines()[-1].startswith("note: to see it on a page: pip install 'lorentzrec[serve]'")
+    assert (tmp_path / "store" / "current").is_file()
 
 
 def test_it_names_a_script_that_is_not_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["env/bin/lorentzrec"])
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    assert f"  {tmp_path}/env/bin/lorentzrec stats shop" in run("demo", "--out", "here").stdout.splitlines()
+    assert (
+        f"  {tmp_path}/env/bin/lorentzrec stats shop" in run("demo", "--no-serve", "--out", "here").stdout.splitlines()
+    )
 
 
 def test_its_numbers_are_those_of_its_folder(tmp_path: Path) -> None:
@@ -50,6 +116,10 @@ def test_its_numbers_are_those_of_its_folder(tmp_path: Path) -> None:
         model = load(tmp_path / geometry)
         assert model.config.geometry == geometry
         assert result["systems"][geometry]["full"] == evaluate(model, test).to_dict()
+    with closing(open_store(result["store"])) as store:
+        assert [store.state().version] == store.versions()
+        history = Interactions.from_dataset(tmp_path / "shop", "train").history_ids("c017")
+        assert [touch.item for touch in store.history("c017")] == history
     assert len(result["recommendations"]["known customer"]) == len(result["recommendations"]["new basket"]) == 5
 
 

@@ -1,11 +1,13 @@
-"""`lorentzrec demo`: from nothing to recommendations in under a minute."""
+"""`lorentzrec demo`: from nothing to a page with recommendations in under two minutes."""
 
 from __future__ import annotations
 
 import shlex
 import shutil
+import socket
 import sys
 import tempfile
+from contextlib import closing, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,27 +18,31 @@ from lorentzrec.cli.evaluate import comparison, evaluated, to_dict
 from lorentzrec.cli.options import Json
 from lorentzrec.cli.output import note, print_json, show, working
 from lorentzrec.cli.recommend import answer_table
+from lorentzrec.cli.serve import serve
 from lorentzrec.cli.train import was_interrupted
+from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
     from lorentzrec.cli.titles import Titles
     from lorentzrec.data.interactions import Interactions
+    from lorentzrec.learning.model import Model
     from lorentzrec.vocabulary import Id
 
 CUSTOMERS, ITEMS, EVENTS = 3_000, 1_000, 60_000
 NEW_BASKET = "Running Top"
 """The category that the customer nobody knows has bought from."""
 METRICS = ("hr@10", "ndcg@10", "coverage@10")
+HOST, PORT = "127.0.0.1", 8000
 
 
 def demo(
     out: Annotated[
         Path | None, typer.Option(help="Folder to keep everything in.", show_default="a new temporary one")
     ] = None,
-    no_serve: Annotated[bool, typer.Option("--no-serve", help="End after the recommendations.")] = True,
+    no_serve: Annotated[bool, typer.Option("--no-serve", help="End before serving; --json does, too.")] = False,
     json: Json = False,
 ) -> None:
-    """Grow a shop, train on it in both geometries, compare, and recommend.
+    """Grow a shop, train on it in both geometries, compare, recommend, and show it all on a page until Ctrl-C.
 
     Everything it makes stays in one folder, ready for the other commands.
     """
@@ -63,6 +69,8 @@ def demo(
     with working("The last purchase of every customer was held out: which system finds it? ..."):
         reports = evaluated({**models, "popularity": Popularity(train_part)}, test_part, None, [10])
         difference = compare_users(reports["hyperboloid"]["full"], reports["euclidean"]["full"], "ndcg@10")
+    with working("Both models, the items and the histories go to a store, with a map of the items ..."):
+        store = _publish(models, shop, folder / "store")
 
     model, titles = models["hyperboloid"], Titles(str(shop))
     known = _regular_customer(train_part)
@@ -72,6 +80,7 @@ def demo(
         print_json(
             {
                 "folder": str(folder),
+                "store": store,
                 "systems": to_dict(reports),
                 "recommendations": {name: [{"id": i, "score": s} for i, s in one] for name, one in answers.items()},
             }
@@ -90,6 +99,8 @@ def demo(
     note([one.fallback for one in answers.values() if one.fallback])
     _draw(train_part, folder / "degrees.png")
     _next_steps(folder, basket)
+    if not no_serve:
+        _serve(store)
 
 
 def _make_shop(raw: Path, shop: Path) -> None:
@@ -99,6 +110,43 @@ def _make_shop(raw: Path, shop: Path) -> None:
 
     report = synthesize(SyntheticConfig(customers=CUSTOMERS, items=ITEMS, interactions=EVENTS), raw)
     prepare(PrepareConfig(events=(str(report.events),), items=str(report.items), out=str(shop), split="leave_last_out"))
+
+
+def _publish(models: dict[str, Model], shop: Path, folder: Path) -> str:
+    """The address of a new store that holds what `lorentzrec serve` needs."""
+    from lorentzrec.data.dataset import open_dataset
+    from lorentzrec.reduction.disk_map import disk_map
+    from lorentzrec.serving.publish import publish
+    from lorentzrec.serving.stores.address import open_store
+
+    model, twin = models["hyperboloid"], models["euclidean"]
+    drawn = disk_map(model.item_points, geometry=model.config.geometry, counts=model.item_counts)
+    with closing(open_store(f"file:{folder}", create=True)) as store:
+        items, histories = open_dataset(shop).items, model.histories
+        publish(model, store, items=items, disk_map=drawn, twin=twin, histories=histories)
+        return store.url
+
+
+def _serve(store: str) -> None:
+    """Answer until Ctrl-C, if the parts of a service are installed."""
+    if any(find_spec(name) is None for name in ("litestar", "granian", "prometheus_client")):
+        note(["to see it on a page: pip install 'lorentzrec[serve]', then the last of these commands"])
+        return
+    port = _free_port(PORT)
+    if port != PORT:
+        note([f"port {PORT} is taken, so the page is at port {port}"])
+    show("\nOpen the page in a browser; Ctrl-C ends it.")
+    serve(store, host=HOST, port=port)
+
+
+def _free_port(wanted: int) -> int:
+    """This port, or any other if somebody listens there."""
+    for port in (wanted, 0):
+        with socket.socket() as attempt, suppress(OSError):
+            attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            attempt.bind((HOST, port))
+            return int(attempt.getsockname()[1])
+    raise InputError(f"no port of {HOST} is free: end another service first")
 
 
 def _regular_customer(events: Interactions) -> Id:
@@ -141,5 +189,6 @@ def _next_steps(folder: Path, basket: list[Id]) -> None:
         f"similar hyperboloid {basket[0]} --titles shop",
         "stats shop",
         "train shop --out my-model --set dimension=20",
+        "serve file:store",
     ):
         show(f"  {program} {command}")

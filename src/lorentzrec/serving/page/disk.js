@@ -15,6 +15,8 @@ const REST_MILLISECONDS = 300;
 /** Frames that take longer than this are no longer smooth. */
 const SLOW_MILLISECONDS = 45;
 const LARGEST_STRIDE = 8;
+/** As many points are always drawn, if there are. */
+const FEWEST_POINTS = 5000;
 
 /** @typedef {import("./poincare.js").Point} Point */
 
@@ -73,6 +75,7 @@ export class Disk {
   /** @param {import("./catalogue_map.js").CatalogueMap | null} map */
   load(map) {
     this.map = map;
+    this.stride = 1;
     if (map) this.points.load(map);
     this.view.jumpTo(ORIGIN, map?.fittingZoom ?? 1);
   }
@@ -140,7 +143,8 @@ export class Disk {
     const elapsed = now - this.lastFrame;
     this.lastFrame = now;
     this.moving = elapsed < REST_MILLISECONDS;
-    if (this.moving && elapsed > SLOW_MILLISECONDS) this.stride = Math.min(2 * this.stride, LARGEST_STRIDE);
+    const largest = Math.min(LARGEST_STRIDE, (this.map?.count ?? 0) / FEWEST_POINTS);
+    if (this.moving && elapsed > SLOW_MILLISECONDS && 2 * this.stride <= largest) this.stride *= 2;
     clearTimeout(this.rest);
     this.rest = window.setTimeout(() => {
       this.moving = false;

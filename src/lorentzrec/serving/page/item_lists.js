@@ -70,7 +70,7 @@ export function fillAnswers(list, items, { shared = new Set(), colourOf, add, si
       { className: shared.has(item.id) ? "shared" : "", data: { id: item.id } },
       element("span", { className: "place", "aria-hidden": "true" }, String(place + 1)),
       element("p", { className: "title" }, title, ...(shared.has(item.id) ? [element("em", {}, "in both")] : [])),
-      element("p", { className: "facts" }, swatch, item.category ?? "no category", element("span", { title: "score" }, scoreOf(item))),
+      element("p", { className: "facts" }, element("span", {}, swatch, item.category ?? "no category"), element("span", { title: "score" }, scoreOf(item))),
       ...because(item.because),
       element("div", { className: "buttons" }, button("add", `Add ${title} to the history`, add), button("similar", `Items similar to ${title}`, similar)),
     );

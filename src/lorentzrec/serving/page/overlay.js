@@ -18,7 +18,7 @@ import { ORIGIN, geodesic, point } from "./poincare.js";
 
 const RAYS = 12;
 const RINGS = [1, 2, 3, 4, 5, 6];
-const RING_STEPS = 72;
+const RING_STEPS = 240; // many: near the rim of the view a few of them make most of the ring
 
 export class Overlay {
   /** @param {HTMLCanvasElement} canvas */
@@ -111,30 +111,34 @@ export class Overlay {
 
   /** Numbered as in the list; a number that would cover another is left out, its ring stays. */
   #answerMarks(scene) {
-    const { context } = this;
     const taken = scene.star ? [this.view.toScreen(scene.star)] : [];
     const order = scene.answers.map((_, place) => place);
     if (scene.emphasised >= 0) order.sort((a, b) => Number(b === scene.emphasised) - Number(a === scene.emphasised));
-    for (const place of order) {
+    const numbered = order.filter((place) => {
       const world = scene.answers[place]?.point;
-      if (!world) continue;
+      if (!world) return false;
       const screen = this.view.toScreen(world);
       const free = taken.every((other) => Math.hypot(other.x - screen.x, other.y - screen.y) > 18 * this.scale);
-      if (!free) {
-        this.#ring(world, 4.5, this.colours.accent, 1.75);
-        continue;
-      }
-      taken.push(screen);
-      this.#dot(world, 10.5, this.colours.paper);
-      this.#dot(world, 9, this.colours.accent);
-      context.fillStyle = this.colours.paper;
-      context.font = `600 ${11 * this.scale}px ${this.colours.font}`;
-      context.textAlign = "center";
-      context.textBaseline = "middle";
-      context.fillText(String(place + 1), screen.x, screen.y + 0.5);
-    }
+      if (free) taken.push(screen);
+      else this.#ring(world, 4.5, this.colours.accent, 1.75);
+      return free;
+    });
+    for (const place of numbered) this.#number(scene.answers[place].point, String(place + 1));
     const emphasised = scene.answers[scene.emphasised];
     if (emphasised) this.#caption(emphasised);
+  }
+
+  /** @param {Point} world @param {string} number */
+  #number(world, number) {
+    const { context } = this;
+    const { x, y } = this.view.toScreen(world);
+    this.#dot(world, 10.5, this.colours.paper);
+    this.#dot(world, 9, this.colours.accent);
+    context.fillStyle = this.colours.paper;
+    context.font = `600 ${11 * this.scale}px ${this.colours.font}`;
+    context.textAlign = "center";
+    context.textBaseline = "middle";
+    context.fillText(number, x, y + 0.5);
   }
 
   /** @param {Mark} mark */

@@ -10,7 +10,7 @@ const DARK = ["#56b4e9", "#ff8a4c", "#2ec799", "#f09ccb", "#f0c431", "#a79cff", 
 export const COLOURED = LIGHT.length;
 
 /** @param {boolean} dark @returns {string[]} one more than COLOURED: the last is the grey of all other categories */
-export const palette = (dark) => (dark ? [...DARK, "#7d8494"] : [...LIGHT, "#8b919c"]);
+export const palette = (dark) => (dark ? [...DARK, "#7d8494"] : [...LIGHT, "#7f8691"]);
 
 /** @param {string} colour "#rrggbb" @returns {number[]} red, green, blue in 0..1 */
 export const components = (colour) =>

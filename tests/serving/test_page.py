@@ -1,0 +1,474 @@
+"""The page in a real browser, against the real service and a small model that was really trained."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lorentzrec.data.dataset import open_dataset
+from lorentzrec.data.prepare import PrepareConfig, prepare
+from lorentzrec.data.synthetic import SyntheticConfig, synthesize
+from lorentzrec.learning.config import TrainingConfig
+from lorentzrec.learning.model import Model
+from lorentzrec.learning.trainer import train
+from lorentzrec.reduction.disk_map import disk_map
+from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.version import write_version
+from serving.running_service import Service, service_process, wait_until
+
+playwright_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+expect = playwright_api.expect
+
+CHROMIUM = Path("/usr/bin/chromium")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(not CHROMIUM.exists(), reason=f"{CHROMIUM} is not installed: apt install chromium"),
+]
+SOFTWARE_WEBGL = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
+OWN_LINES = "#own-answers li[data-id]"
+PATIENCE = 15_000
+
+
+@dataclass(frozen=True)
+class Shop:
+    """A trained shop with its service; `publish` puts another version in the place of the current one."""
+
+    service: Service
+    publish: Callable[..., str]
+
+
+@dataclass
+class Visit:
+    """An open page, and all that a clean page must not have."""
+
+    page: Any
+    url: str
+    faults: list[str] = field(default_factory=list)
+
+    def open(self, address: str = "/") -> None:
+        self.page.goto(self.url + address)
+        self.settled()
+
+    def settled(self) -> None:
+        """The last question has been answered."""
+        expect(self.page.locator(OWN_LINES).first).to_be_visible()
+        expect(self.page.locator("#answers")).to_have_attribute("aria-busy", "false")
+
+    def answers(self) -> list[str]:
+        return self.page.locator(OWN_LINES).evaluate_all("lines => lines.map(line => line.dataset.id)")  # type: ignore[no-any-return]
+
+    def history(self) -> list[str]:
+        """Oldest first; the page shows the newest first."""
+        return self.page.locator("#history li").evaluate_all("lines => lines.map(line => line.dataset.id).reverse()")  # type: ignore[no-any-return]
+
+    def star(self) -> str:
+        return str(self.page.locator("#customer-place").get_attribute("data-star"))
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    folder = tmp_path_factory.mktemp("page")
+    grown = synthesize(SyntheticConfig(customers=500, items=200, interactions=8_000), folder / "raw")
+    data = folder / "shop"
+    prepare(PrepareConfig(events=(str(grown.events),), items=str(grown.items), out=str(data), split="leave_last_out"))
+    train_part, _ = open_dataset(data).parts()
+
+    def trained(geometry: str) -> Model:
+        config = TrainingConfig.from_mapping({"geometry": geometry, "dimension": 8, "epochs": 5, "seed": 1})
+        return train(train_part, config, progress=False)
+
+    model, twin, items = trained("hyperboloid"), trained("euclidean"), open_dataset(data).items
+    drawn = disk_map(model.item_points, geometry="hyperboloid", counts=model.item_counts)
+    store = open_store(f"file:{folder / 'store'}", create=True)
+
+    def publish(**parts: Any) -> str:
+        place = folder / f"version-{len(store.versions())}"
+        whole: dict[str, Any] = {
+            "disk_map": drawn.coordinates,
+            "map_description": {"method": drawn.method},
+            "twin": twin,
+        } | parts
+        name = str(write_version(place, model, items=items, **whole)["name"])
+        store.upload(place)
+        store.activate(name)
+        return name
+
+    publish()
+    with service_process(store.url, folder) as service:
+        yield Shop(service, publish)
+    store.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", *SOFTWARE_WEBGL]
+    with playwright_api.sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=str(CHROMIUM), args=arguments)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def visit(shop: Shop, browser: Any, request: pytest.FixtureRequest) -> Iterator[Visit]:
+    """A visitor without animations. Parametrised (indirectly) with options of the browser's context."""
+    options = {"viewport": {"width": 1280, "height": 860}, "reduced_motion": "reduce"} | getattr(request, "param", {})
+    context = browser.new_context(**options)
+    context.set_default_timeout(PATIENCE)
+    expect.set_options(timeout=PATIENCE)
+    visit = Visit(context.new_page(), shop.service.url)
+    visit.page.on("console", lambda told: visit.faults.append(told.text) if told.type == "error" else None)
+    visit.page.on("pageerror", lambda error: visit.faults.append(str(error)))
+    visit.page.on("request", lambda asked: None if asked.url.startswith(visit.url) else visit.faults.append(asked.url))
+    yield visit
+    context.close()
+    assert visit.faults == []
+
+
+PHONE = {"viewport": {"width": 375, "height": 740}, "has_touch": True, "is_mobile": True}
+
+
+def test_first_visitor_sees_an_example_with_recommendations(visit: Visit, shop: Shop) -> None:
+    visit.open()
+    assert len(visit.history()) == 3
+    assert len(visit.answers()) == 10
+    asked = {"history": visit.history(), "k": 10}
+    told = shop.service.http.post("/v1/recommend", json=asked).json()
+    assert visit.answers() == [item["id"] for item in told["items"]]
+    expect(visit.page.locator("#stage")).to_have_attribute("data-renderer", "webgl2")
+    expect(visit.page.locator("#model-facts")).to_contain_text(told["model"])
+    expect(visit.page.locator("#milliseconds")).to_contain_text("ms")
+    expect(visit.page.locator(OWN_LINES).first).to_contain_text("because of")
+
+
+def test_search_finds_items_and_each_choice_moves_the_star_and_the_answer(visit: Visit) -> None:
+    visit.open()
+    visit.page.locator("#clear").click()
+    expect(visit.page.locator("#notice")).to_contain_text("most popular items")
+    expect(visit.page.locator("#customer-place")).to_contain_text("no place on the disk yet")
+    stars, answers = [visit.star()], [visit.answers()]
+    for place, word in enumerate(("jacket", "belt", "polo"), start=1):
+        visit.page.locator("#search").fill(word)
+        option = visit.page.locator("#search-options [role=option]").first
+        expect(option).to_contain_text(re.compile(word, re.IGNORECASE))
+        option.click()
+        expect(visit.page.locator("#history li")).to_have_count(place)
+        expect(visit.page.locator("#customer-place")).not_to_have_attribute("data-star", stars[-1])
+        visit.settled()
+        stars.append(visit.star())
+        answers.append(visit.answers())
+    assert len(set(stars)) == 4
+    assert len({tuple(answer) for answer in answers}) == 4
+    place = visit.page.locator("#customer-place").text_content()
+    assert re.search(r"The customer stands at distance \d+\.\d\d from the centre", place)
+    visit.page.locator("#history button").first.click()
+    expect(visit.page.locator("#customer-place")).to_have_attribute("data-star", stars[-2])
+    assert visit.answers() == answers[-2]
+
+
+def test_the_star_stands_at_the_weighted_midpoint_of_the_history(visit: Visit, shop: Shop) -> None:
+    import numpy as np
+
+    visit.open()
+    http = shop.service.http
+    recency, content = http.get("/v1/model").json()["recency"], http.get("/v1/map").content
+    places = np.frombuffer(content[: len(content) // 2], "<f4").reshape(-1, 2).astype(float)
+    rows = http.post("/v1/map/rows", json={"items": visit.history()}).json()["rows"]
+    # The slow way of the paper: Klein coordinates, weights gamma * recency^age, and back to the Poincaré disk.
+    klein = [2 * z / (1 + z @ z) for z in places[rows]]
+    weights = [recency**age / np.sqrt(1 - k @ k) for age, k in zip((2, 1, 0), klein, strict=True)]
+    middle = sum(w * k for w, k in zip(weights, klein, strict=True)) / sum(weights)
+    expected = middle / (1 + np.sqrt(1 - middle @ middle))
+    np.testing.assert_allclose([float(part) for part in visit.star().split()], expected, atol=1e-5)
+
+
+def test_a_click_on_the_disk_adds_the_item_under_the_pointer(visit: Visit) -> None:
+    visit.open()
+    box = visit.page.locator("#stage").bounding_box()
+    middle = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    # Somewhere along a spiral there is an item that is not in the history.
+    for step in range(200):
+        away = 20 + step * box["width"] / 2 / 230
+        turn = 0.7 * step
+        cosine, sine = visit.page.evaluate("turn => [Math.cos(turn), Math.sin(turn)]", turn)
+        visit.page.mouse.move(middle[0] + away * cosine, middle[1] + away * sine)
+        if "over-item" in (visit.page.locator("#stage").get_attribute("class") or ""):
+            break
+    expect(visit.page.locator("#tooltip")).to_be_visible()
+    title = visit.page.locator("#tooltip strong").text_content()
+    visit.page.mouse.down()
+    visit.page.mouse.up()
+    expect(visit.page.locator("#history li").first).to_contain_text(title)
+
+
+def test_twin_is_beside_and_shared_items_are_marked(visit: Visit) -> None:
+    visit.open()
+    visit.page.locator("#twin").check()
+    lines = visit.page.locator("#twin-answers li[data-id]")
+    expect(lines).to_have_count(10)
+    twin = lines.evaluate_all("lines => lines.map(line => line.dataset.id)")
+    shared = set(twin) & set(visit.answers())
+    assert twin != visit.answers()
+    expect(visit.page.locator("#shared")).to_have_text(f"{len(shared)} of 10 items are in both lists.")
+    expect(visit.page.locator("#twin-answers li.shared")).to_have_count(len(shared))
+    expect(visit.page.locator("#own-answers li.shared")).to_have_count(len(shared))
+
+
+def test_similar_items_and_back(visit: Visit, shop: Shop) -> None:
+    visit.open()
+    recommended = visit.answers()
+    visit.page.locator(f"{OWN_LINES} >> nth=1 >> [data-action=similar]").click()
+    expect(visit.page.locator("#answers-heading")).to_contain_text("Similar to")
+    told = shop.service.http.get(f"/v1/items/{recommended[1]}/similar", params={"k": 10}).json()
+    assert visit.answers() == [item["id"] for item in told["items"]]
+    visit.page.locator("#leave-similar").click()
+    expect(visit.page.locator("#answers-heading")).to_have_text("Recommended")
+    assert visit.answers() == recommended
+
+
+def test_options_change_the_answer(visit: Visit) -> None:
+    visit.open()
+    plain = visit.answers()
+    visit.page.locator("#diversity").fill("0.9")
+    expect(visit.page.locator("#diversity-value")).to_have_text("0.9")
+    expect(visit.page.locator(f"{OWN_LINES} >> nth=1")).not_to_have_attribute("data-id", plain[1])
+    category = visit.page.locator("#category option").nth(1).get_attribute("value")
+    visit.page.locator("#k").select_option("5")
+    visit.page.locator("#category").select_option(category)
+    expect(visit.page.locator(f"{OWN_LINES} .facts")).to_contain_text([category] * 5)
+    assert len(visit.answers()) == 5
+
+
+def test_what_a_known_customer_adds_is_stored_and_counts(visit: Visit, shop: Shop) -> None:
+    visit.open()
+    visit.page.locator("#customer-panel summary").click()
+    visit.page.locator("#customer-id").fill("ada / 1")
+    visit.page.locator("#customer-form [type=submit]").click()
+    expect(visit.page.locator("#history-heading")).to_have_text("History of ada / 1")
+    expect(visit.page.locator("#notice")).to_contain_text("most popular items")
+    visit.page.locator("#send-events").check()
+    first = visit.answers()[0]
+    visit.page.locator(f"{OWN_LINES} >> nth=0 >> [data-action=add]").click()
+    expect(visit.page.locator("#history li.stored")).to_have_count(1)
+    visit.settled()
+    assert visit.history() == [first]
+    told = shop.service.http.post("/v1/recommend", json={"user": "ada / 1"}).json()
+    assert visit.answers() == [item["id"] for item in told["items"]]
+    assert told["fallback"] is None
+    visit.page.locator("#leave-customer").click()
+    expect(visit.page.locator("#history-heading")).to_have_text("History")
+
+
+def test_everything_with_the_keyboard_alone(visit: Visit) -> None:
+    visit.open()
+    keys = visit.page.keyboard
+    keys.press("Tab")
+    assert visit.page.evaluate("document.activeElement.className") == "skip"
+    keys.press("Enter")
+    assert visit.page.evaluate("document.activeElement.id") == "search"
+    keys.type("belt")
+    expect(visit.page.locator("#search-options [aria-selected=true]")).to_have_attribute("id", "search-option-0")
+    keys.press("ArrowDown")
+    expect(visit.page.locator("#search")).to_have_attribute("aria-activedescendant", "search-option-1")
+    keys.press("Enter")
+    expect(visit.page.locator("#history li")).to_have_count(4)
+    keys.press("Shift+Tab")
+    while visit.page.evaluate("document.activeElement.id") != "stage":
+        keys.press("Shift+Tab")
+    stage = visit.page.locator("#stage")
+    before = stage.get_attribute("data-centre")
+    keys.press("ArrowRight")
+    expect(stage).not_to_have_attribute("data-centre", before)
+    zoom = stage.get_attribute("data-zoom")
+    keys.press("+")
+    expect(stage).not_to_have_attribute("data-zoom", zoom)
+    keys.press("c")
+    star = [float(part) for part in visit.star().split()]
+    expect(stage).to_have_attribute("data-centre", f"{star[0]:.4f} {star[1]:.4f}")
+    keys.press("0")
+    expect(stage).to_have_attribute("data-centre", "0.0000 0.0000")
+    assert visit.page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+def test_dragged_to_the_centre(visit: Visit) -> None:
+    """The point under the hand stays under it: dragging it to the middle makes it the centre of the view."""
+    visit.open()
+    stage = visit.page.locator("#stage")
+    box = stage.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    world = visit.page.evaluate(
+        """async ([dx, zoom]) => {
+          const { magnify, point } = await import("/page/poincare.js");
+          const radius = document.getElementById("stage").clientWidth / 2 - 6;
+          return magnify(point(dx / radius, 0), 1 / zoom).x;
+        }""",
+        [150, float(stage.get_attribute("data-zoom"))],
+    )
+    visit.page.mouse.move(x + 150, y)
+    visit.page.mouse.down()
+    visit.page.mouse.move(x + 60, y + 40, steps=3)
+    visit.page.mouse.move(x, y, steps=3)
+    visit.page.mouse.up()
+    centre = [float(part) for part in stage.get_attribute("data-centre").split()]
+    assert centre == pytest.approx([world, 0], abs=0.005)
+
+
+@pytest.mark.parametrize("visit", [PHONE], indirect=True)
+def test_on_a_phone_nothing_scrolls_sideways_and_a_tap_offers_to_add(visit: Visit) -> None:
+    visit.open()
+    visit.page.locator("#twin").check()
+    expect(visit.page.locator("#twin-answers li[data-id]")).to_have_count(10)
+    assert visit.page.evaluate("document.documentElement.scrollWidth") == 375
+    disk, lists = visit.page.locator("#stage").bounding_box(), visit.page.locator(".lists").bounding_box()
+    assert disk["y"] + disk["height"] < lists["y"]
+    visit.page.locator("#go-to-star").tap()
+    for move in range(60):
+        visit.page.locator("#stage").tap(position={"x": 100 + 3 * move, "y": 120 + 2 * move})
+        visit.page.wait_for_timeout(50)
+        if "over-item" in (visit.page.locator("#stage").get_attribute("class") or ""):
+            break
+    expect(visit.page.locator("#tooltip button")).to_be_visible()
+    title = visit.page.locator("#tooltip strong").text_content()
+    visit.page.locator("#tooltip button").tap()
+    expect(visit.page.locator("#history li").first).to_contain_text(title)
+
+
+@pytest.mark.parametrize("visit", [{"color_scheme": "dark"}], indirect=True)
+def test_dark_if_the_system_is_dark_and_light_if_the_reader_says_so(visit: Visit) -> None:
+    visit.open()
+    body = "getComputedStyle(document.body).backgroundColor"
+    assert visit.page.evaluate(body) == "rgb(16, 19, 26)"
+    visit.page.locator("#theme").click()
+    assert visit.page.evaluate(body) == "rgb(244, 242, 236)"
+    visit.page.reload()
+    visit.settled()
+    assert visit.page.evaluate(body) == "rgb(244, 242, 236)"
+
+
+def test_every_text_and_every_colour_can_be_told_from_its_ground(visit: Visit) -> None:
+    """WCAG AA: 4.5 to 1 for text, 3 to 1 for the dots of categories, in both themes."""
+    visit.open()
+    for theme in ("light", "dark"):
+        named, dots = visit.page.evaluate(
+            """async (theme) => {
+              document.documentElement.dataset.theme = theme;
+              const style = getComputedStyle(document.documentElement);
+              const { palette } = await import("/page/palette.js");
+              const names = ["page", "paper", "ink", "muted", "accent", "accent-ink", "accent-soft", "warning",
+                "warning-soft", "problem", "problem-soft"];
+              return [Object.fromEntries(names.map(n => [n, style.getPropertyValue("--" + n).trim()])),
+                palette(theme === "dark")];
+            }""",
+            theme,
+        )
+        pairs = [(text, ground) for text in ("ink", "muted", "accent") for ground in ("page", "paper")]
+        pairs += [("accent-ink", "accent"), ("warning", "warning-soft"), ("problem", "problem-soft")]
+        pairs += [("ink", "accent-soft"), ("muted", "accent-soft")]
+        for text, ground in pairs:
+            assert contrast(named[text], named[ground]) >= 4.5, (theme, text, ground)
+        for dot in dots:
+            assert min(contrast(dot, named["page"]), contrast(dot, named["paper"])) >= 3, (theme, dot)
+
+
+def test_legend_brings_out_a_category(visit: Visit) -> None:
+    visit.open()
+    button = visit.page.locator("#legend > button").first
+    button.click()
+    expect(button).to_have_attribute("aria-pressed", "true")
+    button.click()
+    expect(button).to_have_attribute("aria-pressed", "false")
+
+
+def test_drawing_without_webgl_puts_points_where_webgl_does(visit: Visit) -> None:
+    """The shader and its twin on the processor, compared by their pictures: nearly all ink is in the same places."""
+    ink = """() => {
+      const canvas = document.querySelector("#stage .points");
+      const copy = document.createElement("canvas");
+      copy.width = copy.height = 120;
+      const context = copy.getContext("2d");
+      return new Promise((done) => {
+        document.getElementById("zoom-in").click();
+        requestAnimationFrame(() => {
+          context.drawImage(canvas, 0, 0, 120, 120);
+          const { data } = context.getImageData(0, 0, 120, 120);
+          done(Array.from({ length: 14400 }, (_, pixel) => data[4 * pixel + 3]));
+        });
+      });
+    }"""
+    pictures = []
+    for address, renderer in (("/", "webgl2"), ("/?canvas", "canvas")):
+        visit.open(address)
+        expect(visit.page.locator("#stage")).to_have_attribute("data-renderer", renderer)
+        pictures.append(visit.page.evaluate(ink))
+    assert min(sum(picture) for picture in pictures) > 2_000, [sum(picture) for picture in pictures]
+    difference = sum(abs(one - other) for one, other in zip(*pictures, strict=True))
+    assert difference < 0.1 * sum(pictures[0])
+
+
+def test_text_of_the_catalogue_is_never_markup(visit: Visit) -> None:
+    visit.page.route(
+        "**/v1/items?*",
+        lambda route: route.fulfill(
+            json={"items": [{"row": 0, "id": "x", "title": "<img src=x onerror=alert(1)>", "category": "<b>"}]}
+        ),
+    )
+    visit.open()
+    visit.page.locator("#search").fill("x")
+    expect(visit.page.locator("#search-options [role=option]")).to_contain_text("<img src=x onerror=alert(1)>")
+    assert visit.page.locator("#search-options img, #search-options b").count() == 0
+
+
+def test_a_failure_is_one_line_and_can_be_retried(visit: Visit) -> None:
+    visit.open()
+    answers = visit.answers()
+    problem = {"title": "Busy", "status": 503, "detail": "Too many requests at once: come back in a second."}
+    visit.page.route("**/v1/recommend", lambda route: route.fulfill(status=503, json=problem))
+    visit.page.locator("#k").select_option("5")
+    expect(visit.page.locator("#problem p")).to_have_text(problem["detail"])
+    assert visit.answers() == answers
+    visit.page.unroute("**/v1/recommend")
+    visit.page.locator("#problem button").click()
+    expect(visit.page.locator(OWN_LINES)).to_have_count(5)
+    expect(visit.page.locator("#problem")).to_be_hidden()
+    # The browser itself logs an answer with an error status; nothing else may be there.
+    assert all("503" in fault for fault in visit.faults)
+    visit.faults.clear()
+
+
+def test_another_version_without_map_and_twin_is_noticed_while_the_page_is_open(visit: Visit, shop: Shop) -> None:
+    visit.open()
+    name = shop.publish(disk_map=None, twin=None)
+    try:
+        wait_for_model(shop, name)
+        visit.page.locator("#k").select_option("5")
+        expect(visit.page.locator("#model-facts")).to_contain_text(name)
+        expect(visit.page.locator("#no-map")).to_be_visible()
+        expect(visit.page.locator("#disk-side")).to_be_hidden()
+        expect(visit.page.locator("#twin-switch")).to_be_hidden()
+        expect(visit.page.locator(OWN_LINES)).to_have_count(5)
+    finally:
+        name = shop.publish()
+        wait_for_model(shop, name)
+    visit.page.locator("#k").select_option("20")
+    expect(visit.page.locator("#disk-side")).to_be_visible()
+    expect(visit.page.locator("#customer-place")).to_contain_text("The customer stands at distance")
+
+
+def wait_for_model(shop: Shop, name: str) -> None:
+    wait_until(lambda: bool(shop.service.http.get("/v1/model").json()["model"] == name))
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast ratio of WCAG 2."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
+        red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    darker, lighter = sorted((luminance(one), luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)

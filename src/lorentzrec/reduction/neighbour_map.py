@@ -77,7 +77,8 @@ def _laid_out(
     radius = FREE_RADIUS if levels is None else float(np.sqrt(np.mean(levels**2)))
     spread = float(np.sqrt(squared_norm(plane).mean())) or 1.0
     # A trace of chance, because equal places never part.
-    start = plane * (radius / spread) + np.random.default_rng(seed).normal(0, 1e-3, plane.shape)
+    start = plane / spread + np.random.default_rng(seed).normal(0, 1e-3, plane.shape)
+    start *= radius / np.sqrt(squared_norm(start).mean())
     return Layout(neighbours, lift(start.astype(np.float32)), radius, levels, seed).run(STEPS, progress)
 
 

@@ -50,9 +50,9 @@ class SampledRanking:
         above, tied = np.zeros(len(places), np.int64), np.ones(len(places), np.int64)
         for place, user in enumerate(self.held_out.users.ids(user_rows)):
             wanted = item_rows[bounds[place] : bounds[place + 1]]
-            history = self.held_out.histories.history(int(self.held_out.history_rows[user_rows[place]]))
-            touched = np.union1d(history, wanted)
-            negatives = draw_untouched(touched, scores.shape[1], self.counts["negatives"], _generator(self.seed, user))
+            negatives = draw_negatives(
+                self.held_out, int(user_rows[place]), user, scores.shape[1], self.counts["negatives"], self.seed
+            )
             few_negatives += len(negatives) < self.counts["negatives"]
             rivals, own = scores[place, negatives], scores[place, wanted][:, None]
             above[bounds[place] : bounds[place + 1]] += (rivals > own).sum(axis=1)
@@ -64,6 +64,13 @@ class SampledRanking:
             self.per_user[f"hr@{k}"][user_rows] = np.bincount(places, hit_rate(ranks, k), len(user_rows)) / positives
             self.per_user[f"ndcg@{k}"][user_rows] = np.bincount(places, ndcg(ranks, k), len(user_rows)) / positives
         return few_negatives
+
+
+def draw_negatives(held_out: HeldOut, user_row: int, user: Id, item_count: int, wanted: int, seed: int) -> Integers:
+    """The items to compare with for one customer, whose id is `user`: none of the history, none that is held out."""
+    history = held_out.histories.history(int(held_out.history_rows[user_row]))
+    held = held_out.item_rows[held_out.offsets[user_row] : held_out.offsets[user_row + 1]]
+    return draw_untouched(np.union1d(history, held), item_count, wanted, _generator(seed, user))
 
 
 def draw_untouched(touched: Integers, item_count: int, wanted: int, generator: np.random.Generator) -> Integers:

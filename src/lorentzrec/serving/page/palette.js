@@ -1,10 +1,10 @@
 /**
- * Colours of categories, told apart with normal sight and with every common colour blindness (after Okabe and Ito,
- * darkened or lightened so that each has a contrast of at least 3 to 1 with the page it lies on).
+ * Colours of categories, chosen by search: any two, the grey included, differ by 18 or more (CIE 1976) for normal sight
+ * and for those who see no red, no green or no blue; and each has a contrast of 3 to 1 with the page. A test keeps it.
  */
 
-const LIGHT = ["#0072b2", "#c75300", "#00855f", "#b04f8b", "#9a6a00", "#3d3a8c", "#7d1d3f", "#2f8fb8"];
-const DARK = ["#56b4e9", "#ff8a4c", "#2ec799", "#f09ccb", "#f0c431", "#a79cff", "#ff6f91", "#b8e4ff"];
+const LIGHT = ["#168edf", "#d25e11", "#1a814f", "#8a3161", "#6f4d00", "#4a4499", "#67002a", "#00163a"];
+const DARK = ["#5cc2ff", "#f99356", "#e9bd30", "#a160ba", "#8e8416", "#c8273f", "#b97972", "#c2e2ff"];
 
 /** How many categories get a colour of their own; the others share the grey that comes after them. */
 export const COLOURED = LIGHT.length;

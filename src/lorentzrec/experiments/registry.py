@@ -9,7 +9,7 @@ from typing import cast
 from lorentzrec.errors import ConfigError
 from lorentzrec.experiments.experiment import Experiment
 
-EXPERIMENTS: tuple[str, ...] = ("networks", "midpoints", "simulations")
+EXPERIMENTS: tuple[str, ...] = ("networks", "midpoints", "simulations", "amazon", "movielens", "asos")
 """Each is the name of a module of `lorentzrec.experiments` with an `EXPERIMENT`."""
 
 

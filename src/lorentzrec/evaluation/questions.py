@@ -49,6 +49,11 @@ class Questions:
 
         A distance on the hyperboloid ranks alike.
         """
+        if hyperbolic:
+            # <u, v> + u0 = u . v - u0 (v0 - 1): the same order, without the 1 in which near points lose their digits
+            squares = np.einsum("ij,ij->i", item_points[:, 1:], item_points[:, 1:])
+            item_points = item_points.copy()
+            item_points[:, 0] = squares / (1 + np.sqrt(1 + squares))
         count = len(self.user_rows)
         above, tied = np.empty(count, np.int64), np.empty(count, np.int64)
         for start in range(0, count, QUESTIONS_PER_BLOCK):

@@ -74,7 +74,7 @@ class Category:
     def title(self) -> str:
         """The paper's own choice of customers needs no words on the complete files, and does on others."""
         chosen = self.minimum_events > 1 and not self.complete
-        return self.found.title + (f", customers with {self.minimum_events} or more events" if chosen else "")
+        return self.found.title + (f", over {self.minimum_events - 1} events" if chosen else "")
 
     @cached_property
     def data(self) -> Interactions:

@@ -1,0 +1,47 @@
+"""Made-up data in the layouts of the official files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+
+def tastes(customers: int, length: int, items: int, seed: int) -> list[list[int]]:
+    """Histories without repeated items; neighbours among items go together, and low numbers are popular."""
+    generator = np.random.default_rng(seed)
+    histories = []
+    for _ in range(customers):
+        near = (generator.integers(0, items) + generator.permutation(4 * length)) % items
+        popular = np.minimum(generator.geometric(0.02, 2 * length), items) - 1
+        mixed = generator.permutation(np.concatenate([near[:length], popular]))
+        histories.append(list(dict.fromkeys(mixed.tolist()))[:length])
+    return histories
+
+
+def write_five_core(folder: Path, category: str, *, customers: int = 60, items: int = 150) -> None:
+    """Every second customer has 24 events, the others 8."""
+    histories = [history[: 24 if user % 2 else 8] for user, history in enumerate(tastes(customers, 24, items, 1))]
+    lines = [" ".join(map(str, [user, *history])) for user, history in enumerate(histories, start=1)]
+    (folder / "amazon-5core").mkdir(exist_ok=True)
+    (folder / "amazon-5core" / f"{category}.txt").write_text("\n".join(lines) + "\n")
+
+
+def write_complete(folder: Path, category: str, *, customers: int = 30, length: int = 30, items: int = 200) -> None:
+    """Every fifth rating is 1 star: not a positive."""
+    lines = [
+        f"A{user},B{item:06d},{1 if (user + place) % 5 == 0 else 4}.0,{1_300_000_000 + place}"
+        for user, history in enumerate(tastes(customers, length, items, 2))
+        for place, item in enumerate(history)
+    ]
+    (folder / f"ratings_{category}.csv").write_text("\n".join(lines) + "\n")
+
+
+def write_movielens_100k(folder: Path, *, customers: int = 80, length: int = 15, items: int = 160) -> None:
+    lines = [
+        f"{user + 1}\t{item + 1}\t{4 + place % 2}\t{880_000_000 + place}"
+        for user, history in enumerate(tastes(customers, length, items, 3))
+        for place, item in enumerate(history)
+    ]
+    (folder / "ml-100k").mkdir()
+    (folder / "ml-100k" / "u.data").write_text("\n".join(lines) + "\n")

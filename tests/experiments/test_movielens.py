@@ -49,7 +49,8 @@ def test_a_small_run_from_file_to_figure(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(movielens, "PAPERS", movielens.PAPERS.replace(dimension=4, threads=1))
     context = Context(DataFolder(tmp_path), PartStore(tmp_path / "parts"), quick=True, say=lambda line: None)
     found = movielens.run(context)
-    asymmetric, symmetric = found.tables[0].rows
+    asymmetric, symmetric, popular = found.tables[0].rows
+    assert popular[0] == "best sellers"
     assert (asymmetric[1], asymmetric[2]) == ("asymmetric", symmetric[2] - 80 * 4)  # a point of 4 for each customer
     assert any("MovieLens 100K" in note for note in found.notes)
     found.figures["curves"](tmp_path / "curves.png")

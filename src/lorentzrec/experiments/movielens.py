@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from lorentzrec.data.interactions import Interactions
+from lorentzrec.evaluation.baselines import Popularity
 from lorentzrec.evaluation.protocol import evaluate
 from lorentzrec.experiments.data_sets import FoundData, MissingData
 from lorentzrec.experiments.experiment import Column, Context, Experiment, Outcome, Table, Verdict
@@ -102,6 +103,17 @@ def learn(found: FoundData, configs: Mapping[str, TrainingConfig]) -> dict[str, 
     return {"data": repr(data), **{model: one.result(test) for model, one in watched.items()}}
 
 
+def best_sellers(found: FoundData) -> dict[str, Any]:
+    """What there is to beat, asked the same."""
+    train_part, validation, test = found.interactions(minimum_rating=MINIMUM_RATING).split("leave_last_two")
+    popularity = Popularity(train_part)
+    reports = {name: evaluate(popularity, test, name, users=ASKED, intervals=False) for name in ("sampled", "full")}
+    return {
+        "validation": evaluate(popularity, validation, "sampled", users=ASKED, intervals=False)["hr@10"],
+        **{name: {metric: report[metric] for metric in ("hr@10", "ndcg@10")} for name, report in reports.items()},
+    }
+
+
 def run(context: Context) -> Outcome:
     names = ("movielens-20m", "movielens-1m", "movielens-100k")[1 if context.quick else 0 :]
     name = next((name for name in names if name in context.data), None)
@@ -119,7 +131,8 @@ def run(context: Context) -> Outcome:
         described = {model: config.to_dict() for model, config in configs.items()}
         key = {"data": found.digest, "configs": described, "minimum_rating": MINIMUM_RATING, "asked": ASKED}
         parts.append(Part(f"{reading}, seed {seed}", key, partial(learn, found, configs)))
-    results = context.run(parts)
+    described = {"data": found.digest, "minimum_rating": MINIMUM_RATING, "asked": ASKED}
+    *results, popular = context.run([*parts, Part("best sellers", described, partial(best_sellers, found))])
     grouped: dict[str, dict[str, list[Any]]] = {reading: {model: [] for model in MODELS} for reading in readings}
     for (reading, _), result in zip(jobs, results, strict=True):
         for model in MODELS:
@@ -128,16 +141,17 @@ def run(context: Context) -> Outcome:
     def draw(path: Path) -> None:
         from lorentzrec.figures.curves import plot_curves
 
-        plot_curves(_panels(grouped), path, columns=4)
+        plot_curves(_panels(grouped, popular["validation"]), path, columns=4)
 
     return Outcome(
-        tables=(_table(grouped), _time_table(grouped)),
+        tables=(_table(grouped, popular), _time_table(grouped)),
         verdicts=_verdicts(grouped, found.title),
         figures={"curves": draw},
         captions={
             "curves": f"{found.title}: validation HR@10 and NDCG@10 among 100 negatives of the asymmetric (orange) and "
             "symmetric (blue) hyperboloid recommender, against epochs and against seconds of training, without "
-            "evaluation. Mean over seeds; bands are their standard deviation. One row for each reading of the settings."
+            "evaluation. Mean over seeds; bands are their standard deviation. One row for each reading of the settings. "
+            "Dotted: the best sellers."
         },
         notes=(
             f"{found.title}, ratings of 4 and more: {results[0]['data']}",
@@ -172,7 +186,11 @@ def common_level(by_model: Mapping[str, Sequence[Mapping[str, Any]]], metric: st
     return float(min(mean_curve(results, metric).max() for results in by_model.values()))
 
 
-def _table(grouped: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> Table:
+def _tests(result: Mapping[str, Any]) -> list[float]:
+    return [result[protocol][metric] for protocol in ("sampled", "full") for metric in ("hr@10", "ndcg@10")]
+
+
+def _table(grouped: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]], popular: Mapping[str, Any]) -> Table:
     columns = (
         Column("settings", "key"),
         Column("model", "key"),
@@ -191,11 +209,7 @@ def _table(grouped: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> 
     for reading, by_model in grouped.items():
         for model, results in by_model.items():
             curve = mean_curve(results, "hr@10")
-            tests = [
-                float(np.mean([result[protocol][metric] for result in results]))
-                for protocol in ("sampled", "full")
-                for metric in ("hr@10", "ndcg@10")
-            ]
+            tests = np.mean([_tests(result) for result in results], axis=0).tolist()
             clocks = [mean_curve(results, clock)[-1] / len(curve) for clock in CLOCKS]
             best = int(curve.argmax())
             rows.append(
@@ -267,7 +281,7 @@ def _verdicts(grouped: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]], 
     )
 
 
-def _panels(grouped: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> list[Any]:
+def _panels(grouped: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]], popular: float) -> list[Any]:
     from lorentzrec.figures.curves import Curve, Panel
 
     panels = []
@@ -281,7 +295,7 @@ def _panels(grouped: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) ->
                     spread = np.std([result["curve"][metric] for result in results], axis=0)
                     curves.append(Curve(model, times.tolist(), values.tolist(), spread.tolist()))
                 title = reading if (metric, clock) == ("hr@10", "epochs") else ""
-                panels.append(Panel(title, clock, metric.upper(), curves))
+                panels.append(Panel(title, clock, metric.upper(), curves, level=popular if metric == "hr@10" else None))
     return panels
 
 

@@ -131,8 +131,8 @@ def run(context: Context) -> Outcome:
         described = {model: config.to_dict() for model, config in configs.items()}
         key = {"data": found.digest, "configs": described, "minimum_rating": MINIMUM_RATING, "asked": ASKED}
         parts.append(Part(f"{reading}, seed {seed}", key, partial(learn, found, configs)))
-    described = {"data": found.digest, "minimum_rating": MINIMUM_RATING, "asked": ASKED}
-    *results, popular = context.run([*parts, Part("best sellers", described, partial(best_sellers, found))])
+    asked = {"data": found.digest, "minimum_rating": MINIMUM_RATING, "asked": ASKED}
+    *results, popular = context.run([*parts, Part("best sellers", asked, partial(best_sellers, found))])
     grouped: dict[str, dict[str, list[Any]]] = {reading: {model: [] for model in MODELS} for reading in readings}
     for (reading, _), result in zip(jobs, results, strict=True):
         for model in MODELS:
@@ -150,8 +150,8 @@ def run(context: Context) -> Outcome:
         captions={
             "curves": f"{found.title}: validation HR@10 and NDCG@10 among 100 negatives of the asymmetric (orange) and "
             "symmetric (blue) hyperboloid recommender, against epochs and against seconds of training, without "
-            "evaluation. Mean over seeds; bands are their standard deviation. One row for each reading of the settings. "
-            "Dotted: the best sellers."
+            "evaluation. Mean over seeds; bands are their standard deviation. A row for each reading of the settings; "
+            "dotted: the best sellers."
         },
         notes=(
             f"{found.title}, ratings of 4 and more: {results[0]['data']}",
@@ -215,6 +215,7 @@ def _table(grouped: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]], pop
             rows.append(
                 (reading, model, results[0]["parameters"], float(curve[best]), best + 1, *tests, *map(float, clocks))
             )
+    rows.append(("best sellers", "", None, popular["validation"], None, *_tests(popular), None, None))
     return Table(
         "Symmetric and asymmetric hyperboloid recommenders, the test after the last epoch", columns, tuple(rows)
     )

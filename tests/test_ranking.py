@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from math import cosh, sinh
 from typing import Literal
@@ -268,3 +269,13 @@ def test_few_allowed_items_are_ranked_as_among_all(
     assert scores == pytest.approx([expected[row] for row in rows], rel=1e-5)
     assert sorted(ranker.top(query, 10, None, allowed)[0].tolist()) == [3, 7, 41, 150, 222, 299]
     assert len(ranker.top(query, 3, allowed, allowed)[0]) == 0
+
+
+def test_many_threads_rank_at_once() -> None:
+    """A product through BLAS, its threads limited for each question, came to a standstill here."""
+    ranker = Ranker(random_points(3, 20_000, "hyperboloid", 50), geometry="hyperboloid", score="distance")
+    queries = [ranker.query(np.arange(start, start + 3)) for start in range(8)]
+    alone = [ranker.top(query, 10)[0] for query in queries]
+    with ThreadPoolExecutor(48) as pool:
+        together = pool.map(lambda turn: ranker.top(queries[turn % 8], 10)[0], range(2000), timeout=120)
+        assert all(np.array_equal(rows, alone[turn % 8]) for turn, rows in enumerate(together))

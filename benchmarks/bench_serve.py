@@ -1,0 +1,317 @@
+"""The service under load, on this machine: rates, waits, start, events and publishing, with whatever must hold.
+
+    python benchmarks/bench_serve.py [--quick] [--workers N] [SCENARIO ...]
+
+exact     132,399 items, ranked exactly: 200 recommendations per second for a minute, then the highest rate
+index     1,000,000 items through the index: the same at 300 per second, recall@10 through HTTP, and start to ready
+events    an event counts in the next answer, whichever of two workers takes either, while others ask
+publish   20 versions published while others ask: no answer fails, and none mixes two versions
+
+The service is `lorentzrec serve` with a file store; load comes over loopback from `load_client.py`, a process of its
+own on the same cores. Half of the questions name a customer, whose 5 to 50 events are read from the store, half bring
+such a history; each answer is checked to be a full one. Points are trained on a synthetic shop, once; see
+`served_catalogue.py`. Results are in results/serve_*.json; the exit code is 1 if something that must hold does not.
+docs/serving.md says what limits the rates.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from load_client import Connection, Tally, Task, post
+from lorentzrec.serving.publish import publish
+from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.version import open_version
+from measuring import report
+from served_catalogue import DIMENSION, Catalogue, catalogue, is_made, model_of
+
+SCENARIOS = ("exact", "index", "events", "publish")
+LARGE = 1_000_000
+PATIENCE = 60.0
+P99, RECALL, START = 50.0, 0.99, 3.0
+"""What must hold: milliseconds, a share, seconds."""
+
+
+class Service:
+    """`lorentzrec serve` as a process of its own."""
+
+    def __init__(self, store: str, workers: int) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
+        command = [sys.executable, "-m", "lorentzrec.cli", "serve", store, "--port", str(self.port)]
+        command += ["--workers", str(workers)]
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115, it is closed by stop()
+        begun = time.perf_counter()
+        self._process = subprocess.Popen(command, stdout=self._log, stderr=self._log)
+        while not self._ready():
+            if self._process.poll() is not None or time.perf_counter() > begun + PATIENCE:
+                raise SystemExit(f"the service did not start: {self.log()}")
+            time.sleep(0.01)
+        self.seconds_to_ready = time.perf_counter() - begun
+
+    def _ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=PATIENCE) as answer:
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, ConnectionError):
+            return False
+
+    def log(self) -> str:
+        self._log.seek(0)
+        return self._log.read().decode(errors="replace")[-2000:]
+
+    def cpu_seconds(self) -> float:
+        """What the service and its workers have used of the processors so far."""
+        ticks = 0
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                fields = (folder / "stat").read_text().rpartition(") ")[2].split()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if self._process.pid in (int(folder.name), int(fields[1])):
+                ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def stop(self) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(PATIENCE)
+        self._log.close()
+
+
+@contextmanager
+def serving(store: str, workers: int) -> Iterator[Service]:
+    service = Service(store, workers)
+    try:
+        yield service
+    finally:
+        service.stop()
+
+
+class Load:
+    """Questions from a process of its own."""
+
+    def __init__(self, service: Service, task: Task) -> None:
+        self._service, self._cpu, self._begun = service, service.cpu_seconds(), time.perf_counter()
+        command = [sys.executable, str(Path(__file__).with_name("load_client.py"))]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        self._in, self._out = self._process.stdin, self._process.stdout
+        assert self._in is not None
+        self._in.write(json.dumps(asdict(task)) + "\n")
+
+    def result(self, *, stop: bool = False) -> tuple[Tally, float]:
+        """What the client saw until its time was over, or until now; and what share of one core the service took."""
+        assert self._in is not None
+        assert self._out is not None
+        if stop:
+            self._in.close()
+        tally = Tally(**json.loads(self._out.read()))
+        share = (self._service.cpu_seconds() - self._cpu) / (time.perf_counter() - self._begun)
+        self._in.close()
+        self._out.close()
+        self._process.wait()
+        return tally, share
+
+
+def measured(service: Service, what: str, task: Task) -> dict[str, Any]:
+    """One row of the table of loads: waits in ms; of service and client, the share of one core that they took."""
+    tally, share = Load(service, task).result()
+    for error in tally.errors:
+        print(f"  {what}: {error}")
+    return {
+        "what": what,
+        "asked/s": f"{task.rate:,.0f}" if task.rate else "all it can",
+        "rate/s": tally.rate,
+        "answers": tally.answers,
+        "errors": tally.failures,
+        "p50": tally.p50,
+        "p95": tally.p95,
+        "p99": tally.p99,
+        "max_ms": tally.max,
+        "service": share,
+        "client": tally.client_cpu,
+    }
+
+
+def keeps_up(row: dict[str, Any]) -> bool:
+    asked = float(row["asked/s"].replace(",", ""))
+    return bool(row["errors"] == 0 and row["p99"] < P99 and row["rate/s"] > 0.98 * asked)
+
+
+def loads(name: str, shop: Catalogue, service: Service, rate: float, seconds: float) -> list[dict[str, Any]]:
+    """The rate that must hold; what 8 connections get who ask without a pause; the highest rate with p99 as it must be.
+
+    The last is looked for from that ceiling downwards: near it, waits grow without bound.
+    """
+    bodies, short = shop.bodies(), max(3.0, seconds / 6)
+    measured(service, name, Task(service.port, bodies, short / 2, rate))  # warms up
+    rows = [measured(service, name, Task(service.port, bodies, seconds, rate))]
+    rows.append(measured(service, f"{name}, no pause", Task(service.port, bodies, short, connections=8)))
+    for share in (0.9, 0.8, 0.7, 0.6, 0.5, 0.4):
+        highest = share * rows[1]["rate/s"]
+        row = measured(service, f"{name}, highest", Task(service.port, bodies, short, highest))
+        if keeps_up(row):
+            return [*rows, row]
+    return rows
+
+
+def recall(shop: Catalogue, service: Service, questions: int) -> float:
+    """The share of the true best ten, by exact ranking, among those that the service answers."""
+    with closing(open_store(shop.store)) as store:
+        version = open_version(store.fetch(str(store.state().version), Path()), verify=False)
+    connection, shares = Connection(service.port), []
+    for history in shop.histories[:questions]:
+        rows = version.items.rows(history)
+        exact, _ = version.ranker.top(version.ranker.query(rows), 10, rows)
+        _, body = connection.ask(post("/v1/recommend", json.dumps({"history": history})))
+        shares.append(len({item["row"] for item in json.loads(body)["items"]} & set(exact.tolist())) / 10)
+    connection.close()
+    version.items.close()
+    return float(np.mean(shares))
+
+
+def starts(shop: Catalogue, workers: int, times: int = 3) -> list[float]:
+    """Seconds from the command to readiness."""
+    seconds = []
+    for _ in range(times):
+        with serving(shop.store, workers) as service:
+            seconds.append(service.seconds_to_ready)
+    return seconds
+
+
+def unseen_events(shop: Catalogue, service: Service, rounds: int, chains: int = 4, rate: float = 50) -> int:
+    """Events that the next answer did not know, while `rate` other questions come every second.
+
+    Each chain is a new customer. Their first event has to turn the answer from popular items to their own; and each
+    further one is of the item recommended first, which must then be gone. Every request has a connection of its own,
+    so that with two workers about half of the events are told to one and asked of the other.
+    """
+    running = Load(service, Task(service.port, shop.bodies(), rate=rate))
+    unseen: list[str] = []
+
+    def alone(path: str, **body: Any) -> Any:
+        with closing(Connection(service.port)) as connection:
+            status, answer = connection.ask(post(path, json.dumps(body)))
+        if status != 200:
+            raise SystemExit(f"{path} answered {status}: {answer.decode()}")
+        return json.loads(answer)
+
+    def chain(number: int) -> None:
+        item, user = shop.histories[number][0], f"new-{number}-{time.time_ns()}"
+        for _ in range(rounds // chains):
+            alone("/v1/events", user=user, item=item)
+            answer = alone("/v1/recommend", user=user)
+            if answer["fallback"] or answer["degraded"] or item in {one["id"] for one in answer["items"]}:
+                unseen.append(item)
+            item = answer["items"][0]["id"]
+
+    with ThreadPoolExecutor(chains) as pool:
+        list(pool.map(chain, range(chains)))
+    running.result(stop=True)
+    return len(unseen)
+
+
+def published_under_load(shop: Catalogue, service: Service, versions: int, rate: float) -> tuple[Tally, int, int]:
+    """What a client saw while versions were published; answers that mix two; versions that it met.
+
+    All titles of a version begin with its own label, so an answer with two labels, or with the label of another
+    version than it names, is mixed.
+    """
+    model, label_of = model_of(shop), {}
+    ids = model.items.series.cast(pl.String)
+    with closing(open_store(shop.store)) as store:
+
+        def publish_one(label: str) -> None:
+            titles = pl.DataFrame({"id": ids, "title": f"{label} " + ids})
+            label_of[publish(model, store, items=titles).name] = label
+
+        publish_one("first")
+        time.sleep(3)  # until every worker has met it
+        running = Load(service, Task(service.port, shop.bodies(), rate=rate))
+        for number in range(versions):
+            publish_one(f"label{number}")
+            time.sleep(random.uniform(0, 1.5))  # some switches at once, some after the workers took the last one
+        time.sleep(3)
+    tally, _ = running.result(stop=True)
+    met = {answer: answer.split() for answer in tally.labels}
+    mixed = sum(tally.labels[answer] for answer, (name, *labels) in met.items() if labels != [label_of.get(name)])
+    return tally, mixed, len({name for name, *_ in met.values()})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"some of {', '.join(SCENARIOS)}")
+    parser.add_argument("--quick", action="store_true", help="a minute: short loads, 20,000 items instead of 132,399")
+    parser.add_argument("--workers", type=int, default=1, help="processes of the service under load")
+    options = parser.parse_args()
+    if unknown := set(options.scenarios) - set(SCENARIOS):
+        parser.error(f"there is no {', '.join(sorted(unknown))}: choose from {', '.join(SCENARIOS)}")
+    scenarios, quick = options.scenarios or SCENARIOS, options.quick
+    small, seconds = catalogue(20_000 if quick else 132_399), 6.0 if quick else 60.0
+    rows: list[dict[str, Any]] = []
+    facts: list[dict[str, Any]] = []
+
+    def fact(what: str, found: float, wanted: str, held: bool) -> None:
+        facts.append({"what": what, "found": f"{found:,.4g}", "must_be": wanted, "held": "yes" if held else "NO"})
+
+    def rate_facts(name: str, rate: float, measured: list[dict[str, Any]]) -> None:
+        rows.extend(measured)
+        fact(f"{name}: p99 in ms at {rate:.0f} per second", measured[0]["p99"], f"< {P99}", keeps_up(measured[0]))
+        fact(f"{name}: errors", measured[0]["errors"], "0", measured[0]["errors"] == 0)
+
+    if "exact" in scenarios:
+        with serving(small.store, options.workers) as service:
+            name = f"{small.items:,} items, exact"
+            rate_facts(name, 200, loads(name, small, service, 200, seconds))
+    if "index" in scenarios and (not quick or is_made(LARGE)):
+        large, name = catalogue(LARGE), f"{LARGE:,} items, index"
+        slowest = max(starts(large, options.workers))
+        fact(f"{name}: slowest of 3 starts, s", slowest, f"< {START}", slowest < START)
+        with serving(large.store, options.workers) as service:
+            found = recall(large, service, 50 if quick else 300)
+            fact(f"{name}: recall@10", found, f">= {RECALL}", found >= RECALL)
+            rate_facts(name, 300, loads(name, large, service, 300, seconds))
+    elif "index" in scenarios:
+        print(f"the index needs {LARGE:,} trained points, which take minutes: run once without --quick")
+    if "events" in scenarios:
+        rounds = 200 if quick else 1_000
+        with serving(small.store, 2) as service:
+            unseen = unseen_events(small, service, rounds)
+        fact(f"events unseen by the next answer, of {rounds}, two workers", unseen, "0", unseen == 0)
+    if "publish" in scenarios:
+        versions = 4 if quick else 20
+        with serving(small.store, options.workers) as service:
+            tally, mixed, met = published_under_load(small, service, versions, rate=100)
+        fact(f"publishing {versions} versions: failures of {tally.answers:,}", tally.failures, "0", not tally.failures)
+        fact(f"publishing {versions} versions: mixed answers", mixed, "0", mixed == 0)
+        fact(f"publishing {versions} versions: met by answers", met, "> 1", met > 1)
+        fact(f"publishing {versions} versions: p99 in ms at 100 per second", tally.p99, f"< {P99}", tally.p99 < P99)
+    if rows:
+        report("serve_load", f"the service under load, {options.workers} worker, d = {DIMENSION}", rows)
+    report("serve_facts", "what must hold", facts)
+    if any(one["held"] == "NO" for one in facts):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

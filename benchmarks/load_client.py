@@ -1,0 +1,166 @@
+"""A load generator: questions over keep-alive connections, at a given rate or as fast as answers come.
+
+    python benchmarks/load_client.py      a `Task` as a line of JSON from standard input, a `Tally` to standard output
+
+It runs in a process of its own, so that it neither shares the service's lock nor measures itself. At a rate, question
+number i is due at i / rate whatever became of those before it, and its wait is counted from then: a service that
+stalls is not asked less, and the stall is seen in all questions that fall into it. One thread and one blocking socket
+per connection, and bodies that were made before, cost the least: see `client` in the results.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import math
+import os
+import re
+import socket
+import sys
+import threading
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from itertools import count
+
+PATIENCE = 30.0
+"""Seconds after which an answer counts as an error."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to ask, and how often."""
+
+    port: int
+    bodies: list[str]
+    """JSON for POST /v1/recommend, asked in turn and again from the first."""
+    seconds: float = math.inf
+    """How long; in any case only until standard input ends."""
+    rate: float | None = None
+    """Questions per second; None for the next as soon as a connection is free."""
+    connections: int = 32
+
+
+@dataclass
+class Tally:
+    """What came of it. Waits are in milliseconds."""
+
+    answers: int = 0
+    errors: list[str] = field(default_factory=list)
+    """Whatever was not a full answer: a status, a lost connection, a fallback. A few of them, in words."""
+    failures: int = 0
+    """Their number."""
+    rate: float = 0.0
+    p50: float = 0.0
+    p95: float = 0.0
+    p99: float = 0.0
+    max: float = 0.0
+    client_cpu: float = 0.0
+    """Share of one core that this process took."""
+    labels: dict[str, int] = field(default_factory=dict)
+    """How many answers came from which version with which first words of titles: "VERSION LABEL LABEL"."""
+
+
+class Connection:
+    """One keep-alive connection."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), PATIENCE)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def ask(self, request: bytes) -> tuple[int, bytes]:
+        """The status and the body of the answer."""
+        self._socket.sendall(request)
+        received = b""
+        while (end := received.find(b"\r\n\r\n")) < 0:
+            received += self._more()
+        length = re.search(rb"content-length: *(\d+)", received[:end], re.IGNORECASE)
+        expected = end + 4 + int(length[1] if length else 0)
+        while len(received) < expected:
+            received += self._more()
+        return int(received[9:12]), received[end + 4 :]
+
+    def _more(self) -> bytes:
+        if not (part := self._socket.recv(65536)):
+            raise ConnectionError("the service closed the connection")
+        return part
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def post(path: str, body: str) -> bytes:
+    """A request as it goes over the wire."""
+    encoded = body.encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(encoded)}\r\n\r\n".encode() + encoded
+
+
+def fault(status: int, body: bytes) -> str | None:
+    """What keeps an answer from being a full one: ten items, of the history that was asked about."""
+    if status != 200:
+        return f"status {status}: {body[:200].decode(errors='replace')}"
+    if b'"degraded":null' not in body or b'"fallback":null' not in body:
+        return f"not what was asked: {body[-300:].decode(errors='replace')}"
+    items = body.count(b'"id":')
+    return None if items == 10 else f"{items} items instead of 10"
+
+
+def run(task: Task, stopped: threading.Event) -> Tally:
+    """Ask for as long as the task says, or until it is stopped."""
+    requests = [post("/v1/recommend", body) for body in task.bodies]
+    tally, waits, labels = Tally(), [], Counter[str]()
+    numbers, start = count(), time.perf_counter() + 0.1
+
+    def keep_asking() -> None:
+        connection = None
+        while True:
+            number = next(numbers)
+            due = start + number / task.rate if task.rate else max(time.perf_counter(), start)
+            if due >= start + task.seconds or stopped.is_set():
+                return
+            time.sleep(max(0.0, due - time.perf_counter()))
+            try:
+                connection = connection or Connection(task.port)
+                status, body = connection.ask(requests[number % len(requests)])
+                trouble = fault(status, body)
+            except (OSError, ValueError) as error:
+                trouble, connection = repr(error), None
+            waits.append(time.perf_counter() - due)
+            if trouble:
+                tally.errors.append(trouble)
+            else:
+                words = sorted(set(re.findall(rb'"title":"(\w+)', body)))
+                model = re.search(rb'"model":"([^"]+)', body)
+                labels[b" ".join([model[1] if model else b"", *words]).decode()] += 1
+
+    threads = [threading.Thread(target=keep_asking) for _ in range(task.connections)]
+    gc.disable()
+    before = time.process_time()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    elapsed = time.perf_counter() - start
+    waits.sort()
+    tally.answers, tally.rate = len(waits), len(waits) / elapsed
+    tally.p50, tally.p95, tally.p99 = (waits[int(share * (len(waits) - 1))] * 1e3 for share in (0.5, 0.95, 0.99))
+    tally.max, tally.client_cpu = waits[-1] * 1e3, (time.process_time() - before) / elapsed
+    tally.failures, tally.errors, tally.labels = len(tally.errors), tally.errors[:3], dict(labels)
+    return tally
+
+
+def main() -> None:
+    task, stopped = Task(**json.loads(sys.stdin.readline())), threading.Event()
+
+    def stop_with_input() -> None:
+        sys.stdin.read()
+        stopped.set()
+
+    threading.Thread(target=stop_with_input, daemon=True).start()
+    print(json.dumps(asdict(run(task, stopped))), flush=True)
+    os._exit(0)  # the thread at standard input cannot be woken
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""A catalogue to serve: points trained on a synthetic shop, published to a store that also holds customers' histories.
+
+Made once, and kept in .build/bench-serve for the next time; remove the folder to make it anew. Points have to be
+trained ones: an index finds its way among random points far worse, or far better, than among those of a real model.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from lorentzrec import Interactions, TrainingConfig, train
+from lorentzrec.data.synthetic import synthetic_shop
+from lorentzrec.learning.artifact import load
+from lorentzrec.learning.model import Model
+from lorentzrec.serving.publish import publish
+from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.stores.store import Event
+
+FOLDER = Path(__file__).parents[1] / ".build" / "bench-serve"
+DIMENSION = 50
+SHORTEST, LONGEST = 5, 50
+"""Items of a history that is asked about."""
+CUSTOMERS = 4_000
+"""How many such histories there are: half of them are in the store, half are sent with the question."""
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """A store, and questions to its service."""
+
+    items: int
+    store: str
+    users: dict[str, list[str]]
+    """Customers whose histories the store holds."""
+    histories: list[list[str]]
+    """Histories of others."""
+    model: Path
+
+    def bodies(self) -> list[str]:
+        """Questions, by turns about a customer and about a history."""
+        about_users = [json.dumps({"user": user}) for user in self.users]
+        about_histories = [json.dumps({"history": history}) for history in self.histories]
+        return [body for pair in zip(about_users, about_histories, strict=False) for body in pair]
+
+
+def catalogue(items: int, events_an_item: int = 8) -> Catalogue:
+    """The catalogue with this many items, from the cache or made now."""
+    folder = FOLDER / str(items)
+    if not is_made(items):
+        shutil.rmtree(folder, ignore_errors=True)
+        print(f"training points for {items:,} items, once; kept in {folder} ...", flush=True)
+        _make(folder, _trained(items, events_an_item))
+    questions = json.loads((folder / "questions.json").read_text())
+    return Catalogue(items, f"file:{folder / 'store'}", questions["users"], questions["histories"], folder / "model")
+
+
+def is_made(items: int) -> bool:
+    """Whether the catalogue is in the cache."""
+    return (FOLDER / str(items) / "questions.json").is_file()
+
+
+def _trained(items: int, events_an_item: int) -> Model:
+    # Some items are never touched, so there have to be a few more to choose from.
+    events = items * events_an_item
+    drawn = synthetic_shop(customers=events // 20, items=items * 11 // 10, interactions=events).events
+    kept = drawn.join(drawn["item"].value_counts(sort=True).head(items), on="item", how="semi")
+    data = Interactions.from_pairs(kept["user"], kept["item"], kept["time"])
+    if len(data.items) != items:
+        raise SystemExit(f"only {len(data.items):,} of {items:,} items were touched: raise events_an_item")
+    return train(data, TrainingConfig(dimension=DIMENSION, epochs=1, seed=1))
+
+
+def _make(folder: Path, model: Model) -> None:
+    data = model.histories
+    assert data is not None
+    fitting = np.flatnonzero((data.lengths >= SHORTEST) & (data.lengths <= LONGEST))
+    chosen = np.random.default_rng(0).permutation(fitting)[:CUSTOMERS].tolist()
+    histories = {str(data.users.id(row)): [str(item) for item in data.items.ids(data.history(row))] for row in chosen}
+    names = sorted(histories)
+    kept, sent = names[: len(names) // 2], names[len(names) // 2 :]
+    store = open_store(f"file:{folder / 'store'}", create=True)
+    publish(model, store)
+    store.add_events(
+        [Event(user, item, place, str(place)) for user in kept for place, item in enumerate(histories[user])]
+    )
+    store.close()
+    model.save(folder / "model")
+    questions = {"users": {user: histories[user] for user in kept}, "histories": [histories[user] for user in sent]}
+    (folder / "questions.json").write_text(json.dumps(questions))  # the last thing: now the catalogue is complete
+
+
+def model_of(catalogue: Catalogue) -> Model:
+    """The model behind a catalogue."""
+    return load(catalogue.model)

@@ -233,6 +233,18 @@ def blas_threads() -> set[int]:
     return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
 
 
+def test_any_thread_can_hold_blas_to_one_and_any_other_can_let_it_go() -> None:
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
+        for first, last in ((one, other), (other, one)):
+            before = blas_threads()
+            with threadpool_limits(3, "blas"):
+                first.submit(ranking.SINGLE_THREADED_BLAS.__enter__).result()
+                assert blas_threads() == {1}
+                last.submit(ranking.SINGLE_THREADED_BLAS.__exit__).result()
+                assert blas_threads() == {3}
+            assert blas_threads() == before
+
+
 def test_threads_of_blas_are_given_back_by_the_last_who_ranks() -> None:
     with threadpool_limits(2, "blas"):
         with ranking.SINGLE_THREADED_BLAS:

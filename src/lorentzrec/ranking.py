@@ -213,9 +213,16 @@ class _SingleThreadedBlas:
 
         return ThreadpoolController()
 
+    def _free_control(self) -> None:
+        """Let any thread set the limit: from threadpoolctl 3.8 on only the first may, and others do so in vain."""
+        for library in self._controller.lib_controllers:
+            if hasattr(library, "clear_controlling_thread"):
+                library.clear_controlling_thread(force=True)
+
     def __enter__(self) -> None:
         with self._lock:
             if self._inside == 0:
+                self._free_control()
                 self._limit = self._controller.limit(limits=1, user_api="blas")
             self._inside += 1
 
@@ -223,7 +230,9 @@ class _SingleThreadedBlas:
         with self._lock:
             self._inside -= 1
             if self._inside == 0:
+                self._free_control()
                 self._limit.restore_original_limits()
+                self._free_control()
 
 
 SINGLE_THREADED_BLAS = _SingleThreadedBlas()

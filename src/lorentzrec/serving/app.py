@@ -60,7 +60,7 @@ def create_app(settings: ServiceSettings) -> Gate:
 
     @asynccontextmanager
     async def running(_: Litestar) -> AsyncIterator[None]:
-        # Held for good: to set and lift the limit for each question makes BLAS's threads spin and costs 30 times more.
+        # Once for all questions, so that none has to set the limit and lift it again.
         with SINGLE_THREADED_BLAS:
             current.start()
             try:

@@ -11,7 +11,11 @@ The service is `lorentzrec serve` with a file store; load comes over loopback fr
 own on the same cores. Half of the questions name a customer, whose 5 to 50 events are read from the store, half bring
 such a history; each answer is checked to be a full one. Points are trained on a synthetic shop, once; see
 `served_catalogue.py`. Results are in results/serve_*.json; the exit code is 1 if something that must hold does not.
-docs/serving.md says what limits the rates.
+
+What limits the rate is the processor, and of it Python's lock before all: about a millisecond of each question goes to
+HTTP, two changes of thread, the log and the numbers for Prometheus, and 0.3 ms to SQLite (ids, history, titles) and the
+midpoint. The product of points and query leaves the lock alone: 0.3 ms for 20,000 items, growing with the catalogue and
+bound by memory. More than one worker shares out the first part, and the second, too, where there are cores.
 """
 
 from __future__ import annotations

@@ -29,3 +29,7 @@ class TrainingError(LorentzrecError):
 
 class StoreUnavailable(LorentzrecError):  # noqa: N818 - the name says what it is
     """A store that cannot answer now: network, time-out, server gone. Nothing is wrong with the question: ask again."""
+
+
+class StoreBroken(ArtifactError):  # noqa: N818 - the name says what it is
+    """A store that answers nobody until it is mended: a wrong key, missing rights or tables, a damaged file."""

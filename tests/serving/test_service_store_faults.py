@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -193,6 +195,30 @@ def test_a_guard_passes_other_errors_on_and_stays_calm(guarded: GuardedStore) ->
     with pytest.raises(InputError, match="no complete version"):
         guarded.call(lambda store: store.activate("none"))
     assert guarded.trouble is None
+
+
+def test_calls_beyond_the_threads_of_a_guard_wait_their_turn(guarded: GuardedStore) -> None:
+    """Nobody gets half an answer because many ask at once and the store is well."""
+    guarded.call(lambda store: store.check(), seconds=60)
+
+    def slowly(store: Store) -> int:
+        time.sleep(0.01)
+        return store.state().live_revision
+
+    with ThreadPoolExecutor(8) as askers:
+        assert list(askers.map(lambda _: guarded.call(slowly, seconds=60), range(16))) == [0] * 16
+
+
+def test_a_broken_store_is_away_and_nobody_who_asks_is_blamed(tmp_path: Path) -> None:
+    guard = GuardedStore(lambda: open_store(f"file:{tmp_path}"), seconds=60, threads=2)
+    with pytest.raises(StoreUnavailable, match="holds no store: publish"):
+        guard.call(lambda store: store.history("ann"))
+    shop_store(tmp_path).close()
+    (tmp_path / "store" / "store.sqlite").write_bytes(b"no database" * 100)
+    guard = GuardedStore(lambda: open_store(f"file:{tmp_path / 'store'}"), seconds=60, threads=2)
+    with pytest.raises(StoreUnavailable, match=r"is damaged .*: put a copy back"):
+        guard.call(lambda store: store.history("ann"), probe=True)
+    assert "is damaged" in str(guard.trouble)
 
 
 def _answers(guarded: GuardedStore) -> bool:

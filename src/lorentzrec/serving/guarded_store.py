@@ -8,7 +8,7 @@ from queue import SimpleQueue
 from threading import Lock, Semaphore, Thread
 from typing import Any, TypeVar
 
-from lorentzrec.errors import StoreUnavailable
+from lorentzrec.errors import InputError, StoreBroken, StoreUnavailable
 from lorentzrec.serving.stores.store import Store
 
 Result = TypeVar("Result")
@@ -18,8 +18,9 @@ class GuardedStore:
     """Runs calls to a store in threads of its own and waits for them only so long.
 
     A server that hangs never answers, and never fails either; so each call has a deadline, after which its thread is
-    left alone. The number of threads is bounded, and a call that finds none free fails at once. After a failure every
-    call fails at once, until a probe (`current.py` sends one about every second) has met a store that answers.
+    left alone. The number of threads is bounded; a call that finds none free waits its turn, as long as for an answer.
+    After a failure every call fails at once, until a probe (`current.py` sends one about every second) has met a store
+    that answers. A store that is broken is away, too: that is never the fault of whoever asks the service.
     """
 
     def __init__(self, open_store: Callable[[], Store], *, seconds: float, threads: int) -> None:
@@ -39,16 +40,16 @@ class GuardedStore:
         """What `work` makes of the store. Raises `StoreUnavailable` if the store is away, slow or too busy."""
         if self.trouble is not None and not probe:
             raise StoreUnavailable(self.trouble)
-        if not self._free.acquire(blocking=False):
+        limit = self._seconds if seconds is None else seconds
+        if not self._free.acquire(timeout=limit):
             raise StoreUnavailable("the store has all the calls in hand that it may have: come back in a second")
         outcome: Future[Result] = Future()
         self._work.put(lambda: self._answer(work, outcome))
-        limit = self._seconds if seconds is None else seconds
         try:
             result = outcome.result(limit)
-        except StoreUnavailable as error:
+        except (StoreUnavailable, StoreBroken) as error:
             self.trouble = str(error)
-            raise
+            raise StoreUnavailable(self.trouble) from error
         except TimeoutError:
             self.trouble = f"the store has not answered in {limit:g} seconds: look at its server and the network"
             raise StoreUnavailable(self.trouble) from None
@@ -77,5 +78,8 @@ class GuardedStore:
     def _opened(self) -> Store:
         with self._opening:
             if self._store is None:
-                self._store = self._open()
+                try:
+                    self._store = self._open()
+                except InputError as error:
+                    raise StoreBroken(str(error)) from error
             return self._store

@@ -16,7 +16,7 @@ from azure.core.exceptions import AzureError
 from azure.cosmos import ContainerProxy, CosmosClient, PartitionKey
 from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceExistsError, CosmosResourceNotFoundError
 
-from lorentzrec.errors import InputError, StoreUnavailable
+from lorentzrec.errors import InputError, StoreBroken, StoreUnavailable
 
 CONNECT_SECONDS, READ_SECONDS = 3, 5
 THROTTLED_TRIES, THROTTLED_SECONDS = 9, 10
@@ -85,7 +85,7 @@ class Account:
         except CosmosHttpResponseError as error:
             reason = " ".join(str(error.message).split())[:200]
             if error.status_code in (401, 403):
-                raise InputError(f"{self.url} refuses ({reason}): check COSMOS_KEY or the rights") from error
+                raise StoreBroken(f"{self.url} refuses ({reason}): check COSMOS_KEY or the rights") from error
             if error.status_code in (400, 413):
                 raise InputError(f"{self.url} cannot keep this ({reason}): make it smaller or simpler") from error
             raise StoreUnavailable(

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lorentzrec.atomic import MARKER, atomic_directory, atomic_file
-from lorentzrec.errors import ArtifactError, InputError, StoreUnavailable
+from lorentzrec.errors import ArtifactError, InputError, StoreBroken, StoreUnavailable
 from lorentzrec.serving.stores.store import (
     LONGEST_HISTORY,
     Added,
@@ -302,7 +302,7 @@ class FileStore:
             raise self._told(error) from error
         return connection
 
-    def _told(self, error: sqlite3.Error) -> ArtifactError | StoreUnavailable:
+    def _told(self, error: sqlite3.Error) -> StoreBroken | StoreUnavailable:
         if isinstance(error, sqlite3.OperationalError):
             return StoreUnavailable(f"{self._database} cannot be used now ({error}): try again, and look at the disk")
-        return ArtifactError(f"{self._database} is damaged ({error}): put a copy back")
+        return StoreBroken(f"{self._database} is damaged ({error}): put a copy back")

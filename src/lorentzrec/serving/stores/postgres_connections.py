@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import conninfo
 
-from lorentzrec.errors import InputError, LorentzrecError, StoreUnavailable
+from lorentzrec.errors import InputError, LorentzrecError, StoreBroken, StoreUnavailable
 
 CONNECT_SECONDS = 3
 ANSWER_SECONDS = 5.0
@@ -132,7 +132,7 @@ class PostgresConnections:
             return StoreUnavailable(
                 f"{self.url} cannot answer now ({_line(error)}): look at the server, then try again"
             )
-        return InputError(f"{self.url} refuses: {_line(error)}; check address, rights and tables")
+        return StoreBroken(f"{self.url} refuses: {_line(error)}; check address, rights and tables")
 
 
 def _line(error: Exception) -> str:

@@ -15,7 +15,8 @@ such a history; each answer is checked to be a full one. Points are trained on a
 What limits the rate is the processor. Of 20,000 items an answer itself takes 0.8 ms of it: 0.5 to rank, 0.1 for SQLite
 (rows of ids, titles), 0.06 for the midpoint; reading a history adds 0.03. The whole worker takes 2 to 3 ms a question,
 so most goes to what is around the answer, nearly all of it in the event loop and under Python's lock: Litestar, the
-gate, the way to a thread and back. Only ranking grows with the catalogue, and it leaves the lock alone.
+gate, the way to a thread and back. Only ranking grows with the catalogue: 132,399 items take 2.4 ms, nearly all for one
+product, which reads every point once and leaves the lock alone. Hence a worker for each core.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ import numpy as np
 import polars as pl
 
 from load_client import Connection, Tally, Task, post
+from lorentzrec.ranking import available_cores
 from lorentzrec.serving.publish import publish
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.version import open_version
@@ -266,7 +268,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"some of {', '.join(SCENARIOS)}")
     parser.add_argument("--quick", action="store_true", help="a minute: short loads, 20,000 items instead of 132,399")
-    parser.add_argument("--workers", type=int, default=1, help="processes of the service under load")
+    parser.add_argument(
+        "--workers", type=int, default=available_cores(), help="of the service; one a core, if left out"
+    )
     options = parser.parse_args()
     if unknown := set(options.scenarios) - set(SCENARIOS):
         parser.error(f"there is no {', '.join(sorted(unknown))}: choose from {', '.join(SCENARIOS)}")
@@ -311,7 +315,7 @@ def main() -> None:
         fact(f"publishing {versions} versions: met by answers", met, "> 1", met > 1)
         fact(f"publishing {versions} versions: p99 in ms at 100 per second", tally.p99, f"< {P99}", tally.p99 < P99)
     if rows:
-        report("serve_load", f"the service under load, {options.workers} worker, d = {DIMENSION}", rows)
+        report("serve_load", f"the service under load, workers: {options.workers}, d = {DIMENSION}", rows)
     report("serve_facts", "what must hold", facts)
     if any(one["held"] == "NO" for one in facts):
         sys.exit(1)

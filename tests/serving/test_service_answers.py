@@ -93,6 +93,12 @@ def test_an_event_counts_in_the_next_answer(service: TestClient[Any]) -> None:
     assert service.get("/v1/users/ann/history").json()["history"] == []
 
 
+def test_events_without_times_keep_the_order_in_which_they_are_sent(service: TestClient[Any]) -> None:
+    sent = ["i7", "i2", "i9", "i4", "i1"]
+    service.post("/v1/events", json={"events": [{"user": "eve", "item": item} for item in sent]})
+    assert [touch["item"] for touch in service.get("/v1/users/eve/history").json()["history"]] == sent
+
+
 def test_events_come_twice_and_in_any_order(service: TestClient[Any]) -> None:
     late = {"user": "bob", "item": "i5", "time": 300, "id": "c"}
     early = {"user": "bob", "item": "i6", "time": 100, "id": "a"}

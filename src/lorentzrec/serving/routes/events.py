@@ -14,6 +14,9 @@ from lorentzrec.serving.problems import described
 from lorentzrec.serving.routes.dependencies import TheCurrent, TheMetrics, TheStore
 from lorentzrec.serving.stores.store import Event, key_of
 
+STEP_SECONDS = 1e-6
+"""Between events of one request that have no time: a number of seconds since 1970 tells these apart, and not less."""
+
 
 @post("/events", status_code=200, sync_to_thread=True, opt={"writes": True}, responses=described(400, 401, 403, 413))
 def add_events(
@@ -24,17 +27,19 @@ def add_events(
 ) -> EventsAnswer:
     """Keep events. With the answer they are durable; a 503 means that they may not be: send them again, same ids.
 
-    Order does not matter, since a history is ordered by time; and an event sent twice under one id counts once.
+    Order does not matter, since a history is ordered by time; only events without a time happen now, in the order in
+    which they are sent. An event sent twice under one id counts once.
     """
     now = time.time()
-    events = [_event(event, now) for event in data.all()]
+    events = [_event(event, now + place * STEP_SECONDS) for place, event in enumerate(data.all())]
     added = store.call(lambda opened: opened.add_events(events))
     version = current.version
     known = 0 if version is None else int((version.items.rows([event.item for event in events]) >= 0).sum())
     metrics.events.labels("accepted").inc(added.accepted)
     metrics.events.labels("duplicate").inc(added.duplicates)
     metrics.events.labels("unknown_item").inc(len(events) - known)
-    return EventsAnswer(added.accepted, added.duplicates, len(events) - known, current.name)
+    name = version.name if version else None
+    return EventsAnswer(added.accepted, added.duplicates, len(events) - known, name)
 
 
 def _event(event: NewEvent, now: float) -> Event:

@@ -39,4 +39,4 @@ def _changed(current: Current, live: int | None, named: tuple[str, ...]) -> Live
     current.nudge()
     version = current.version
     unknown = len(named) if version is None else int((version.items.rows(named) < 0).sum())
-    return LiveChanged(live, unknown, current.name)
+    return LiveChanged(live, unknown, version.name if version else None)

@@ -25,7 +25,7 @@ def get_history(user: UserInPath, current: TheCurrent, store: TheStore, limit: L
         rows = version.items.rows([touch.item for touch in touches])
         titles = {item.id: item.title for item in version.items.items(rows[rows >= 0])}
     history = [Touched(touch.item, touch.time, titles.get(touch.item)) for touch in touches]
-    return History(id, history, current.name)
+    return History(id, history, version.name if version else None)
 
 
 @delete(

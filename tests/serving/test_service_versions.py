@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from lorentzrec.learning.artifact import POINTS
+from lorentzrec.serving.settings import ServiceSettings
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Store
 from serving.running_service import published, service_here, service_process, shop_store, wait_until
@@ -141,6 +142,17 @@ def test_the_memory_of_an_old_version_is_given_back(tmp_path: Path) -> None:
         wait_until(lambda: model_of(service) == second)
         wait_until(lambda: not mapped(first))
     store.close()
+
+
+def test_the_cache_keeps_what_the_store_has_and_downloads_under_way(tmp_path: Path) -> None:
+    store = shop_store(tmp_path)
+    settings = ServiceSettings(store.url, cache=tmp_path / "cache")
+    under_way = f".{store.state().version}.partial-1a2b"
+    for name in ("discarded", ".discarded.partial-3c4d", under_way):
+        (settings.cache_folder / name).mkdir(parents=True)
+    (settings.cache_folder / ".discarded.lock").touch()
+    with service_here(store.url, cache=settings.cache):
+        assert [path.name for path in settings.cache_folder.iterdir()] == [under_way]
 
 
 def test_a_version_of_a_later_format_is_refused_with_its_reason(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from lorentzrec.serving.metrics import Metrics
 from lorentzrec.serving.problems import ServiceUnavailable
 from lorentzrec.serving.version import Version, open_version
 
+START_SECONDS = 15.0
+"""The longest that a start waits for the first look at the store."""
 FETCH_SECONDS = 3600.0
 """A version may be large, and its store far away."""
 REFUSAL_SECONDS = 30.0
@@ -53,7 +55,7 @@ class Current:
         self._serving: Serving | None = None
         self._refused: dict[str, _Refusal] = {}
         self._wanted: str | None = None
-        self._stopped, self._nudged = Event(), Event()
+        self._looked, self._stopped, self._nudged = Event(), Event(), Event()
         self._thread = Thread(target=self._watch, name="current", daemon=True)
 
     @property
@@ -78,9 +80,12 @@ class Current:
         return [f"version {name} is refused: {refusal.reason}" for name, refusal in self._refused.copy().items()]
 
     def start(self) -> None:
-        """Look at the store, then go on doing so in a thread. If there is a version, it serves when this returns."""
-        self._refresh_and_say()
+        """Look at the store from now on, in a thread. If there is a version, it serves when this returns.
+
+        A version that takes long to fetch is not waited for: meanwhile somebody may want to know whether we are alive.
+        """
         self._thread.start()
+        self._looked.wait(START_SECONDS)
 
     def stop(self) -> None:
         self._stopped.set()
@@ -93,11 +98,11 @@ class Current:
 
     def _watch(self) -> None:
         while not self._stopped.is_set():
+            self._nudged.clear()
+            self._refresh_and_say()
+            self._looked.set()
             # Workers that started together should not all ask together.
             self._nudged.wait(self._poll_seconds * random.uniform(0.8, 1.2))
-            self._nudged.clear()
-            if not self._stopped.is_set():
-                self._refresh_and_say()
 
     def _refresh_and_say(self) -> None:
         was_up = self._store.trouble is None
@@ -150,7 +155,7 @@ class Current:
             return None
         try:
             folder = self._store.call(lambda store: store.fetch(name, self._cache), seconds=FETCH_SECONDS)
-            version = open_version(folder)
+            version = open_version(folder, verify=False)  # `fetch` has just read and checked every byte
         except (InputError, OSError) as error:
             if name not in self._refused:
                 self._metrics.refused.inc()
@@ -162,6 +167,8 @@ class Current:
 
     def _tell(self, before: Serving | None, version: Version) -> None:
         logger.info("version %s answers now: %d items", version.name, len(version.items))
+        for line in version.notes:
+            logger.warning(line)
         self._metrics.swaps.inc()
         self._metrics.serving.labels(version.name).set(1)
         if before is not None:
@@ -169,14 +176,18 @@ class Current:
         self._prune_cache(version.name)
 
     def _prune_cache(self, serving: str) -> None:
-        """Remove versions from the cache that the store has discarded. Whoever still maps their files may go on."""
+        """Remove versions from the cache that the store has discarded, with the locks and remains of their downloads.
+
+        Whoever still maps their files may go on.
+        """
         try:
             kept = {serving, *self._store.call(lambda store: store.versions())}
         except LorentzrecError:
             return
-        for folder in self._cache.glob("*/manifest.json"):
-            if folder.parent.name not in kept:
-                shutil.rmtree(folder.parent, ignore_errors=True)
+        for path in self._cache.glob("*"):
+            # Another worker may be downloading a version that is kept, to a folder with its name and more.
+            if not any(name in path.name for name in kept):
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
     def _missing(self) -> str:
         if self._store.trouble is not None:

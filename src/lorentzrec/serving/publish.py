@@ -85,7 +85,7 @@ def publish(
 
         store.upload(folder, uploaded)
         tell("checking what was uploaded", 0.0)
-        open_version(store.fetch(name, Path(scratch, "fetched"))).items.close()
+        open_version(store.fetch(name, Path(scratch, "fetched")), verify=False).items.close()
     events = None if histories is None else add_histories(store, histories, progress)
     store.activate(name)
     for old in store.versions()[keep:]:

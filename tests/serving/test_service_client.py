@@ -66,6 +66,8 @@ def test_errors_carry_the_problem(client: Client, url: str, tmp_path: Path) -> N
         client.similar("none")
     assert unknown.value.problem is not None
     assert (unknown.value.problem.status, unknown.value.problem.type) == (404, "urn:lorentzrec:unknown-item")
+    with pytest.raises(ServiceError, match="either `history` or `user`: give one of them"):
+        client.recommend(["i3"], user="ann")
     with Client(url) as stranger, pytest.raises(ServiceError) as refused:
         stranger.model()
     assert refused.value.problem is not None

@@ -72,8 +72,7 @@ class Client:
 
         wishes: context, exclude, allow, categories, exclude_seen, diversity, reasons, twin.
         """
-        who = {"history": history} if user is None else {"user": user}
-        return self._ask(Recommended, "POST", "/v1/recommend", {**who, "k": k, **wishes})
+        return self._ask(Recommended, "POST", "/v1/recommend", {"history": history, "user": user, "k": k, **wishes})
 
     def similar(self, item: Id, k: int = 10, **wishes: Any) -> Recommended:
         """The items nearest to an item. wishes: categories, exclude, diversity, twin."""

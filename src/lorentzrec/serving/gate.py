@@ -28,7 +28,7 @@ class Gate:
     """An ASGI application around another: bounds the number and the time of requests, and logs and counts them.
 
     It also hands on the path as it was sent, percent signs and all. Servers decode it first, and then an id with a
-    slash in it (%2F) cannot be told from two parts of a path. `paths.py` decodes the parts.
+    slash in it (%2F) cannot be told from two parts of a path. `routes/path_ids.py` decodes the parts.
     """
 
     def __init__(self, app: ASGIApp, settings: ServiceSettings, metrics: Metrics) -> None:

@@ -8,8 +8,8 @@ from typing import Annotated, TypeAlias
 from msgspec import Meta
 
 from lorentzrec.errors import InputError
+from lorentzrec.serving.stores.store import LONGEST_ID
 
-LONGEST_ID = 512
 PATTERN = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"
 
 IdText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=LONGEST_ID, pattern=PATTERN)]

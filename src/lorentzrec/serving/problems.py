@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sqlite3
 from collections.abc import Mapping
 from typing import Any
 
@@ -121,12 +120,6 @@ def _bad_input(_: Request[Any, Any, Any], error: LorentzrecError) -> Response[Pr
     return _failed(_, error)
 
 
-def _gone(_: Request[Any, Any, Any], error: sqlite3.OperationalError) -> Response[Problem]:
-    """A version's files were removed before this thread had opened them. The next look at the store mends it."""
-    logger.warning("the files of the version in use cannot be opened: %s", error)
-    return _respond(problem(503, "the version in use was removed: come back in a second", "not-ready"))
-
-
 def _failed(request: Request[Any, Any, Any], error: Exception) -> Response[Problem]:
     """A defect: the log has the traceback, and the caller a number to ask for it by."""
     request_id = request.scope.get("request_id", "")
@@ -140,6 +133,5 @@ EXCEPTION_HANDLERS: ExceptionHandlersMap = {
     UnicodeDecodeError: _unreadable,
     RecursionError: _unreadable,
     LorentzrecError: _bad_input,
-    sqlite3.OperationalError: _gone,
     Exception: _failed,
 }

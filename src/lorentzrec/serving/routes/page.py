@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import mimetypes
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from typing import Any, NamedTuple
 
 from litestar import Request, Response, get
@@ -15,6 +13,9 @@ from litestar.params import FromPath
 
 POLICY = "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'self'; frame-ancestors 'none'"
 """Nothing from elsewhere: no script, style, picture or frame, and no script inside the page itself."""
+
+MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+"""Not asked of the system, whose list anybody may have changed."""
 
 
 class _File(NamedTuple):
@@ -26,20 +27,11 @@ class _File(NamedTuple):
 @cache
 def page_files() -> dict[str, _File]:
     """Name -> file, for all files of the page."""
-    return dict(_files_in(files("lorentzrec.serving") / "page", ""))
-
-
-def _files_in(folder: Traversable, prefix: str) -> list[tuple[str, _File]]:
-    found: list[tuple[str, _File]] = []
-    for entry in folder.iterdir() if folder.is_dir() else ():
-        name = prefix + entry.name
-        if entry.is_dir():
-            found += _files_in(entry, f"{name}/")
-        elif not name.endswith(".py"):
+    found = {}
+    for entry in (files("lorentzrec.serving") / "page").iterdir():
+        if media_type := MEDIA_TYPES.get(entry.name.rpartition(".")[2]):
             content = entry.read_bytes()
-            kind = {"js": "text/javascript", "mjs": "text/javascript"}.get(name.rpartition(".")[2])
-            media_type = kind or mimetypes.guess_type(name)[0] or "application/octet-stream"
-            found.append((name, _File(content, media_type, f'"{sha256(content).hexdigest()[:16]}"')))
+            found[entry.name] = _File(content, media_type, f'"{sha256(content).hexdigest()[:16]}"')
     return found
 
 
@@ -53,7 +45,7 @@ def get_page_file(name: FromPath[str], request: Request[Any, Any, Any]) -> Respo
     return _respond(name.removeprefix("/"), request)
 
 
-def _respond(name: FromPath[str], request: Request[Any, Any, Any]) -> Response[bytes]:
+def _respond(name: str, request: Request[Any, Any, Any]) -> Response[bytes]:
     file = page_files().get(name)
     if file is None:
         raise NotFoundException("the page has no such file")

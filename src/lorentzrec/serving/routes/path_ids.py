@@ -9,7 +9,8 @@ from urllib.parse import unquote
 from litestar.params import PathParameter
 
 from lorentzrec.errors import InputError
-from lorentzrec.serving.identifiers import LONGEST_ID, PATTERN
+from lorentzrec.serving.identifiers import PATTERN
+from lorentzrec.serving.stores.store import LONGEST_ID
 
 _SCHEMA = {"minLength": 1, "maxLength": LONGEST_ID, "pattern": PATTERN}
 ItemInPath: TypeAlias = Annotated[str, PathParameter(description="The id of an item.", schema_extra=_SCHEMA)]

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -199,7 +198,7 @@ class Ranker:
 
 
 class _SingleThreadedBlas:
-    """Keeps BLAS to one thread while anybody ranks: more gain nothing on one query, and fight with ours on many.
+    """Keeps BLAS to one thread while we run threads of our own, which would fight with BLAS's.
 
     The limit is one of the whole process, so the first to come sets it and the last to go lifts it.
     """
@@ -207,21 +206,12 @@ class _SingleThreadedBlas:
     def __init__(self) -> None:
         self._lock, self._inside = Lock(), 0
 
-    @cached_property
-    def _controller(self) -> Any:
-        from threadpoolctl import ThreadpoolController
-
-        return ThreadpoolController()
-
-    def _free_control(self) -> None:
-        """Let any thread set the limit: from threadpoolctl 3.8 on only the first may, and others do so in vain."""
-        for library in self._controller.lib_controllers:
-            if hasattr(library, "clear_controlling_thread"):
-                library.clear_controlling_thread(force=True)
-
     def __enter__(self) -> None:
         with self._lock:
             if self._inside == 0:
+                from threadpoolctl import ThreadpoolController
+
+                self._controller: Any = ThreadpoolController()  # anew: SciPy and faiss bring a BLAS of their own, later
                 self._free_control()
                 self._limit = self._controller.limit(limits=1, user_api="blas")
             self._inside += 1
@@ -233,6 +223,12 @@ class _SingleThreadedBlas:
                 self._free_control()
                 self._limit.restore_original_limits()
                 self._free_control()
+
+    def _free_control(self) -> None:
+        """Let any thread set the limit: from threadpoolctl 3.8 on only the first may, and others do so in vain."""
+        for library in self._controller.lib_controllers:
+            if hasattr(library, "clear_controlling_thread"):
+                library.clear_controlling_thread(force=True)
 
 
 SINGLE_THREADED_BLAS = _SingleThreadedBlas()

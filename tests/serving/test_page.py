@@ -443,6 +443,23 @@ def test_a_failure_is_one_line_and_can_be_retried(visit: Visit) -> None:
     visit.faults.clear()
 
 
+def test_a_map_of_another_version_than_the_model_is_not_shown(visit: Visit) -> None:
+    """Two workers may answer, one of which has not gone on to the new version yet."""
+    asked: list[str] = []
+
+    def late(route: Any) -> None:
+        asked.append(route.request.url)
+        if len(asked) > 1:
+            route.continue_()
+        else:
+            route.fulfill(body=b"\0" * 16, headers={"ETag": '"older"'})
+
+    visit.page.route("**/v1/map", late)
+    visit.open()
+    assert len(asked) == 2
+    expect(visit.page.locator("#legend button").first).to_be_visible()
+
+
 def test_another_version_without_map_and_twin_is_noticed_while_the_page_is_open(visit: Visit, shop: Shop) -> None:
     visit.open()
     name = shop.publish(disk_map=None, twin=None)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError
 from lorentzrec.evaluation.baselines import Popularity
-from lorentzrec.ranking import available_cores
+from lorentzrec.ranking import SINGLE_THREADED_BLAS, available_cores
 from lorentzrec.vocabulary import UNKNOWN
 
 
@@ -27,7 +27,7 @@ class _Factors(Popularity):
         super().__init__(train)
         self.users = train.users
         self.model = model
-        with _single_threaded_blas():
+        with SINGLE_THREADED_BLAS:
             model.fit(csr_matrix(train.to_csr()), show_progress=False)
 
     def score_histories(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -70,7 +70,7 @@ class ImplicitALS(_Factors):
         _refuse_missing()
         from implicit.cpu.als import AlternatingLeastSquares
 
-        with _single_threaded_blas():
+        with SINGLE_THREADED_BLAS:
             model = AlternatingLeastSquares(
                 factors=factors,
                 regularization=regularization,
@@ -99,7 +99,7 @@ class ImplicitBPR(_Factors):
         _refuse_missing()
         from implicit.cpu.bpr import BayesianPersonalizedRanking
 
-        with _single_threaded_blas():
+        with SINGLE_THREADED_BLAS:
             model = BayesianPersonalizedRanking(
                 factors=factors,
                 learning_rate=learning_rate,
@@ -109,14 +109,6 @@ class ImplicitBPR(_Factors):
                 random_state=seed,
             )
         super().__init__(train, model)
-
-
-def _single_threaded_blas() -> Any:
-    """implicit's own threads call BLAS, and warn, rightly, of one that starts more. The limit is made anew each time,
-    because it reaches only libraries that are loaded, and implicit loads SciPy's."""
-    from threadpoolctl import threadpool_limits
-
-    return threadpool_limits(1, user_api="blas")
 
 
 def has_implicit() -> bool:

@@ -21,6 +21,7 @@ from lorentzrec.learning.kernels.blocks import asymmetric_steps, symmetric_steps
 from lorentzrec.learning.kernels.structures import BROKEN, CAPPED, CLIPPED, COINCIDENT, SATURATED, Table, Workspace
 from lorentzrec.learning.kernels.triplets import triplet_steps
 from lorentzrec.learning.tables import BLOCK_ROWS, events_of, settings_of, workspace_of
+from lorentzrec.ranking import SINGLE_THREADED_BLAS
 
 _EVENTS_PER_CALL = 1 << 15
 """Events that a thread takes at a time: enough to make a call's cost vanish, few enough that Ctrl-C and the progress
@@ -137,9 +138,8 @@ class EpochRunner:
         # of a hundred times. The limit reaches only libraries that are loaded, and it is SciPy's BLAS that numba
         # calls.
         import scipy.linalg.cython_blas  # noqa: F401
-        from threadpoolctl import threadpool_limits
 
-        with threadpool_limits(1, user_api="blas"):
+        with SINGLE_THREADED_BLAS:
             if len(self.workspaces) == 1:
                 return work(self.workspaces[0])
             with ThreadPoolExecutor(len(self.workspaces)) as pool:

@@ -27,7 +27,7 @@ from lorentzrec.geometry.hyperboloid import (
     tangent_norm,
 )
 from lorentzrec.geometry.midpoint import normalise_sum
-from lorentzrec.ranking import available_cores
+from lorentzrec.ranking import SINGLE_THREADED_BLAS, available_cores
 from lorentzrec.reduction.neighbours import Floats
 
 EXAGGERATION, EXAGGERATED_SHARE = 4.0, 0.35
@@ -70,9 +70,7 @@ class Layout:
     def run(self, steps: int, progress: Callable[[float], None]) -> Floats:
         """The places after so many steps; the last third of them get shorter and shorter. `progress` is told the share
         that is done."""
-        from threadpoolctl import threadpool_limits
-
-        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(available_cores()) as pool:
+        with SINGLE_THREADED_BLAS, ThreadPoolExecutor(available_cores()) as pool:
             for step in range(steps):
                 early = step < EXAGGERATED_SHARE * steps
                 repulsion, total = self._repulsion(pool)

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.ranking import BLOCK_BYTES, available_cores
+from lorentzrec.ranking import BLOCK_BYTES, SINGLE_THREADED_BLAS, available_cores
 
 Geometry: TypeAlias = Literal["hyperboloid", "euclidean"]
 Floats: TypeAlias = NDArray[np.float32]
@@ -28,8 +28,6 @@ def nearest_neighbours(
     Squared distances are those of `squared_lorentzian_distance` on the hyperboloid. A query that is one of the points
     finds itself. With fewer points than `count`, all of them come back.
     """
-    from threadpoolctl import threadpool_limits
-
     count, curved = min(count, len(points)), geometry == "hyperboloid"
     groups = -(-len(points) // GROUP)
     table = np.zeros((points.shape[1], groups * GROUP), np.float32)
@@ -57,7 +55,7 @@ def nearest_neighbours(
             own = -1.0 if curved else np.einsum("ij,ij->i", asked, asked)[:, None] / 2
             squared[block] = np.maximum(2 * (own - best), 0)
 
-    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(available_cores()) as pool:
+    with SINGLE_THREADED_BLAS, ThreadPoolExecutor(available_cores()) as pool:
         list(pool.map(answer, np.array_split(np.arange(len(queries)), available_cores())))
     return rows, squared
 

@@ -21,6 +21,9 @@ import { Tooltip } from "./tooltip.js";
  */
 
 const SLIDER_PAUSE_MILLISECONDS = 150;
+/** How often, and how long after one another, model and map are asked for until they are of one version. */
+const MOST_ATTEMPTS = 10;
+const ATTEMPT_MILLISECONDS = 500;
 
 class Application {
   constructor() {
@@ -51,11 +54,10 @@ class Application {
     if (this.loading) return;
     this.loading = true;
     try {
-      const model = await this.service.model();
-      const map = model.map ? await this.service.map() : null;
+      const { model, map } = await this.#modelAndMap();
       this.known.forget();
       this.model = model;
-      this.disk.load(map && new CatalogueMap(map.bytes, model.categories, map.version));
+      this.disk.load(map && new CatalogueMap(map.bytes, model.categories));
       this.#showModel();
       if (this.customer.history.length === 0 && this.customer.id === null) await this.#begin();
       this.loading = false;
@@ -64,6 +66,17 @@ class Application {
       this.fail(error, () => this.load());
     } finally {
       this.loading = false;
+    }
+  }
+
+  /** Model and map of one version. While workers go on to another, two of them may answer, each with its own. */
+  async #modelAndMap() {
+    for (let attempts = MOST_ATTEMPTS; ; attempts--) {
+      const model = await this.service.model();
+      const map = model.map ? await this.service.map() : null;
+      if (!map || map.version.startsWith(model.model)) return { model, map };
+      if (attempts === 1) throw new Problem("The service goes from one version to another.", 503);
+      await new Promise((resolve) => setTimeout(resolve, ATTEMPT_MILLISECONDS));
     }
   }
 

@@ -13,11 +13,9 @@ export class CatalogueMap {
   /**
    * @param {ArrayBuffer} bytes float32 x, y of every row; then int32 category codes; then float32 popularity
    * @param {string[]} categories the names of the codes
-   * @param {string} version
    */
-  constructor(bytes, categories, version) {
+  constructor(bytes, categories) {
     if (bytes.byteLength % 16 !== 0) throw new Error(`the map has ${bytes.byteLength} bytes, not 16 for each item`);
-    this.version = version;
     this.categories = categories;
     this.count = bytes.byteLength / 16;
     this.positions = new Float32Array(bytes, 0, 2 * this.count);

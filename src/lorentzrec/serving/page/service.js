@@ -63,7 +63,7 @@ export class Service {
     return this.#json("/v1/model");
   }
 
-  /** The bytes of the map, with the version they belong to. */
+  /** The bytes of the map, with the version they belong to, to which a proxy that compresses may have added a word. */
   async map() {
     const response = await this.#fetch("/v1/map");
     const version = (response.headers.get("ETag") ?? "").replace(/^W\//, "").replaceAll('"', "");

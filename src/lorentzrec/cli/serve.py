@@ -15,7 +15,10 @@ def serve(
     store: Annotated[str, typer.Argument(metavar="STORE", help="file:DIR, postgresql://... or cosmos://...")],
     host: Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0 for all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
-    workers: Annotated[int, typer.Option(min=1, help="Processes; they share one copy of the model.")] = 1,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes; they share one copy of the model.", show_default="one per core"),
+    ] = None,
     api_key_file: Annotated[
         Path | None, typer.Option(help="Let in only who sends a key of this file: one a line, `read` after it or not.")
     ] = None,
@@ -36,13 +39,14 @@ def serve(
         from lorentzrec.serving.settings import ServiceSettings
     except ModuleNotFoundError as error:
         raise InputError(f"serving needs {error.name}: pip install 'lorentzrec[serve]'") from None
+    from lorentzrec.ranking import available_cores
     from lorentzrec.serving.stores.address import open_store
 
     settings = ServiceSettings(
         store=store,
         host=host,
         port=port,
-        workers=workers,
+        workers=workers or available_cores(),
         api_key_file=api_key_file,
         cache=cache,
         allowed_origins=tuple(allow_origin or ()),

@@ -174,6 +174,17 @@ def test_reasons_are_of_the_history_and_add_up(answerer: Answerer) -> None:
     assert all(item.because == () for item in answerer.recommend(Question((), reasons=True)).items)
 
 
+def test_reasons_found_in_parts_are_the_same(answerer: Answerer, monkeypatch: pytest.MonkeyPatch) -> None:
+    question = Question(HISTORY, 20, reasons=True)
+    at_once = answerer.recommend(question)
+    monkeypatch.setattr("lorentzrec.serving.answering.SHARES_AT_ONCE", 7 * len(HISTORY))
+    in_parts = answerer.recommend(question)
+    for one, other in zip(at_once.items, in_parts.items, strict=True):
+        assert [reason.item for reason in one.because] == [reason.item for reason in other.because]
+        # A product of matrices may round its last digit by its size.
+        assert [reason.share for reason in one.because] == pytest.approx([reason.share for reason in other.because])
+
+
 def test_one_item_is_the_whole_reason(answerer: Answerer) -> None:
     (nearest, *_) = answerer.recommend(Question(("i20",), 1, reasons=True)).items
     assert [(reason.item, reason.share) for reason in nearest.because] == [("i20", 1.0)]

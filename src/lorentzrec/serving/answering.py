@@ -20,6 +20,8 @@ from lorentzrec.vocabulary import UNKNOWN
 
 REASONS_SHOWN = 3
 """The most reasons given for one item."""
+SHARES_AT_ONCE = 1_000_000
+"""Shares that are held in memory for one question: 8 MB of them, and 16 to sort them."""
 NOBODY: NDArray[np.int64] = np.empty(0, np.int64)
 
 
@@ -179,6 +181,9 @@ class Answerer:
         return Answer(items, "; ".join(remarks) or None)
 
     def _reasons(self, side: _Side, history: Rows, rows: Rows) -> list[tuple[Reason, ...]]:
+        size = max(1, SHARES_AT_ONCE // len(history))
+        if len(rows) > size:
+            return self._reasons(side, history, rows[:size]) + self._reasons(side, history, rows[size:])
         distinct, shares = side.reasons.shares(history, rows)
         strongest = np.argsort(-shares, axis=1, kind="stable")[:, :REASONS_SHOWN]
         used = np.unique(strongest)

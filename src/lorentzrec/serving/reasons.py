@@ -40,18 +40,17 @@ class Reasons:
         Line j holds the shares in `recommended[j]`: they add up to 1, or are all 0.
         """
         ranker, centre = self._ranker, self._centre
-        points = ranker.precise(ranker.history_points[history])
+        distinct, place = np.unique(history, return_inverse=True)
+        weights = np.bincount(place, recency_weights(len(history), ranker.recency))
+        points = ranker.precise(ranker.history_points[distinct])
         items = ranker.precise(ranker.item_points[recommended])
         towards = items - centre
         if ranker.hyperbolic:
             towards[:, 0] *= -1
-        preferences = towards @ points.T
+        pulls = towards @ points.T
         if ranker.by_distance and not ranker.hyperbolic:
-            preferences -= (euclidean.squared_norm(items) - euclidean.squared_norm(centre))[:, None] / 2
-        pulls = preferences * recency_weights(len(history), ranker.recency)
-        distinct, place = np.unique(history, return_inverse=True)
-        summed = np.zeros((len(distinct), len(items)))
-        np.add.at(summed, place, pulls.T)
-        positive = np.maximum(summed.T, 0)
+            pulls -= (euclidean.squared_norm(items) - euclidean.squared_norm(centre))[:, None] / 2
+        pulls *= weights
+        positive = np.maximum(pulls, 0, out=pulls)
         total = positive.sum(axis=1, keepdims=True)
-        return distinct, np.divide(positive, total, out=np.zeros_like(positive), where=total > 0)
+        return distinct, np.divide(positive, total, out=positive, where=total > 0)

@@ -71,7 +71,7 @@ def test_the_schema_tells_of_keys(service: TestClient[Any]) -> None:
     assert set(document["components"]["securitySchemes"]) == {"bearer", "key"}
 
 
-@pytest.mark.parametrize("content", ["", "# none\n", "short\n", f"{FULL} write\n", "\xff"])
+@pytest.mark.parametrize("content", ["", "# none\n", "short\n", f"{FULL} write\n", "\xff", "\xc3\xa4" * 16])
 def test_a_file_without_good_keys_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "keys.txt"
     path.write_bytes(content.encode("latin-1"))

@@ -14,7 +14,7 @@ from lorentzrec.errors import InputError, StoreUnavailable
 def serve(
     store: Annotated[str, typer.Argument(metavar="STORE", help="file:DIR, postgresql://... or cosmos://...")],
     host: Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0 for all.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
+    port: Annotated[int, typer.Option(min=1, max=65535)] = 8000,
     workers: Annotated[
         int | None,
         typer.Option(min=1, help="Processes; they share one copy of the model.", show_default="one per core"),

@@ -33,9 +33,9 @@ class ApiKeys:
             key, *rights = line.split() or ["#"]
             if key.startswith("#"):
                 continue
-            if len(key) < SHORTEST_KEY or rights not in ([], ["read"]):
+            if len(key) < SHORTEST_KEY or not key.isascii() or rights not in ([], ["read"]):
                 raise InputError(
-                    f"{path}, line {number}: a key has {SHORTEST_KEY} characters or more, with `read` or nothing after"
+                    f"{path}, line {number}: a key is {SHORTEST_KEY} or more of ASCII, with `read` or nothing after"
                 )
             self._digests[sha256(key.encode()).digest()] = not rights
         if not self._digests:

@@ -52,7 +52,7 @@ class Metrics:
         )
 
     def count_fallback(self, fallback: str | None, degraded: str | None) -> None:
-        for remark in (fallback or "").split("; ") if fallback else ():
+        for remark in fallback.split("; ") if fallback else ():
             self.fallbacks.labels(remark.partition(":")[0]).inc()
         if degraded:
             self.degraded.inc()

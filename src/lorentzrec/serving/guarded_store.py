@@ -25,7 +25,7 @@ class GuardedStore:
 
     def __init__(self, open_store: Callable[[], Store], *, seconds: float, threads: int) -> None:
         """`open_store` is called at first use, and again until it succeeds: a store may be away when we start."""
-        self._open, self._seconds = open_store, seconds
+        self._open, self.seconds = open_store, seconds
         self._store: Store | None = None
         self._opening = Lock()
         self._free = Semaphore(threads)
@@ -40,7 +40,7 @@ class GuardedStore:
         """What `work` makes of the store. Raises `StoreUnavailable` if the store is away, slow or too busy."""
         if self.trouble is not None and not probe:
             raise StoreUnavailable(self.trouble)
-        limit = self._seconds if seconds is None else seconds
+        limit = self.seconds if seconds is None else seconds
         if not self._free.acquire(timeout=limit):
             raise StoreUnavailable("the store has all the calls in hand that it may have: come back in a second")
         outcome: Future[Result] = Future()

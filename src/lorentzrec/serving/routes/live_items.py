@@ -11,18 +11,21 @@ from lorentzrec.serving.messages import LiveChange, LiveChanged, LiveItems, Live
 from lorentzrec.serving.problems import described
 from lorentzrec.serving.routes.dependencies import TheCurrent, TheStore
 
+LIVE_SECONDS = 8.0
+"""There may be a million, and a store that sends them is not to be taken for away."""
+
 
 @get("/live", sync_to_thread=True, responses=described(401))
 def get_live_items(current: TheCurrent, store: TheStore) -> LiveItems:
     """The items that are live, by the store."""
-    return LiveItems(store.call(lambda opened: opened.live_items()), current.name)
+    return LiveItems(store.call(lambda opened: opened.live_items(), seconds=LIVE_SECONDS), current.name)
 
 
 @put("/live", sync_to_thread=True, opt={"writes": True}, responses=described(400, 401, 403, 413))
 def set_live_items(data: JSONBody[LiveRequest], current: TheCurrent, store: TheStore) -> LiveChanged:
     """Replace the live items; null makes every item live. Every worker follows within about a second."""
     items = None if data.items is None else texts(data.items)
-    store.call(lambda opened: opened.set_live_items(items))
+    store.call(lambda opened: opened.set_live_items(items), seconds=LIVE_SECONDS)
     return _changed(current, None if items is None else len(set(items)), items or ())
 
 
@@ -30,8 +33,8 @@ def set_live_items(data: JSONBody[LiveRequest], current: TheCurrent, store: TheS
 def change_live_items(data: JSONBody[LiveChange], current: TheCurrent, store: TheStore) -> LiveChanged:
     """Add items to the live ones and remove others: what comes into stock, and what is sold out."""
     add, remove = texts(data.add), texts(data.remove)
-    store.call(lambda opened: opened.change_live_items(add, remove))
-    live = store.call(lambda opened: opened.live_items())
+    store.call(lambda opened: opened.change_live_items(add, remove), seconds=LIVE_SECONDS)
+    live = store.call(lambda opened: opened.live_items(), seconds=LIVE_SECONDS)
     return _changed(current, None if live is None else len(live), (*add, *remove))
 
 

@@ -471,6 +471,10 @@ def test_another_version_without_map_and_twin_is_noticed_while_the_page_is_open(
         expect(visit.page.locator("#disk-side")).to_be_hidden()
         expect(visit.page.locator("#twin-switch")).to_be_hidden()
         expect(visit.page.locator(OWN_LINES)).to_have_count(5)
+        visit.page.get_by_role("button", name="Clear").click()
+        expect(visit.page.locator("#history li")).to_have_count(0)
+        visit.page.get_by_role("button", name="Surprise me").click()
+        expect(visit.page.locator("#history li").first).to_be_visible()
     finally:
         name = shop.publish()
         wait_for_model(shop, name)

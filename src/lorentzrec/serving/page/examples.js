@@ -46,8 +46,9 @@ export function examplesOfMap(map, known) {
  * @param {string[]} categories @param {import("./service.js").Service} service @returns {Example[]}
  */
 export function examplesOfCategories(categories, service) {
-  const found = (/** @type {string} */ words) => service.search(words, BASKET);
-  const surprise = { label: "Surprise me", items: () => found(categories[anyOf(categories.length)]) };
-  // No words at all find the most popular items.
-  return [{ label: "The most popular", items: () => found("") }, ...(categories.length ? [surprise] : [])];
+  // Somebody without a history is recommended the most popular items.
+  const popular = async (/** @type {string[]} */ wanted) =>
+    (await service.recommend({ history: [], k: BASKET, categories: wanted, diversity: 0, twin: false })).items;
+  const surprise = { label: "Surprise me", items: () => popular([categories[anyOf(categories.length)]]) };
+  return [{ label: "The most popular", items: () => popular([]) }, ...(categories.length ? [surprise] : [])];
 }

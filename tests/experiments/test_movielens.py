@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from official_layouts import write_movielens_100k
 
+from experiments.official_layouts import write_movielens_100k
 from lorentzrec.experiments import movielens
 from lorentzrec.experiments.data_sets import DataFolder, MissingData
 from lorentzrec.experiments.experiment import Context
@@ -36,11 +36,12 @@ def test_verdicts_follow_the_curves() -> None:
     quick, slow = curve([0.4, 0.5], [1.0, 2.0]), curve([0.2, 0.5], [1.0, 4.0]) | {"parameters": 600}
     grouped = {movielens.MAIN: {"asymmetric": [quick], "symmetric": [slow]}}
     assert movielens.common_level(grouped[movielens.MAIN], "hr@10") == 0.5
-    assert [one.answer for one in movielens._verdicts(grouped, "x")] == ["holds", "holds", "holds"]
+    assert [one.answer for one in movielens._verdicts(grouped, 0.4, "x")] == ["holds", "holds", "holds"]
+    assert [one.answer for one in movielens._verdicts(grouped, 0.6, "x")] == ["partly", "holds", "holds"]
     turned = {movielens.MAIN: {"asymmetric": [slow], "symmetric": [quick | {"parameters": 1200}]}}
-    assert [one.answer for one in movielens._verdicts(turned, "x")] == ["holds", "fails", "partly"]
+    assert [one.answer for one in movielens._verdicts(turned, 0.4, "x")] == ["holds", "fails", "partly"]
     worse = {movielens.MAIN: {"asymmetric": [curve([0.1], [1.0])], "symmetric": [curve([0.5], [1.0])]}}
-    assert movielens._verdicts(worse, "x")[0].answer == "fails"
+    assert movielens._verdicts(worse, 0.4, "x")[0].answer == "fails"
 
 
 @pytest.mark.usefixtures("small_files")

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from official_layouts import write_complete, write_five_core
 
+from experiments.official_layouts import write_complete, write_five_core
 from lorentzrec.evaluation.protocol import evaluate
 from lorentzrec.experiments import amazon, amazon_report
 from lorentzrec.experiments.data_sets import CATEGORIES, DataFolder

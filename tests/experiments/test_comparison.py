@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_question import small_question
 
+from experiments.small_question import small_question
 from lorentzrec.errors import ConfigError
 from lorentzrec.evaluation.baselines import ItemKNN
 from lorentzrec.evaluation.protocol import evaluate

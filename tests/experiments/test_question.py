@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from small_question import grouped
 
+from experiments.small_question import grouped
 from lorentzrec.errors import InputError
 from lorentzrec.experiments.question import Question
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_question import grouped, small_question
 
+from experiments.small_question import grouped, small_question
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.evaluation.protocol import evaluate
 from lorentzrec.experiments import tuning

@@ -36,9 +36,9 @@ def test_a_small_run_from_shop_to_map(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(asos, "MAP", asos.MAP.replace(epochs=1))
     store = PartStore(tmp_path / "parts")
     found = asos.run(Context(DataFolder(), store, quick=True, say=lambda line: None))
-    assert store.made == 2 * (1 + len(trials)) + 1
+    assert store.made == 2 * (2 + len(trials)) + 1
     quality, cost, shops, paper = found.tables
-    assert [len(table.rows) for table in (quality, cost, shops, paper)] == [14, 14, 2, 2]
+    assert [len(table.rows) for table in (quality, cost, shops, paper)] == [16, 14, 2, 2]
     assert {row[0] for row in shops.rows} == {"hyperbolic", "flat"}
     assert all("[" in cell for row in quality.rows for cell in row[4:])
     points = {row[2]: row[6] for row in cost.rows if row[:2] == ("flat", "rate 0.05 of a mean")}
@@ -56,13 +56,14 @@ def found(**values: float) -> dict[str, Any]:
         return {"sampled": metrics, "full": metrics, **times}
 
     shop = {
+        "best_sellers": trial(0.3),
         "trials": {
             "rate 0.05 of a mean, asymmetric, hyperboloid": trial(values["plain"]),
             "rate 0.05 of a mean, asymmetric, euclidean": trial(values["plain_twin"]),
             "rate 0.05 of a mean, symmetric, hyperboloid": trial(0.1, values["seconds"], 200),
             "defaults (adaptive), asymmetric, hyperboloid": trial(values["adaptive"]),
             "defaults (adaptive), asymmetric, euclidean": trial(0.5),
-        }
+        },
     }
     return {"hyperbolic": shop, "flat": shop}
 

@@ -21,7 +21,8 @@ from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.prepare import PrepareConfig, prepare
 from lorentzrec.data.sources import Source
 from lorentzrec.data.synthetic import Space, SyntheticConfig, synthesize
-from lorentzrec.evaluation.protocol import evaluate
+from lorentzrec.evaluation.baselines import Popularity
+from lorentzrec.evaluation.protocol import ProtocolName, Recommender, evaluate
 from lorentzrec.experiments.asos_report import outcome_of
 from lorentzrec.experiments.experiment import Context, Experiment, Outcome
 from lorentzrec.experiments.parts import Part
@@ -38,6 +39,7 @@ ASKED = 5_000
 """Customers of the test who are asked; intervals say what that leaves open."""
 MAP_CUSTOMERS, MAP_ITEMS, MAP_STARS = 20_000, 2_000, 60
 BATCH = 512
+PROTOCOLS: tuple[ProtocolName, ...] = ("sampled", "full")
 
 PAPERS = TrainingConfig(
     loss="wmrb",
@@ -129,26 +131,34 @@ class Shop:
         }
 
     def learn(self, config: TrainingConfig) -> dict[str, Any]:
-        """One epoch, then both protocols on the test week; intervals are over customers."""
-        train_part, _, test = self._parts
+        """One epoch, then the test week."""
         started = time.process_time()
-        model = train(train_part, config, progress=False)
+        model = train(self._parts[0], config, progress=False)
         processor_seconds = time.process_time() - started
-        seconds = sum(record.seconds for record in model.record)
-        started = time.perf_counter()
-        reports = {name: evaluate(model, test, name, users=ASKED) for name in ("sampled", "full")}
         tables = [model.item_points, model.user_points if model.user_points is not None else model.history_points]
         points = sum(len(table) for table in {id(table): table for table in tables}.values())
         return {
-            "seconds": seconds,
+            "seconds": sum(record.seconds for record in model.record),
             "processor_seconds": processor_seconds,
-            "evaluation_seconds": time.perf_counter() - started,
             "parameters": points * config.dimension,
             "clipped": sum(record.clipped_gradients for record in model.record),
+            **self.ask(model),
+        }
+
+    def ask(self, model: Recommender) -> dict[str, Any]:
+        """Both protocols on the test week; intervals are over customers."""
+        started = time.perf_counter()
+        reports = {name: evaluate(model, self._parts[2], name, users=ASKED) for name in PROTOCOLS}
+        return {
             **{name: report.to_dict()["metrics"] for name, report in reports.items()},
+            "evaluation_seconds": time.perf_counter() - started,
             "asked": reports["full"].counts["users"],
             "held_out": reports["full"].counts["events"],
         }
+
+    def best_sellers(self) -> dict[str, Any]:
+        """What there is to beat."""
+        return self.ask(Popularity(self._parts[0]))
 
     def drawn(self) -> dict[str, Any]:
         """The paper's map: a sample of customers, a model of two dimensions, some of its items and customers."""
@@ -191,9 +201,10 @@ def run(context: Context) -> Outcome:
         )
         shop = Shop(config, VALIDATION // share)
         key = {"shop": repr(config), "validation": VALIDATION // share, "test_days": TEST_DAYS}
-        numbers, *results = context.run(
+        numbers, popular, *results = context.run(
             [
                 Part(f"{space} shop", key, shop.numbers),
+                Part(f"{space}, best sellers", key | {"asked": ASKED}, shop.best_sellers),
                 *(
                     Part(
                         f"{space}, {trial.name}",
@@ -204,7 +215,8 @@ def run(context: Context) -> Outcome:
                 ),
             ]
         )
-        found[space] = {"numbers": numbers, "trials": {t.name: one for t, one in zip(TRIALS, results, strict=True)}}
+        trials = {trial.name: result for trial, result in zip(TRIALS, results, strict=True)}
+        found[space] = {"numbers": numbers, "best_sellers": popular, "trials": trials}
         if space == "hyperbolic":
             sizes = {"customers": MAP_CUSTOMERS, "items": MAP_ITEMS, "stars": MAP_STARS, "config": MAP.to_dict()}
             (drawn,) = context.run([Part("map", key | sizes, shop.drawn)])

@@ -72,9 +72,10 @@ KEYS = tuple(Column(name, "key") for name in ("shop", "settings", "model", "geom
 
 def _quality_table(found: Mapping[str, Mapping[str, Any]], trials: Trials) -> Table:
     columns = (*KEYS, *(Column(f"{name} of {among}") for among in ("101", "all") for name in ("HR@10", "NDCG@10")))
+    popular = [((space, "best sellers", "", ""), shop["best_sellers"]) for space, shop in found.items()]
     rows = tuple(
         (*keys, *(_interval(one[protocol][name]) for protocol in ("sampled", "full") for name in ("hr@10", "ndcg@10")))
-        for keys, one in _rows(found, trials)
+        for keys, one in (*_rows(found, trials), *popular)
     )
     return Table(
         "The test week after one epoch: HR@10 and NDCG@10 among 100 negatives, and of all items", columns, rows
@@ -167,6 +168,8 @@ def _verdicts(found: Mapping[str, Mapping[str, Any]]) -> tuple[Verdict, ...]:
             "; ".join(f"HR@10 {value(space, mean, 'hyperboloid'):.3f} ({space} shop)" for space in found)
             + f"; chance is {chance:.3f}",
             _answer(learned),
+            "the best sellers: "
+            + "; ".join(f"{shop['best_sellers']['sampled']['hr@10']['value']:.3f}" for shop in found.values()),
         ),
         Verdict(
             "with plain steps it is worse than the Euclidean twin (HR@10 0.589 against 0.639)",

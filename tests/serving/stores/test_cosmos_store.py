@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -60,6 +60,29 @@ def test_parts_that_nothing_refers_to_are_removed_when_they_are_old(
     assert store.clean() == 2
     assert store.clean() == 0
     assert store.live_items() == ["tea"]
+
+
+def test_a_document_that_is_not_there_is_looked_for_without_loading_its_neighbours(
+    store: CosmosStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The chunks of a version lie in one partition: to load them all for one would load the whole version."""
+    catalogue = store._catalogue
+    for number in range(3):
+        catalogue.put({"id": f"a.bin-{number}", "place": "files-x", "data": "..."})
+    search, loaded = catalogue._container.query_items, []
+
+    def counted(*arguments: Any, **options: Any) -> list[Any]:
+        found = list(search(*arguments, **options))
+        loaded.extend(found)
+        return found
+
+    monkeypatch.setattr(catalogue._container, "query_items", counted)
+    assert catalogue.read("files-x", "a.bin-9") is None
+    assert loaded == []
+    assert [found["id"] for found in catalogue._search("files-x", "*", "a.bin-1")] == ["a.bin-1"]
+    found = catalogue.read("files-x", "a.bin-2")
+    assert found is not None
+    assert found["id"] == "a.bin-2"
 
 
 def test_a_server_that_stops_and_comes_back_empty(cosmos_url: str) -> None:

@@ -116,15 +116,21 @@ class Documents:
                 if error.status_code != 500:
                     raise
         # An emulator fails over an id that it does not know; a search says for sure.
-        return next((document for document in self.all(partition) if document["id"] == id), None)
+        found = self._search(partition, "*", id)
+        return found[0] if found else None
 
     def all(self, partition: str, fields: str = "*") -> list[Document]:
         """All documents of a partition in the order of their ids, or only some of their fields."""
+        return sorted(self._search(partition, fields), key=lambda document: str(document["id"]))
+
+    def _search(self, partition: str, fields: str, id: str | None = None) -> list[Document]:
         query = f"SELECT {fields} FROM c WHERE c.{self._partition} = @partition"
         parameters: list[Document] = [{"name": "@partition", "value": partition}]
+        if id is not None:
+            query += " AND c.id = @id"
+            parameters.append({"name": "@id", "value": id})
         with self._account._told():
-            found = list(self._container.query_items(query, parameters=parameters, partition_key=partition))
-        return sorted(found, key=lambda document: str(document["id"]))
+            return list(self._container.query_items(query, parameters=parameters, partition_key=partition))
 
     def everywhere(self, fields: str) -> list[Document]:
         """Some fields of all documents of the container: a search through all partitions, for rare use."""

@@ -25,17 +25,16 @@ def get_live_items(current: TheCurrent, store: TheStore) -> LiveItems:
 def set_live_items(data: JSONBody[LiveRequest], current: TheCurrent, store: TheStore) -> LiveChanged:
     """Replace the live items; null makes every item live. Every worker follows within about a second."""
     items = None if data.items is None else texts(data.items)
-    store.call(lambda opened: opened.set_live_items(items), seconds=LIVE_SECONDS)
-    return _changed(current, None if items is None else len(set(items)), items or ())
+    live = store.call(lambda opened: opened.set_live_items(items), seconds=LIVE_SECONDS)
+    return _changed(current, live, items or ())
 
 
 @patch("/live", sync_to_thread=True, opt={"writes": True}, responses=described(400, 401, 403, 413))
 def change_live_items(data: JSONBody[LiveChange], current: TheCurrent, store: TheStore) -> LiveChanged:
     """Add items to the live ones and remove others: what comes into stock, and what is sold out."""
     add, remove = texts(data.add), texts(data.remove)
-    store.call(lambda opened: opened.change_live_items(add, remove), seconds=LIVE_SECONDS)
-    live = store.call(lambda opened: opened.live_items(), seconds=LIVE_SECONDS)
-    return _changed(current, None if live is None else len(live), (*add, *remove))
+    live = store.call(lambda opened: opened.change_live_items(add, remove), seconds=LIVE_SECONDS)
+    return _changed(current, live, (*add, *remove))
 
 
 def _changed(current: Current, live: int | None, named: tuple[str, ...]) -> LiveChanged:

@@ -247,10 +247,11 @@ class CosmosStore:
     def live_items(self) -> list[str] | None:
         return self._until_unopposed(lambda: self._live(self._state()))
 
-    def set_live_items(self, items: Sequence[str] | None) -> int:
+    def set_live_items(self, items: Sequence[str] | None) -> int | None:
         check_ids("item", items or ())
         wanted = None if items is None else sorted(set(items))
-        return self._until_unopposed(lambda: self._switch_live(self._state(), wanted))
+        self._until_unopposed(lambda: self._switch_live(self._state(), wanted))
+        return None if wanted is None else len(wanted)
 
     def change_live_items(self, add: Sequence[str] = (), remove: Sequence[str] = ()) -> int:
         check_ids("item", [*add, *remove])
@@ -261,7 +262,9 @@ class CosmosStore:
             if before is None:
                 raise nothing_to_change(self.url)
             after = sorted((set(before) - set(remove)) | set(add))
-            return int(state["live_revision"]) if after == before else self._switch_live(state, after)
+            if after != before:
+                self._switch_live(state, after)
+            return len(after)
 
         return self._until_unopposed(change)
 
@@ -273,7 +276,7 @@ class CosmosStore:
             raise Conflict  # they were replaced after the state was read
         return [item for part in parts for item in part["items"]]
 
-    def _switch_live(self, state: Document, items: list[str] | None) -> int:
+    def _switch_live(self, state: Document, items: list[str] | None) -> None:
         """Write the items beside the old ones, then point to them."""
         token, parts = None, []
         if items is not None:
@@ -289,7 +292,6 @@ class CosmosStore:
             raise
         if state["live"] is not None:
             self._delete_all(self._catalogue.all(f"live-{state['live']}", "c.id, c.place"))
-        return int(changed["live_revision"])
 
     def check(self) -> None:
         self.state()

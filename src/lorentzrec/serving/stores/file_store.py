@@ -208,32 +208,28 @@ class FileStore:
         everything, first = rows[0]
         return None if everything else [] if first is None else [item for _, item in rows]
 
-    def set_live_items(self, items: Sequence[str] | None) -> int:
+    def set_live_items(self, items: Sequence[str] | None) -> int | None:
         check_ids("item", items or ())
+        wanted = sorted(set(items or ()))
         with self._transaction() as connection:
             connection.execute("DELETE FROM live_items")
-            connection.executemany("INSERT INTO live_items VALUES (?)", ((item,) for item in sorted(set(items or ()))))
-            return self._next_revision(connection, everything=items is None)
+            connection.executemany("INSERT INTO live_items VALUES (?)", ((item,) for item in wanted))
+            connection.execute("UPDATE live SET revision = revision + 1, everything = ?", (items is None,))
+        return None if items is None else len(wanted)
 
     def change_live_items(self, add: Sequence[str] = (), remove: Sequence[str] = ()) -> int:
         check_ids("item", [*add, *remove])
         with self._transaction() as connection:
-            revision, everything = connection.execute("SELECT revision, everything FROM live").fetchone()
-            if everything:
+            if connection.execute("SELECT everything FROM live").fetchone()[0]:
                 raise nothing_to_change(self.url)
             before = connection.total_changes
             connection.executemany("DELETE FROM live_items WHERE item = ?", ((item,) for item in remove))
             connection.executemany(
                 "INSERT INTO live_items VALUES (?) ON CONFLICT DO NOTHING", ((item,) for item in sorted(add))
             )
-            if connection.total_changes == before:
-                return int(revision)
-            return self._next_revision(connection, everything=False)
-
-    @staticmethod
-    def _next_revision(connection: sqlite3.Connection, *, everything: bool) -> int:
-        update = "UPDATE live SET revision = revision + 1, everything = ? RETURNING revision"
-        return int(connection.execute(update, (everything,)).fetchall()[0][0])
+            if connection.total_changes != before:
+                connection.execute("UPDATE live SET revision = revision + 1")
+            return int(connection.execute("SELECT count(*) FROM live_items").fetchone()[0])
 
     # Connections
 

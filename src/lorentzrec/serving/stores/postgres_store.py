@@ -34,6 +34,7 @@ from lorentzrec.serving.stores.version_files import another_content, read_manife
 CHUNK_BYTES = 4 * 2**20
 SEPARATOR = "\x1f"
 """A control character, so no id holds it. Columns go as one text each: psycopg's arrays are several times slower."""
+NEXT_REVISION = "UPDATE lorentzrec.state SET live_revision = live_revision + 1"
 ADD_EVENTS = """
 INSERT INTO lorentzrec.events SELECT * FROM unnest(
     string_to_array(%s, e'\\x1f')::uuid[],
@@ -178,33 +179,30 @@ class PostgresStore:
         everything, first = rows[0]
         return None if everything else [] if first is None else [item for _, item in rows]
 
-    def set_live_items(self, items: Sequence[str] | None) -> int:
+    def set_live_items(self, items: Sequence[str] | None) -> int | None:
         check_ids("item", items or ())
+        wanted = sorted(set(items or ()))
         with self._connections.transaction(LONG_ANSWER_SECONDS) as cursor:
-            revision = self._next_revision(cursor, everything=items is None)  # first: it is also the lock
+            # First, since it is also the lock.
+            cursor.execute(f"{NEXT_REVISION}, everything_live = %s", (items is None,))
             cursor.execute("DELETE FROM lorentzrec.live_items")
-            cursor.execute("INSERT INTO lorentzrec.live_items SELECT unnest(%s::text[])", (sorted(set(items or ())),))
-        return revision
+            cursor.execute("INSERT INTO lorentzrec.live_items SELECT unnest(%s::text[])", (wanted,))
+        return None if items is None else len(wanted)
 
     def change_live_items(self, add: Sequence[str] = (), remove: Sequence[str] = ()) -> int:
         check_ids("item", [*add, *remove])
         with self._connections.transaction() as cursor:
-            cursor.execute("SELECT live_revision, everything_live FROM lorentzrec.state FOR UPDATE")
-            ((revision, everything),) = cursor.fetchall()
-            if everything:
+            cursor.execute("SELECT everything_live FROM lorentzrec.state FOR UPDATE")
+            if cursor.fetchall() == [(True,)]:
                 raise nothing_to_change(self.url)
             cursor.execute("DELETE FROM lorentzrec.live_items WHERE item_id = ANY(%s::text[])", (list(remove),))
             changed = cursor.rowcount
             cursor.execute(
                 "INSERT INTO lorentzrec.live_items SELECT unnest(%s::text[]) ON CONFLICT DO NOTHING", (list(add),)
             )
-            changed += cursor.rowcount
-            return self._next_revision(cursor, everything=False) if changed else int(revision)
-
-    @staticmethod
-    def _next_revision(cursor: Cursor, *, everything: bool) -> int:
-        update = "UPDATE lorentzrec.state SET live_revision = live_revision + 1, everything_live = %s"
-        return int(cursor.execute(update + " RETURNING live_revision", (everything,)).fetchall()[0][0])
+            if changed + cursor.rowcount:
+                cursor.execute(NEXT_REVISION)
+            return int(cursor.execute("SELECT count(*) FROM lorentzrec.live_items").fetchall()[0][0])
 
     def check(self) -> None:
         self.state()

@@ -110,11 +110,11 @@ class Store(Protocol):
     def live_items(self) -> list[str] | None:
         """The items that may be recommended, in order of id; None if every item of the version may."""
 
-    def set_live_items(self, items: Sequence[str] | None) -> int:
-        """Replace the live items (None: every item is live again); the new revision."""
+    def set_live_items(self, items: Sequence[str] | None) -> int | None:
+        """Replace the live items (None: every item is live again); how many are live now (None: all)."""
 
     def change_live_items(self, add: Sequence[str] = (), remove: Sequence[str] = ()) -> int:
-        """Add and remove single live items; the revision, which grows only if something changed.
+        """Add and remove single live items; how many are live now. The revision grows only if something changed.
 
         `InputError` while every item is live: there is no set yet to add to or to remove from.
         """

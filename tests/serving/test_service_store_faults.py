@@ -169,7 +169,7 @@ def guarded(tmp_path: Path) -> Iterator[GuardedStore]:
 
 
 def test_a_guard_waits_only_so_long_and_then_asks_no_more(guarded: GuardedStore) -> None:
-    guarded.call(lambda store: store.check(), seconds=60)
+    guarded.call(lambda store: store.state(), seconds=60)
     hanging = Event()
 
     def hang(_: Store) -> None:
@@ -191,7 +191,7 @@ def test_a_guard_waits_only_so_long_and_then_asks_no_more(guarded: GuardedStore)
 
 
 def test_a_guard_passes_other_errors_on_and_stays_calm(guarded: GuardedStore) -> None:
-    guarded.call(lambda store: store.check(), seconds=60)
+    guarded.call(lambda store: store.state(), seconds=60)
     with pytest.raises(InputError, match="no complete version"):
         guarded.call(lambda store: store.activate("none"))
     assert guarded.trouble is None
@@ -199,7 +199,7 @@ def test_a_guard_passes_other_errors_on_and_stays_calm(guarded: GuardedStore) ->
 
 def test_calls_beyond_the_threads_of_a_guard_wait_their_turn(guarded: GuardedStore) -> None:
     """Nobody gets half an answer because many ask at once and the store is well."""
-    guarded.call(lambda store: store.check(), seconds=60)
+    guarded.call(lambda store: store.state(), seconds=60)
 
     def slowly(store: Store) -> int:
         time.sleep(0.01)

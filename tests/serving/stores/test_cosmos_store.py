@@ -90,18 +90,18 @@ def test_a_server_that_stops_and_comes_back_empty(cosmos_url: str) -> None:
     server.start()
     try:
         store = open_store(server.address("shop"), create=True)
-        store.check()
+        store.state()
         server.stop()
-        calls = (store.check, lambda: store.history("ann"), lambda: store.add_events([Event("a", "b", 1, "c")]))
+        calls = (store.state, lambda: store.history("ann"), lambda: store.add_events([Event("a", "b", 1, "c")]))
         for call in calls:
             with pytest.raises(StoreUnavailable, match=r"cannot be reached .*: look at the network, try again"):
                 call()
         server.start()
         with pytest.raises(StoreUnavailable, match="has lost its state"):
-            store.check()
+            store.state()
         store.close()
         again = open_store(server.address("shop"), create=True)
-        again.check()
+        again.state()
         again.close()
     finally:
         server.remove()

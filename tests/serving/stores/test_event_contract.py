@@ -30,7 +30,6 @@ def test_a_new_store_is_empty(store: Store) -> None:
     assert store.live_items() is None
     assert store.add_events([]) == Added(0, 0)
     assert store.clean() == 0
-    store.check()
 
 
 def test_a_history_is_in_order_however_it_arrived(store: Store) -> None:

@@ -25,7 +25,7 @@ def test_a_server_that_is_stopped_or_killed_and_comes_back(postgres_server: Post
     for number, end in enumerate((postgres_server.stop, postgres_server.kill)):
         store.add_events([Event("ann", "tea", number, str(number))])
         end()
-        for call in (store.check, lambda: store.history("ann"), lambda: store.add_events([Event("a", "b", 1, "c")])):
+        for call in (store.state, lambda: store.history("ann"), lambda: store.add_events([Event("a", "b", 1, "c")])):
             with pytest.raises(StoreUnavailable, match=r"cannot answer now .*: look at the server, then try again"):
                 call()
         postgres_server.start()
@@ -35,22 +35,22 @@ def test_a_server_that_is_stopped_or_killed_and_comes_back(postgres_server: Post
 
 def test_a_frozen_server(postgres_server: PostgresServer, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lorentzrec.serving.stores.postgres_connections.ANSWER_SECONDS", 0.5)
-    store.check()
+    store.state()
     postgres_server.freeze()
     try:
         with pytest.raises(StoreUnavailable, match=r"no answer in 0\.5 seconds"):
-            store.check()
+            store.state()
     finally:
         postgres_server.thaw()
-    store.check()
+    store.state()
 
 
 def test_a_connection_that_the_server_closed(postgres_server: PostgresServer, store: Store) -> None:
-    store.check()
+    store.state()
     postgres_server.run(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'lorentzrec'", "test"
     )
-    store.check()
+    store.state()
 
 
 def test_nobody_there() -> None:

@@ -293,9 +293,6 @@ class CosmosStore:
         if state["live"] is not None:
             self._delete_all(self._catalogue.all(f"live-{state['live']}", "c.id, c.place"))
 
-    def check(self) -> None:
-        self.state()
-
     def close(self) -> None:
         self._account.close()
 

@@ -233,9 +233,6 @@ class FileStore:
 
     # Connections
 
-    def check(self) -> None:
-        self.state()
-
     def close(self) -> None:
         self._closed = True
         while self._idle:

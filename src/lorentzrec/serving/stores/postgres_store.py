@@ -204,9 +204,6 @@ class PostgresStore:
                 cursor.execute(NEXT_REVISION)
             return int(cursor.execute("SELECT count(*) FROM lorentzrec.live_items").fetchall()[0][0])
 
-    def check(self) -> None:
-        self.state()
-
     def close(self) -> None:
         self._connections.close()
 

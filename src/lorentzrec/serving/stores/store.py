@@ -71,7 +71,7 @@ class Store(Protocol):
         """Its address without secrets, for messages."""
 
     def state(self) -> State:
-        """The current version and the revision of the live items."""
+        """The current version and the revision of the live items; `StoreUnavailable` if it cannot answer now."""
 
     def versions(self) -> list[str]:
         """The names of the complete versions, newest first: a name begins with its time."""
@@ -118,9 +118,6 @@ class Store(Protocol):
 
         `InputError` while every item is live: there is no set yet to add to or to remove from.
         """
-
-    def check(self) -> None:
-        """`StoreUnavailable` if the store cannot answer now."""
 
     def close(self) -> None:
         """Give back connections and files. The store answers no more."""

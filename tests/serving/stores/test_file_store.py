@@ -154,7 +154,7 @@ def test_a_folder_that_vanished_keeps_nothing(url: str, tmp_path: Path) -> None:
     store: Store = open_store(url, create=True)
     store.add_events([Event("ann", "tea", 1, "1")])
     (tmp_path / "store").rename(tmp_path / "away")
-    for call in (store.check, store.clean, store.live_items, lambda: store.add_events([Event("ann", "cup", 2, "2")])):
+    for call in (store.state, store.clean, store.live_items, lambda: store.add_events([Event("ann", "cup", 2, "2")])):
         with pytest.raises(StoreUnavailable, match=r"store\.sqlite is gone"):
             call()
     with pytest.raises(StoreUnavailable, match=r"cannot read .*versions"):

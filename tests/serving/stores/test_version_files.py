@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from lorentzrec.errors import ArtifactError
+from lorentzrec.errors import ArtifactError, InputError, StoreUnavailable
 from lorentzrec.serving.stores.store import key_of
 from lorentzrec.serving.stores.version_files import read_manifest, receive, send
 from serving.stores.version_folder import content_of, write_version
@@ -62,6 +64,23 @@ def test_a_wrong_chunk_is_never_taken(folder: Path, tmp_path: Path, chunk: bytes
     with pytest.raises(ArtifactError, match=r"version v1 in memory:: a\.bin is damaged or missing"):
         receive("v1", files.manifest, shelf, tmp_path / "cache", "memory:")
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [".v1.lock"]
+
+
+def test_a_cache_that_cannot_be_written_is_told_in_one_line(folder: Path, tmp_path: Path) -> None:
+    shelf, files = Shelf(), read_manifest(folder)
+    send(folder, files, shelf, None)
+    (tmp_path / "cache" / ".v1.lock").mkdir(parents=True)  # no right of a folder stops an administrator; this does
+    with pytest.raises(InputError, match=r"cannot write .*\.v1\.lock .*: give a cache folder that can be written"):
+        receive("v1", files.manifest, shelf, tmp_path / "cache", "memory:")
+
+
+def test_a_download_that_does_not_end(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lorentzrec.serving.stores.version_files._DOWNLOAD_SECONDS", 0)
+    (tmp_path / "cache").mkdir()
+    with closing(sqlite3.connect(tmp_path / "cache" / ".v1.lock", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StoreUnavailable, match="is locked by a download that does not end: try again"):
+            receive("v1", read_manifest(folder).manifest, Shelf(), tmp_path / "cache", "memory:")
 
 
 def test_a_manifest_that_is_too_large(folder: Path) -> None:

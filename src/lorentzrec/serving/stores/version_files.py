@@ -12,7 +12,7 @@ import re
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -159,9 +159,13 @@ def _is_whole(folder: Path, manifest: bytes) -> bool:
 @contextmanager
 def _one_process_at_a_time(path: Path) -> Iterator[None]:
     """A lock between processes and threads that vanishes with its holder, on every system: SQLite's own."""
-    with closing(sqlite3.connect(path, timeout=_DOWNLOAD_SECONDS, isolation_level=None)) as lock:
+    with ExitStack() as held:
         try:
+            lock = held.enter_context(closing(sqlite3.connect(path, timeout=_DOWNLOAD_SECONDS, isolation_level=None)))
             lock.execute("BEGIN EXCLUSIVE")
         except sqlite3.OperationalError as error:
-            raise StoreUnavailable(f"cannot lock {path} ({error}): try again") from error
+            if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+                raise StoreUnavailable(f"{path} is locked by a download that does not end: try again") from error
+            # A fault of the cache: the store is well, and is not to be taken for away.
+            raise InputError(f"cannot write {path} ({error}): give a cache folder that can be written") from error
         yield

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from lorentzrec.errors import StoreUnavailable
 from lorentzrec.serving.stores.cosmos_documents import Account, Conflict, Document, Documents
 from lorentzrec.serving.stores.store import (
-    LONGEST_HISTORY,
+    USUAL_HISTORY,
     Added,
     Event,
     State,
@@ -222,7 +222,12 @@ class CosmosStore:
         self._until_unopposed(append)
         return accepted
 
-    def history(self, user: str, limit: int = LONGEST_HISTORY) -> list[Touch]:
+    def history(self, user: str, limit: int = USUAL_HISTORY) -> list[Touch]:
+        """All documents of the customer are read, whatever `limit` is.
+
+        They hold events in the order of their arrival: one that came late may be the newest by arrival and the oldest
+        by time, so the newest documents need not hold the newest events. `_add` needs all of them to find duplicates.
+        """
         check_ids("user", [user])
         check_limit(limit)
         events = [event for segment in self._histories.all(key_of(user)) for event in segment["events"]]

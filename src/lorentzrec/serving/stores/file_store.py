@@ -17,7 +17,7 @@ from pathlib import Path
 from lorentzrec.atomic import MARKER, atomic_directory, atomic_file
 from lorentzrec.errors import ArtifactError, InputError, StoreBroken, StoreUnavailable
 from lorentzrec.serving.stores.store import (
-    LONGEST_HISTORY,
+    USUAL_HISTORY,
     Added,
     Event,
     State,
@@ -182,7 +182,7 @@ class FileStore:
             ).rowcount
         return Added(accepted, len(events) - accepted)
 
-    def history(self, user: str, limit: int = LONGEST_HISTORY) -> list[Touch]:
+    def history(self, user: str, limit: int = USUAL_HISTORY) -> list[Touch]:
         check_ids("user", [user])
         check_limit(limit)
         with self._connection() as connection:
@@ -290,7 +290,8 @@ class FileStore:
             )
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA cache_size = -65536")
+            # In KiB, for each connection of each worker. Much more would not make a load of sorted events faster.
+            connection.execute("PRAGMA cache_size = -8192")
         except sqlite3.Error as error:
             raise self._told(error) from error
         return connection

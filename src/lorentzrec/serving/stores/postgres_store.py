@@ -15,7 +15,7 @@ from lorentzrec.serving.stores.postgres_connections import (
 )
 from lorentzrec.serving.stores.postgres_schema import migrate
 from lorentzrec.serving.stores.store import (
-    LONGEST_HISTORY,
+    USUAL_HISTORY,
     Added,
     Event,
     State,
@@ -151,7 +151,7 @@ class PostgresStore:
             accepted = cursor.rowcount
         return Added(accepted, len(events) - accepted)
 
-    def history(self, user: str, limit: int = LONGEST_HISTORY) -> list[Touch]:
+    def history(self, user: str, limit: int = USUAL_HISTORY) -> list[Touch]:
         check_ids("user", [user])
         check_limit(limit)
         with self._connections.statement() as cursor:

@@ -18,7 +18,7 @@ from lorentzrec.errors import InputError
 
 LONGEST_ID = 512
 """Characters. Long enough for every real id, short enough that a thousand events fit in one document."""
-LONGEST_HISTORY = 1000
+USUAL_HISTORY = 1000
 """Events that a history gives unless asked for another number."""
 
 _UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -101,7 +101,7 @@ class Store(Protocol):
     def add_events(self, events: Sequence[Event]) -> Added:
         """Keep events, in any order and of any number of customers; those that are there already are only counted."""
 
-    def history(self, user: str, limit: int = LONGEST_HISTORY) -> list[Touch]:
+    def history(self, user: str, limit: int = USUAL_HISTORY) -> list[Touch]:
         """The newest `limit` events of a customer, oldest first, ordered by (time, item, id) however they arrived."""
 
     def forget(self, user: str) -> int:

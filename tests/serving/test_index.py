@@ -15,7 +15,7 @@ from lorentzrec.ranking import Ranker
 from lorentzrec.serving import index, live_items, version
 from lorentzrec.serving.answering import Answerer, Question
 from lorentzrec.serving.version import Version, open_version, write_version
-from serving.small_shop import shop_model, shop_table
+from serving.small_shop import shop_model, shop_points, shop_table
 
 pytest.importorskip("faiss")
 
@@ -39,6 +39,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     place = tmp_path_factory.mktemp("indexed") / "version"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(version, "INDEXED_ITEMS", 300)
+        patch.setattr(index, "SHARES", (0.5,))
         write_version(place, shop_model(items=ITEMS, **MODELS[request.param]), items=shop_table(ITEMS))
     return place
 
@@ -52,12 +53,13 @@ def exact(folder: Path, target: Path) -> Version:
 
 def test_the_manifest_says_what_was_measured(folder: Path) -> None:
     description = open_version(folder).manifest["index"]
-    assert 0.995 <= description["recall"] <= 1
-    assert (description["k"], description["questions"], description["neighbours"]) == (10, 50, 16)
+    assert description["recall"] == 1
+    assert (description["k"], description["questions"]) == (10, 50)
+    assert (description["lists"], description["probes"]) == (30, 15)
 
 
 @pytest.mark.parametrize(
-    "live", [None, IDS[:200], IDS[::2], IDS[5:]], ids=["all", "few, packed", "half, by the graph", "most, by the graph"]
+    "live", [None, IDS[:200], IDS[::2], IDS[5:]], ids=["all", "few, packed", "half, by the index", "most, by the index"]
 )
 def test_answers_are_those_of_exact_ranking(folder: Path, tmp_path: Path, live: list[str] | None) -> None:
     opened = open_version(folder)
@@ -72,7 +74,7 @@ def test_answers_are_those_of_exact_ranking(folder: Path, tmp_path: Path, live: 
         assert quick.similar(history[0], 5) == slow.similar(history[0], 5)
 
 
-def test_the_graph_is_asked_where_it_pays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_index_is_asked_where_it_pays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = open_version(folder)
     asked = []
     candidates = index.Index.candidates
@@ -84,14 +86,15 @@ def test_the_graph_is_asked_where_it_pays(folder: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(index.Index, "candidates", counted)
     everything = Answerer(opened)
     everything.recommend(Question(("i1", "i2"), 10))
-    assert asked == [12]
+    assert asked == [10]
     everything.recommend(Question(("i1",), 10, allow=tuple(IDS[:20])))  # few are left
-    everything.recommend(Question(("i1",), 10, exclude=tuple(IDS) * 2))  # very many are asked for
+    everything.recommend(Question(("i1",), 10, exclude=tuple(IDS[:880])))  # few are left, too
+    everything.recommend(Question(("i1",), 501))  # very many are asked for
     Answerer(opened, IDS[:299]).recommend(Question(("i1",), 10))  # few are live
-    assert asked == [12]
+    assert asked == [10]
 
 
-def test_a_graph_that_finds_too_little_is_not_the_last_word(folder: Path) -> None:
+def test_an_index_that_finds_too_little_is_not_the_last_word(folder: Path) -> None:
     class Nothing:
         by_inner_product = True
 
@@ -106,25 +109,27 @@ def test_a_graph_that_finds_too_little_is_not_the_last_word(folder: Path) -> Non
 
 
 def test_too_little_recall_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[str] = []
-    monkeypatch.setattr(index, "recall_of", lambda *_: 0.985)
+    tried = []
+
+    def poor(asked: index.Index, *_: object) -> float:
+        tried.append(asked.probes)
+        return 0.985
+
+    monkeypatch.setattr(index, "recall_of", poor)
     with pytest.raises(
         LorentzrecError, match=r"finds 0.985 of the true first 10, and 0.99 is the least: .* --no-index"
     ):
-        write_version(tmp_path / "version", shop_model(items=ITEMS), progress=tried.append)
-    assert [what for what in tried if "index" in what] == [
-        "building the index, 16 neighbours a point",
-        "building the index, 32 neighbours a point",
-    ]
+        write_version(tmp_path / "version", shop_model(items=ITEMS))
+    assert tried == [1, 1, 2, 3, 6]  # of 30 lists: more are looked through before it is refused
     assert list(tmp_path.iterdir()) == []
     write_version(tmp_path / "version", shop_model(items=ITEMS), index=False)
     assert open_version(tmp_path / "version").index is None
 
 
-def test_the_last_setting_may_be_just_good_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_widest_search_may_be_just_good_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "recall_of", lambda *_: 0.991)
     description = write_version(tmp_path / "version", shop_model(items=ITEMS))["index"]
-    assert (description["recall"], description["neighbours"], description["effort"]) == (0.991, 32, 512)
+    assert (description["recall"], description["probes"]) == (0.991, 6)
 
 
 def test_without_faiss_ranking_is_exact_and_says_so(
@@ -157,3 +162,13 @@ def test_questions_without_histories_are_neighbourhoods() -> None:
     queries = index.questions_like_real_ones(ranker, None)
     assert queries.shape == (40, 4)
     assert np.array_equal(queries, index.questions_like_real_ones(ranker, None))
+
+
+@pytest.mark.parametrize("hyperbolic", [True, False])
+def test_the_extra_coordinate_turns_inner_products_into_distances(hyperbolic: bool) -> None:
+    """|q - v|^2 = |q|^2 + M^2 - 2 q . v, so the order by distance is the order by inner product."""
+    points = shop_points(50, "hyperboloid" if hyperbolic else "euclidean", 1)
+    query = np.array([-1.5, 0.5, 1, -0.5] if hyperbolic else [0.5, 1, -0.5])
+    longest = float(np.square(points.astype(np.float64)).sum(axis=1).max())
+    squared = np.square(np.append(query, 0) - index.augmented(points)).sum(axis=1)
+    assert squared == pytest.approx(query @ query + longest - 2 * points @ query, rel=1e-5)

@@ -1,22 +1,22 @@
-"""Approximate search for large catalogues: a graph of neighbours, built when a version is published.
+"""Approximate search for large catalogues: items sorted into lists of neighbours when a version is published.
 
-Items are ranked by an inner product q . v, on the hyperboloid with q = (-u0, u1, ...). Graph indexes of inner products
-fail on such points: the longest vectors attract every path. So each item gets one more coordinate, sqrt(M^2 - |v|^2)
-with M the greatest length, and the query a zero: all items then have length M, and
+A search looks through the lists whose centres are nearest to the query, and through no others. Nearest must mean best:
+items are ranked by an inner product q . v, on the hyperboloid with q = (-u0, u1, ...). So each item gets one more
+coordinate, sqrt(M^2 - |v|^2) with M the greatest length, and the query a zero: all items then have length M, and
 
     |q - v|^2 = |q|^2 + M^2 - 2 q . v
 
-falls as the score rises. A Euclidean model that ranks by distance needs no such help. Candidates of the graph are
-scored again exactly, so only a missing item can make an answer differ from the exact one; how many are missing is
-measured before anything is published.
+falls as the score rises. A Euclidean model that ranks by distance needs no such help. Candidates are scored again
+exactly, so only a missing item can make an answer differ from the exact one; how many are missing is measured before
+anything is published.
 
-The graph is faiss's HNSW (the extra `ann`): its file is mapped into memory, so that a worker opens it in a millisecond
-and workers share it, and it takes a bitmap of the items that may be found. docs/serving-index.md has the measurements.
+The lists are faiss's (the extra `ann`): their file is mapped into memory, so that a worker opens it in milliseconds and
+workers share it, and a search takes a bitmap of the items that may be found. What was measured, and why this is not a
+graph of neighbours, is in docs/serving-index.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -36,14 +36,14 @@ K, LEAST_RECALL = 10, 0.99
 """A version whose index finds less of the true first `K` than this is not published."""
 WANTED_RECALL = 0.995
 """What is aimed at, so that a catalogue with other histories still has `LEAST_RECALL`."""
-SETTINGS = ((16, 100), (32, 200))
-"""Neighbours of a point in the graph, and candidates when it is placed; the second only if the first is too poor."""
-EFFORTS = (64, 128, 256, 512)
-"""Candidates that a search keeps: the smallest that is good enough is recorded with the version."""
-MOST_CANDIDATES = 1500
-"""More than this is not asked of the graph: its time grows with the number, that of exact ranking does not."""
+SHARES = (0.01, 0.02, 0.05, 0.1, 0.2)
+"""Shares of the lists that a search may look through: the smallest that is good enough is recorded."""
+MOST_CANDIDATES = 500
+"""More items than this are not asked of the index: they lie in so many lists that exact ranking is as quick."""
 QUESTIONS = 300
 """How many histories the recall is measured with."""
+SPREAD = 0.5
+"""The best n items lie in about n to this power as many lists; measured on trained points."""
 EXTRA = "pip install 'lorentzrec[ann]'"
 Score = Literal["inner", "distance"]
 
@@ -52,8 +52,9 @@ Score = Literal["inner", "distance"]
 class Index:
     """An opened index over all items of a version."""
 
-    graph: Any
-    effort: int
+    lists: Any
+    probes: int
+    """How many lists a search for `K` items looks through."""
     by_inner_product: bool
 
     def candidates(
@@ -67,12 +68,13 @@ class Index:
             if ranker.hyperbolic:
                 vector[0] *= -1
             vector = np.append(vector, np.float32(0))
-        # A search that may keep one in ten of what it meets has to meet ten times as many.
-        share = 1.0 if permitted is None else max(int(permitted.sum()), 1) / len(permitted)
-        parameters: dict[str, Any] = {"efSearch": int(max(self.effort, 2 * count) / share)}
+        # The best ten of what one item in ten is left of are spread over as many lists as the best hundred of all.
+        share = 1.0 if permitted is None else max(int(np.count_nonzero(permitted)), 1) / len(permitted)
+        wider = max(1.0, count / share / K) ** SPREAD
+        parameters: dict[str, Any] = {"nprobe": min(round(self.probes * wider), self.lists.nlist)}
         if permitted is not None:
             parameters["sel"] = faiss.IDSelectorBitmap(np.packbits(permitted, bitorder="little"))
-        found = self.graph.search(vector[None], 2 * count, params=faiss.SearchParametersHNSW(**parameters))[1][0]
+        found = self.lists.search(vector[None], 2 * count, params=faiss.SearchParametersIVF(**parameters))[1][0]
         return np.unique(found[found >= 0]).astype(np.int64)
 
 
@@ -80,7 +82,7 @@ class IndexedRanker(Ranker):
     """A ranker that asks the index for candidates where that is quicker than to score all items.
 
     It is not where a filter leaves few items, which are then ranked exactly among themselves; where very many are asked
-    for; and for the nearest items of a flat model of inner products, whose graph has another order. Should the graph
+    for; and for the nearest items of a flat model of inner products, whose lists have another order. Should the index
     find too few, all are scored, too.
     """
 
@@ -96,19 +98,21 @@ class IndexedRanker(Ranker):
     def top(
         self, query: FloatArray, k: int, excluded: Rows | None = None, allowed: Rows | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        excluded = np.empty(0, np.int64) if excluded is None else excluded
+        count = len(self.item_points)
         permitted = self._live
         if allowed is not None:
-            permitted = _mask(allowed, len(self.item_points))
+            permitted = _mask(allowed, count)
             if self._live is not None:
                 permitted &= self._live
-        left = len(self.item_points) if permitted is None else int(np.count_nonzero(permitted))
-        count = k + len(excluded)
-        if self._fits and count <= MOST_CANDIDATES and left * GATHERED_SHARE >= len(self.item_points):
-            rows = np.setdiff1d(self._index.candidates(self, query, count, permitted), excluded).astype(np.int64)
+        if excluded is not None and len(excluded):
+            permitted = np.ones(count, bool) if permitted is None else permitted.copy()
+            permitted[excluded] = False
+        left = count if permitted is None else int(np.count_nonzero(permitted))
+        if self._fits and k <= MOST_CANDIDATES and left * GATHERED_SHARE >= count:
+            rows = self._index.candidates(self, query, k, permitted)
             if len(rows) >= k:
                 return self.best(query, k, rows)
-        return super().top(query, k, excluded, None if permitted is None else np.flatnonzero(permitted))
+        return super().top(query, k, None, None if permitted is None else np.flatnonzero(permitted))
 
 
 def is_installed() -> bool:
@@ -120,40 +124,37 @@ def is_installed() -> bool:
     return True
 
 
-def build_index(
-    ranker: Ranker, queries: FloatArray, path: Path, *, progress: Callable[[str], None] | None = None
-) -> dict[str, Any]:
+def build_index(ranker: Ranker, queries: FloatArray, path: Path) -> dict[str, Any]:
     """Write an index of all items to `path`; what it is and how well it finds, for the manifest.
 
-    Richer settings are tried until the recall for `queries` is as wanted. `progress` is told what is tried.
+    More lists are looked through until the recall for `queries` is as wanted.
     """
     import faiss
 
-    truth = [rows for rows, _ in ranker.top_many(queries, K, [None] * len(queries))]
     by_inner_product = ranker.hyperbolic or not ranker.by_distance
-    vectors = _augmented(ranker.item_points) if by_inner_product else ranker.item_points
+    vectors = augmented(ranker.item_points) if by_inner_product else ranker.item_points
+    count = round(len(vectors) ** 0.5)
+    lists = faiss.IndexIVFFlat(faiss.IndexFlatL2(vectors.shape[1]), vectors.shape[1], count)
+    lists.cp.niter, lists.cp.min_points_per_centroid, lists.cp.max_points_per_centroid = 10, 1, 100
+    faiss.omp_set_num_threads(available_cores())
+    with SINGLE_THREADED_BLAS:
+        lists.train(vectors)
+        lists.add(vectors)
+    truth = [rows for rows, _ in ranker.top_many(queries, K, [None] * len(queries))]
     recall = 0.0
-    for neighbours, placed in SETTINGS:
-        if progress is not None:
-            progress(f"building the index, {neighbours} neighbours a point")
-        graph = faiss.IndexHNSWFlat(vectors.shape[1], neighbours)
-        graph.hnsw.efConstruction = placed
-        faiss.omp_set_num_threads(available_cores())
-        with SINGLE_THREADED_BLAS:
-            graph.add(vectors)
-        for effort in EFFORTS:
-            index = Index(graph, effort, by_inner_product)
-            recall = recall_of(index, ranker, queries, truth)
-            if recall >= (LEAST_RECALL if (neighbours, effort) == (SETTINGS[-1][0], EFFORTS[-1]) else WANTED_RECALL):
-                faiss.write_index(graph, str(path))
-                return {
-                    "kind": "faiss HNSW, L2 on augmented points" if by_inner_product else "faiss HNSW, L2",
-                    "recall": recall,
-                    "k": K,
-                    "questions": len(queries),
-                    "neighbours": neighbours,
-                    "effort": effort,
-                }
+    for share in SHARES:
+        index = Index(lists, max(1, round(share * count)), by_inner_product)
+        recall = recall_of(index, ranker, queries, truth)
+        if recall >= (LEAST_RECALL if share == SHARES[-1] else WANTED_RECALL):
+            faiss.write_index(lists, str(path))
+            return {
+                "kind": "faiss lists, L2 on augmented points" if by_inner_product else "faiss lists, L2",
+                "recall": recall,
+                "k": K,
+                "questions": len(queries),
+                "lists": count,
+                "probes": index.probes,
+            }
     raise LorentzrecError(
         f"the index finds {recall:.3f} of the true first {K}, and {LEAST_RECALL} is the least: "
         "publish with --no-index to rank exactly"
@@ -165,13 +166,13 @@ def open_index(path: Path, description: dict[str, Any], count: int) -> Index:
     import faiss
 
     try:
-        graph = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
+        lists = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
         raise ArtifactError(f"{path} cannot be read by faiss ({reason}): publish the model again") from error
-    if graph.ntotal != count:
-        raise ArtifactError(f"{path} holds {graph.ntotal} items instead of {count}: publish the model again")
-    return Index(graph, description["effort"], description["kind"].endswith("augmented points"))
+    if lists.ntotal != count:
+        raise ArtifactError(f"{path} holds {lists.ntotal} items instead of {count}: publish the model again")
+    return Index(lists, description["probes"], description["kind"].endswith("augmented points"))
 
 
 def recall_of(index: Index, ranker: Ranker, queries: FloatArray, truth: list[NDArray[np.int64]]) -> float:
@@ -196,7 +197,8 @@ def questions_like_real_ones(ranker: Ranker, histories: Interactions | None, see
     return np.stack([ranker.query(random.choice(rows, min(5, len(rows)), replace=False)) for rows, _ in around])
 
 
-def _augmented(points: NDArray[np.float32]) -> NDArray[np.float32]:
+def augmented(points: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Points with the coordinate sqrt(M^2 - |v|^2) that gives all of them the length M of the longest."""
     squared = np.einsum("ij,ij->i", points, points, dtype=np.float64)
     return np.column_stack([points, np.sqrt(squared.max(initial=0) - squared).astype(np.float32)])
 

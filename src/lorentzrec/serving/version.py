@@ -117,7 +117,8 @@ def write_version(
             if is_installed():
                 ranker = _ranker(arrays, _space(model.config))
                 queries = questions_like_real_ones(ranker, model.histories)
-                described_index = build_index(ranker, queries, partial / INDEX, progress=say)
+                say("building the index")
+                described_index = build_index(ranker, queries, partial / INDEX)
             else:
                 notes.append(f"{len(model.items):,} items are ranked exactly, not by an index: {EXTRA}, publish again")
         manifest = {

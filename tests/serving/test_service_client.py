@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
-from lorentzrec.serving.client import Client, ServiceError
+from lorentzrec.serving.client import Client, ServiceError, _pause
 from serving.running_service import service_process, shop_store
 from serving.small_shop import ITEMS, shop_model
 
@@ -51,6 +55,47 @@ def test_events_history_and_erasure(client: Client) -> None:
     assert [item.id for item in client.recommend(user=user, k=3).items] == expected
     assert client.forget(user) == 2
     assert client.history(user) == []
+
+
+@pytest.mark.parametrize("id", [{}, {"id": None}])
+def test_an_event_without_an_id_is_given_one_so_that_a_retry_counts_once(id: dict[str, None]) -> None:
+    received: list[str] = []
+    with answering(received, ["0", "Fri, 01 Jan 2016 00:00:00 GMT", None]) as url, Client(url) as client:
+        assert client.add_events([{"user": "ann", "item": "i3", **id}]).accepted == 1
+    (sent,) = set(received)
+    assert len(received) == 3
+    assert len(json.loads(sent)["events"][0]["id"]) == 24
+
+
+def test_the_pause_that_a_service_asks_for() -> None:
+    assert [_pause(wish) for wish in ("7", "0", "", "soon", "nan")] == [7.0, 0.0, 1.0, 1.0, 1.0]
+    assert _pause("Fri, 01 Jan 2016 00:00:00 GMT") == 0.0
+    assert _pause("Fri, 01 Jan 2100 00:00:00 GMT") > 3600
+
+
+@contextmanager
+def answering(received: list[str], pauses: list[str | None]) -> Iterator[str]:
+    """The address of a server that cannot answer now, as often as there are pauses to ask for, and then can."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            received.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            pause = pauses.pop(0)
+            self.send_response(200 if pause is None else 503)
+            if pause is not None:
+                self.send_header("Retry-After", pause)
+            self.end_headers()
+            self.wfile.write(b'{"accepted": 1, "duplicates": 0, "unknown_items": 0, "model": null}')
+
+        def log_message(self, *_: object) -> None:
+            """Nothing: the test tells enough."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
 
 
 def test_live_items(client: Client) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from email.utils import parsedate_to_datetime
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
@@ -84,7 +85,7 @@ class Client:
 
     def add_events(self, events: Iterable[Mapping[str, Any]]) -> EventsAnswer:
         """Send events: user and item, perhaps time and id. They are durable when this returns."""
-        sent = [{"id": secrets.token_hex(12), **event} for event in events]
+        sent = [{**event, "id": secrets.token_hex(12) if event.get("id") is None else event["id"]} for event in events]
         return self._ask(EventsAnswer, "POST", "/v1/events", {"events": sent})
 
     def history(self, user: Id, limit: int = 100) -> list[Touched]:
@@ -137,7 +138,7 @@ class Client:
             else:
                 if response.is_success:
                     return msgspec.json.decode(response.content, type=kind)
-                failure, pause = _failure(response), float(response.headers.get("Retry-After", 1))
+                failure, pause = _failure(response), _pause(response.headers.get("Retry-After", ""))
                 if response.status_code != 503:
                     raise failure
             if attempts_left:
@@ -147,6 +148,16 @@ class Client:
 
 def _part(id: Id) -> str:
     return quote(str(id), safe="")
+
+
+def _pause(wish: str) -> float:
+    """The seconds that Retry-After asks for, as a number or as a date; one if it says nothing that can be read."""
+    if wish.isdecimal():
+        return float(wish)
+    try:
+        return max(0.0, parsedate_to_datetime(wish).timestamp() - time.time())
+    except ValueError:
+        return 1.0
 
 
 def _failure(response: httpx.Response) -> ServiceError:

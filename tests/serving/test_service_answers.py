@@ -216,7 +216,8 @@ def test_no_path_reaches_the_disk(service: TestClient[Any], name: str) -> None:
 def test_a_version_without_map_or_twin_says_so(tmp_path: Path) -> None:
     store = shop_store(tmp_path)
     with service_here(store.url) as service:
-        assert service.get("/v1/map").status_code == 404
+        missing = service.get("/v1/map")
+        assert (missing.status_code, missing.json()["type"]) == (404, "urn:lorentzrec:no-map")
         refused = service.post("/v1/recommend", json={"history": ["i1"], "twin": True})
         assert (refused.status_code, "no twin" in refused.json()["detail"]) == (400, True)
     store.close()

@@ -54,6 +54,7 @@ def assert_away(service: TestClient[Any]) -> None:
         degraded = response.json()
         assert [item["id"] for item in degraded["items"]] == ["i0", "i1"]
         assert degraded["degraded"].startswith("the history of the customer could not be read: ")
+        assert "127.0.0.1" not in response.text, "where the store lies is for the log"
     for response in (
         service.post("/v1/events", json={"user": "ann", "item": "i9", "id": "late"}),
         service.get("/v1/users/ann/history"),
@@ -63,6 +64,7 @@ def assert_away(service: TestClient[Any]) -> None:
     ):
         assert (response.status_code, response.headers["Retry-After"]) == (503, "1")
         assert response.json()["type"] == "urn:lorentzrec:store-unavailable"
+        assert "127.0.0.1" not in response.text
     assert service.get("/healthz").status_code == 200
     assert "lorentzrec_store_up 0.0" in service.get("/metrics").text
 
@@ -209,10 +211,11 @@ def test_calls_beyond_the_threads_of_a_guard_wait_their_turn(guarded: GuardedSto
         assert list(askers.map(lambda _: guarded.call(slowly, seconds=60), range(16))) == [0] * 16
 
 
-def test_a_broken_store_is_away_and_nobody_who_asks_is_blamed(tmp_path: Path) -> None:
+def test_a_broken_store_is_away_and_nobody_who_asks_is_blamed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     guard = GuardedStore(lambda: open_store(f"file:{tmp_path}"), seconds=60, threads=2)
     with pytest.raises(StoreUnavailable, match="holds no store: publish"):
         guard.call(lambda store: store.history("ann"))
+    assert f"the store is away: {tmp_path} holds no store" in caplog.text
     shop_store(tmp_path).close()
     (tmp_path / "store" / "store.sqlite").write_bytes(b"no database" * 100)
     guard = GuardedStore(lambda: open_store(f"file:{tmp_path / 'store'}"), seconds=60, threads=2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -70,21 +71,28 @@ def test_twenty_versions_under_load(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_damaged_version_is_refused_and_the_last_good_one_stays(tmp_path: Path) -> None:
+def test_a_damaged_version_is_refused_and_the_last_good_one_stays(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     store = shop_store(tmp_path)
-    good = store.state().version
+    good = str(store.state().version)
+    other = published(store, tmp_path)
+    store.activate(good)
+    damage(store, other, tmp_path)
     with service_here(store.url, poll_seconds=0.05) as service:
         assert service.get("/readyz").json() == {"ready": True, "model": good, "warnings": []}
-        other = published(store, tmp_path)  # complete and current; its bytes change before anybody reads them
-        damage(store, other, tmp_path)
+        store.activate(other)
         wait_until(lambda: bool(service.get("/readyz").json()["warnings"]))
-        assert "is damaged" in service.get("/readyz").json()["warnings"][0]
-        assert other in service.get("/readyz").json()["warnings"][0]
+        (warning,) = service.get("/readyz").json()["warnings"]
+        assert warning == f"version {other} is refused, and the log of the service says why"
+        assert re.search(f"version {other} is refused.* is damaged or missing", caplog.text)
         assert model_of(service) == good
         assert b"lorentzrec_versions_refused_total 1.0" in service.get("/metrics").content
         better = published(store, tmp_path)
         wait_until(lambda: model_of(service) == better)
         wait_until(lambda: service.get("/readyz").json()["warnings"] == [])
+        workers = re.findall(r"lorentzrec_version_workers\{(.*)\} (.*)", service.get("/metrics").text)
+        assert workers == [(f'version="{better}"', "1.0")], "versions of the past are not told"
     store.close()
 
 
@@ -122,7 +130,8 @@ def test_only_damaged_versions_are_none(tmp_path: Path) -> None:
     with service_here(store.url) as service:
         response = service.get("/readyz")
         assert response.status_code == 503
-        assert "is damaged" in response.json()["detail"]
+        assert "is refused" in response.json()["detail"]
+        assert str(tmp_path) not in response.text
     store.close()
 
 

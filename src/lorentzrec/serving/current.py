@@ -14,7 +14,7 @@ from lorentzrec.errors import InputError, LorentzrecError, StoreUnavailable
 from lorentzrec.serving.answering import Answerer, Question
 from lorentzrec.serving.guarded_store import GuardedStore
 from lorentzrec.serving.metrics import Metrics
-from lorentzrec.serving.problems import ServiceUnavailable
+from lorentzrec.serving.problems import STORE_AWAY, ServiceUnavailable
 from lorentzrec.serving.version import Version, open_version
 
 START_SECONDS = 15.0
@@ -36,12 +36,6 @@ class Serving:
     live_revision: int
 
 
-@dataclass(frozen=True)
-class _Refusal:
-    reason: str
-    until: float
-
-
 class Current:
     """Holds one reference to what is served, and changes it in one step.
 
@@ -53,7 +47,7 @@ class Current:
     def __init__(self, store: GuardedStore, cache: Path, metrics: Metrics, poll_seconds: float) -> None:
         self._store, self._cache, self._metrics, self._poll_seconds = store, cache, metrics, poll_seconds
         self._serving: Serving | None = None
-        self._refused: dict[str, _Refusal] = {}
+        self._refused: dict[str, float] = {}  # when each may be looked at again
         self._wanted: str | None = None
         self._looked, self._stopped, self._nudged = Event(), Event(), Event()
         self._thread = Thread(target=self._watch, name="current", daemon=True)
@@ -77,7 +71,7 @@ class Current:
     @property
     def warnings(self) -> list[str]:
         """What an operator should know, although requests are answered."""
-        return [f"version {name} is refused: {refusal.reason}" for name, refusal in self._refused.copy().items()]
+        return [f"version {name} is refused, and the log of the service says why" for name in self._refused.copy()]
 
     def start(self) -> None:
         """Look at the store from now on, in a thread. If there is a version, it serves when this returns.
@@ -109,8 +103,8 @@ class Current:
         try:
             self.refresh()
         except StoreUnavailable as error:
-            if was_up:
-                logger.warning("the store is away: %s", error)
+            if self._store.trouble is None:  # else the guard has said it
+                logger.warning("the store has no time for a look at it: %s", error)
         except Exception:
             logger.exception("the look at the store failed; the version in use stays")
         else:
@@ -151,7 +145,7 @@ class Current:
 
     def _open(self, name: str) -> Version | None:
         """A version, fetched and checked; None if it is damaged."""
-        if name in self._refused and time.monotonic() < self._refused[name].until:
+        if name in self._refused and time.monotonic() < self._refused[name]:
             return None
         try:
             folder = self._store.call(lambda store: store.fetch(name, self._cache), seconds=FETCH_SECONDS)
@@ -160,7 +154,7 @@ class Current:
             if name not in self._refused:
                 self._metrics.refused.inc()
                 logger.error("version %s is refused, and the last good one stays: %s", name, error)
-            self._refused[name] = _Refusal(str(error), time.monotonic() + REFUSAL_SECONDS)
+            self._refused[name] = time.monotonic() + REFUSAL_SECONDS
             return None
         self._refused.pop(name, None)
         return version
@@ -191,7 +185,7 @@ class Current:
 
     def _missing(self) -> str:
         if self._store.trouble is not None:
-            return self._store.trouble
+            return STORE_AWAY
         if self._wanted is None:
             return "the store holds no version yet: publish one with `lorentzrec publish MODEL --to STORE`"
         return "; ".join([*self.warnings, "publish the model again"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
@@ -12,6 +13,8 @@ from lorentzrec.errors import InputError, StoreBroken, StoreUnavailable
 from lorentzrec.serving.stores.store import Store
 
 Result = TypeVar("Result")
+
+logger = logging.getLogger("lorentzrec.serving")
 
 
 class GuardedStore:
@@ -48,13 +51,19 @@ class GuardedStore:
         try:
             result = outcome.result(limit)
         except (StoreUnavailable, StoreBroken) as error:
-            self.trouble = str(error)
-            raise StoreUnavailable(self.trouble) from error
+            raise self._away(str(error)) from error
         except TimeoutError:
-            self.trouble = f"the store has not answered in {limit:g} seconds: look at its server and the network"
-            raise StoreUnavailable(self.trouble) from None
+            reason = f"the store has not answered in {limit:g} seconds: look at its server and the network"
+            raise self._away(reason) from None
         self.trouble = None
         return result
+
+    def _away(self, reason: str) -> StoreUnavailable:
+        """The reason goes to the log here, since it may name hosts and users: `problems.py` keeps it from callers."""
+        if self.trouble is None:
+            logger.warning("the store is away: %s", reason)
+        self.trouble = reason
+        return StoreUnavailable(reason)
 
     def close(self) -> None:
         """Let go of the store. Calls that hang are left to the end of the process."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 """prometheus_client reads this once, when imported: set, each process keeps its numbers in files of that folder."""
 
 BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+_PAST_VERSION = re.compile(rb"lorentzrec_version_workers\{.*\} 0\.0$")
 
 
 class Metrics:
@@ -60,12 +62,15 @@ class Metrics:
     def text(self) -> bytes:
         """All numbers in the format that Prometheus reads."""
         folder = os.environ.get(FOLDER_VARIABLE)
-        if folder is None:
-            return generate_latest(self._registry)
-        _forget_the_dead(Path(folder).glob("gauge_live*.db"))
-        registry = CollectorRegistry()
-        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-        return generate_latest(registry)
+        registry = self._registry
+        if folder is not None:
+            _forget_the_dead(Path(folder).glob("gauge_live*.db"))
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        # The files of several processes lose no label. A version that nobody answers with any more is not told, or
+        # there would be one more line for every version ever published.
+        lines = generate_latest(registry).splitlines(keepends=True)
+        return b"".join(line for line in lines if not _PAST_VERSION.match(line))
 
 
 def _forget_the_dead(files: Iterable[Path]) -> None:

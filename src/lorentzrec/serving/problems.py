@@ -20,6 +20,9 @@ MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 1
 """What Retry-After says: a worker looks at its store about once a second."""
 
+STORE_AWAY = "the store cannot answer now, and the log of the service says why: try again in a second"
+"""What callers are told. Why it cannot may name internal hosts and users, which are for the log alone."""
+
 TITLES = {
     400: "The request cannot be used as it is",
     401: "A key is needed",
@@ -38,6 +41,10 @@ logger = logging.getLogger("lorentzrec.serving")
 
 class ServiceUnavailable(LorentzrecError):  # noqa: N818, it is what the service answers with 503
     """The service has nothing to answer with yet, or too much to do."""
+
+
+class NoMap(LorentzrecError):  # noqa: N818, it is what the service answers with 404
+    """The version was published without a map."""
 
 
 def problem(status: int, detail: str, kind: str | None = None, errors: list[Fault] | None = None) -> Problem:
@@ -113,8 +120,10 @@ def _bad_input(_: Request[Any, Any, Any], error: LorentzrecError) -> Response[Pr
             return _respond(problem(404, str(error), "unknown-item"))
         case InputError():
             return _respond(problem(400, str(error), "invalid-request"))
+        case NoMap():
+            return _respond(problem(404, str(error), "no-map"))
         case StoreUnavailable():
-            return _respond(problem(503, str(error), "store-unavailable"))
+            return _respond(problem(503, STORE_AWAY, "store-unavailable"))
         case ServiceUnavailable():
             return _respond(problem(503, str(error), "not-ready"))
     return _failed(_, error)

@@ -11,10 +11,9 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody, QueryParameter
 
 from lorentzrec.errors import InputError
-from lorentzrec.serving.answering import UnknownItem
 from lorentzrec.serving.identifiers import texts
 from lorentzrec.serving.messages import FoundItems, ItemDetails, ModelInformation, Rows, RowsRequest
-from lorentzrec.serving.problems import described
+from lorentzrec.serving.problems import NoMap, described
 from lorentzrec.serving.routes.dependencies import TheCurrent
 
 RowList = Annotated[
@@ -58,7 +57,7 @@ def get_map(current: TheCurrent, request: Request[Any, Any, Any]) -> Response[by
     """
     version = current.serving.version
     if version.map is None:
-        raise UnknownItem(f"version {version.name} has no map: publish one with a map")
+        raise NoMap(f"version {version.name} has no map: publish one with a map")
     headers = {"ETag": f'"{version.name}"', "X-Items": str(len(version.map)), "Cache-Control": "no-cache"}
     if headers["ETag"] in request.headers.get("if-none-match", ""):
         return Response(b"", status_code=304, headers=headers)

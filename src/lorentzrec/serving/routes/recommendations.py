@@ -23,7 +23,7 @@ from lorentzrec.serving.messages import (
     Wishes,
 )
 from lorentzrec.serving.metrics import Metrics
-from lorentzrec.serving.problems import described
+from lorentzrec.serving.problems import STORE_AWAY, described
 from lorentzrec.serving.routes.dependencies import TheCurrent, TheMetrics, TheStore
 from lorentzrec.serving.routes.path_ids import ItemInPath, UserInPath, from_path
 
@@ -109,8 +109,8 @@ def _history_of(user: str, store: GuardedStore) -> tuple[tuple[str, ...], str | 
     """The history of a customer, read anew each time; nothing and the reason if the store is away."""
     try:
         touches = store.call(lambda opened: opened.history(user))
-    except StoreUnavailable as error:
-        return (), f"the history of the customer could not be read: {error}"
+    except StoreUnavailable:
+        return (), f"the history of the customer could not be read: {STORE_AWAY}"
     return tuple(touch.item for touch in touches), None
 
 

@@ -43,6 +43,9 @@ def test_keep_and_rollback(model: Path, store: str) -> None:
     names = [answer("publish", model, "--to", store, "--no-map", "--keep", "2")["model"] for _ in range(3)]
     assert answer("publish", "--to", store, "--rollback") == {"model": names[1], "store": store}
     assert f"holds no version before {names[1]}" in error_of("publish", "--to", store, "--rollback")
+    for ignored in (["--items", "x"], ["--twin", "x"], ["--histories"], ["--keep", "3"], ["--no-map"]):
+        told = error_of("publish", "--to", store, "--rollback", *ignored)
+        assert told.endswith("takes no --" + ignored[0].removeprefix("--").removeprefix("no-") + ": leave it out")
     opened = open_store(store)
     assert opened.versions() == [names[2], names[1]]
     assert opened.state().version == names[1]

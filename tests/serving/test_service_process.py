@@ -16,6 +16,7 @@ from threading import Event
 import httpx
 import pytest
 
+from lorentzrec.cli.serve import page_address
 from lorentzrec.serving.stores.address import open_store
 from serving.running_service import PATIENCE, service_process, shop_store, wait_until
 
@@ -38,6 +39,19 @@ def test_a_request_under_way_is_finished_before_the_end(tmp_path: Path, number: 
         assert answer.startswith(b"HTTP/1.1 200 ")
         assert service.process.wait(PATIENCE) == 0
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("0.0.0.0", "http://127.0.0.1:80"),
+        ("shop.local", "http://shop.local:80"),
+        ("::1", "http://[::1]:80"),
+        ("::", "http://[::1]:80"),
+    ],
+)
+def test_the_address_that_is_printed_is_one_to_open(host: str, address: str) -> None:
+    assert page_address(host, 80) == address
 
 
 def test_workers_share_the_work_and_their_numbers(tmp_path: Path) -> None:

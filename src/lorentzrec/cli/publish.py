@@ -15,8 +15,12 @@ from lorentzrec.errors import InputError
 if TYPE_CHECKING:
     import polars as pl
 
+PARTS = ("items", "twin", "histories", "keep", "map", "index")
+"""Options of a new version."""
+
 
 def publish(
+    context: typer.Context,
     to: Annotated[str, typer.Option("--to", metavar="STORE", help="file:DIR, postgresql://... or cosmos://...")],
     model: Annotated[Path | None, typer.Argument(metavar="MODEL", help="The folder of a trained model.")] = None,
     items: Annotated[
@@ -42,6 +46,9 @@ def publish(
     if rollback == (model is not None):
         raise InputError("publishing takes a MODEL, and --rollback takes none: give one of them")
     if model is None:
+        sources = {name: context.get_parameter_source(name) for name in PARTS}
+        if ignored := [name for name, source in sources.items() if source is not None and source.name != "DEFAULT"]:
+            raise InputError(f"--rollback makes no version, so it takes no --{ignored[0]}: leave it out")
         from lorentzrec.serving import publish as publishing
 
         with closing(open_store(to)) as store:

@@ -63,5 +63,11 @@ def serve(
         opened.close()
     except StoreUnavailable as error:
         note([f"{error}; the service starts all the same, and answers when the store does"])
-    say(f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}")
+    say(page_address(host, port))
     run(settings)
+
+
+def page_address(host: str, port: int) -> str:
+    """Where a browser of this machine finds the page of a service that listens at `host`."""
+    reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{reached}]:{port}" if ":" in reached else f"http://{reached}:{port}"

@@ -96,7 +96,7 @@ def _item_table(model: Model, place: str, category_column: str | None) -> pl.Dat
     import polars as pl
 
     from lorentzrec.data.dataset import is_dataset, open_dataset
-    from lorentzrec.data.item_table import read_item_table, with_item_table
+    from lorentzrec.data.item_table import first_category, read_item_table, with_item_table
 
     if is_dataset(place):
         table = open_dataset(place).items.rename({"id": "item"}).drop("row", "count")
@@ -104,5 +104,4 @@ def _item_table(model: Model, place: str, category_column: str | None) -> pl.Dat
         table = read_item_table(place, columns={"category": category_column} if category_column else None)
     joined, fit = with_item_table(pl.DataFrame({"id": model.items.series}), table)
     note([fit])
-    first_category = pl.col("^category$").cast(pl.String).str.split("|").list.first().str.strip_chars()
-    return joined.with_columns(first_category)
+    return first_category(joined)

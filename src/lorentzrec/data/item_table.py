@@ -101,3 +101,11 @@ def with_item_table(items: pl.DataFrame, table: pl.DataFrame) -> tuple[pl.DataFr
     joined = items.join(keyed, on="id", how="left", maintain_order="left")
     found = len(items.join(keyed, on="id", how="semi"))
     return joined, f"the item table tells of {found:,} of {len(items):,} items, and of {len(table) - found:,} others"
+
+
+def first_category(table: pl.DataFrame) -> pl.DataFrame:
+    """The table, if it has categories, with one for each item: the first of several, written with | between them."""
+    import polars as pl
+
+    first = pl.col("^category$").cast(pl.String).str.split("|").list.first().str.strip_chars()
+    return table.with_columns(first.replace("", None))

@@ -80,10 +80,12 @@ def described_items(
 ) -> tuple[pl.DataFrame, NDArray[np.int32], list[str]]:
     """The table of the directory, the category code of each row (-1 for none), and the names of the codes.
 
-    `described`: a table with the column id and any of title, category, price and image. Of several categories, written
-    with | between them, the first counts. Items that it lacks stay without details; what only it has is left out.
+    `described`: a table with the column id and any of title, category, price and image. Of several categories the first
+    counts (`first_category`). Items that it lacks stay without details; what only it has is left out.
     """
     import polars as pl
+
+    from lorentzrec.data.item_table import first_category
 
     order = np.argsort(-counts, kind="stable")
     place = np.empty(len(order), np.int64)
@@ -98,8 +100,7 @@ def described_items(
             raise InputError(f"the item {twice[0]!r} stands twice in the item table: give each item one row")
         table = table.join(kept, on="id", how="left", maintain_order="left")
     missing = [pl.lit(None, types[name]).alias(name) for name in DETAILS if name not in table.columns]
-    first_category = pl.col("category").str.split("|").list.first().str.strip_chars().replace("", None)
-    table = table.with_columns(missing).with_columns(first_category, place=place).select("row", "id", *DETAILS, "place")
+    table = first_category(table.with_columns(missing)).with_columns(place=place).select("row", "id", *DETAILS, "place")
     categories = table["category"].drop_nulls().unique().sort()
     codes = table["category"].replace_strict(categories, np.arange(len(categories)), default=-1, return_dtype=pl.Int32)
     return table, codes.to_numpy(), categories.to_list()

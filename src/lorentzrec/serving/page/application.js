@@ -55,7 +55,7 @@ class Application {
     this.loading = true;
     try {
       const { model, map } = await this.#modelAndMap();
-      this.known.forget();
+      this.known.begin(model.model);
       this.model = model;
       this.disk.load(map && new CatalogueMap(map.bytes, model.categories));
       this.#showModel();
@@ -112,7 +112,7 @@ class Application {
   /** The first thing a visitor sees: what the address names, or an example. */
   async #begin() {
     const asked = new URLSearchParams(window.location.hash.slice(1));
-    const ids = (asked.get("history") ?? "").split(",").filter(Boolean);
+    const ids = asked.getAll("history").filter(Boolean);
     if (asked.get("customer")) await this.#become(/** @type {string} */ (asked.get("customer")));
     else if (ids.length) this.customer.chosen = await Promise.all(ids.map((id) => this.service.item(id).catch(() => ({ id, title: null, category: null }))));
     else this.customer.chosen = (await this.examples[0]?.items()) ?? [];
@@ -129,7 +129,7 @@ class Application {
       const answers = await Promise.all(this.#questions(signal));
       if (signal.aborted) return;
       this.answers = answers;
-      if (answers[0].model === this.model?.model) this.known.remember(answers[0].items);
+      this.known.remember(answers[0]);
       byId("problem").hidden = true;
       this.#showAnswers();
       await this.picture.draw(this.customer.history, answers[0].items, this.similarTo, this.model?.recency ?? 1);
@@ -160,7 +160,7 @@ class Application {
     byId("leave-customer").hidden = id === null;
     const address = new URLSearchParams();
     if (id !== null) address.set("customer", id);
-    else if (chosen.length) address.set("history", chosen.map((item) => item.id).join(","));
+    else for (const item of chosen) address.append("history", item.id); // not one list: ids may hold commas
     window.history.replaceState(null, "", `#${address}`);
   }
 

@@ -15,8 +15,16 @@ const anyOf = (count) => Math.floor(Math.random() * count);
 /** A row and its nearest neighbours on the map. @param {import("./catalogue_map.js").CatalogueMap} map @param {number} row */
 function neighbourhood(map, row) {
   const start = map.at(row);
-  const away = Array.from({ length: map.count }, (_, other) => ({ other, far: distance(start, map.at(other)) }));
-  return away.sort((a, b) => a.far - b.far).slice(0, BASKET).map(({ other }) => other);
+  /** @type {{other: number, far: number}[]} */
+  let nearest = [];
+  // Only the nearest so far are kept and sorted: all of a million would hold the page up for seconds.
+  for (let other = 0; other < map.count; other++) {
+    const far = distance(start, map.at(other));
+    if (nearest.length < BASKET || far < nearest[BASKET - 1].far) {
+      nearest = [...nearest, { other, far }].sort((a, b) => a.far - b.far).slice(0, BASKET);
+    }
+  }
+  return nearest.map(({ other }) => other);
 }
 
 /**

@@ -19,7 +19,7 @@ function sentence(reason) {
 /** @param {import("./service.js").Answer} answer @returns {string} "" if there is nothing to say */
 export function noticeOf({ fallback, degraded }) {
   const parts = (fallback ?? "").split("; ").filter(Boolean).map(sentence);
-  if (degraded) parts.push(`The customer's history could not be read, so this answer does without it: ${degraded.replace(/\.$/, "")}.`);
+  if (degraded) parts.push(sentence(degraded));
   return parts.join(" ");
 }
 

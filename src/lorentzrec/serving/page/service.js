@@ -96,14 +96,14 @@ export class Service {
     return this.#json(`/v1/items/${segment(id)}`);
   }
 
-  /** @param {number[]} rows @returns {Promise<Item[]>} */
-  async itemsOfRows(rows) {
-    return rows.length === 0 ? [] : (await this.#json(`/v1/map/items?rows=${rows.join(",")}`)).items;
+  /** @param {number[]} rows one or more @returns {Promise<{items: Item[], model: string}>} */
+  itemsOfRows(rows) {
+    return this.#json(`/v1/map/items?rows=${rows.join(",")}`);
   }
 
-  /** @param {string[]} items @returns {Promise<(number | null)[]>} */
-  async rowsOfItems(items) {
-    return items.length === 0 ? [] : (await this.#post("/v1/map/rows", { items })).rows;
+  /** @param {string[]} items @returns {Promise<{rows: (number | null)[], model: string}>} */
+  rowsOfItems(items) {
+    return this.#post("/v1/map/rows", { items });
   }
 
   /** What the store holds of a customer, oldest first. @param {string} user @returns {Promise<Item[]>} */

@@ -4,16 +4,14 @@
   const system = window.matchMedia("(prefers-color-scheme: dark)");
   const root = document.documentElement;
 
-  const chosen = () => {
-    try {
-      return localStorage.getItem(KEY);
-    } catch {
-      return null; // storage is forbidden: the system's choice holds
-    }
-  };
+  /** @type {string | null} */
+  let chosen = null;
+  try {
+    chosen = localStorage.getItem(KEY);
+  } catch {} // storage is forbidden: the system's choice holds until the reader makes one for this page
 
   const apply = () => {
-    root.dataset.theme = chosen() ?? (system.matches ? "dark" : "light");
+    root.dataset.theme = chosen ?? (system.matches ? "dark" : "light");
     const button = document.getElementById("theme");
     if (button) button.textContent = root.dataset.theme === "dark" ? "Light" : "Dark";
     document.dispatchEvent(new Event("themechange"));
@@ -24,13 +22,11 @@
   document.addEventListener("DOMContentLoaded", () => {
     apply();
     document.getElementById("theme").addEventListener("click", () => {
+      chosen = root.dataset.theme === "dark" ? "light" : "dark";
       try {
-        localStorage.setItem(KEY, root.dataset.theme === "dark" ? "light" : "dark");
-        apply();
-      } catch {
-        root.dataset.theme = root.dataset.theme === "dark" ? "light" : "dark";
-        document.dispatchEvent(new Event("themechange"));
-      }
+        localStorage.setItem(KEY, chosen);
+      } catch {} // forgotten with this page
+      apply();
     });
   });
 }

@@ -115,4 +115,4 @@ def test_a_model_without_histories(model: Path, shop: Path, tmp_path: Path) -> N
 
 
 def test_a_folder_that_is_no_model(shop: Path) -> None:
-    assert error_of("evaluate", shop, shop).endswith("is not the manifest of a model: give the folder of a saved model")
+    assert error_of("evaluate", shop, shop).endswith("is not the manifest of a model: give the folder of a model")

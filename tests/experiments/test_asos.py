@@ -60,6 +60,8 @@ def found(**values: float) -> dict[str, Any]:
         "trials": {
             "rate 0.05 of a mean, asymmetric, hyperboloid": trial(values["plain"]),
             "rate 0.05 of a mean, asymmetric, euclidean": trial(values["plain_twin"]),
+            "rate 0.05 of a sum, asymmetric, hyperboloid": trial(values["plain"]),
+            "rate 0.05 of a sum, asymmetric, euclidean": trial(values["plain_twin"]),
             "rate 0.05 of a mean, symmetric, hyperboloid": trial(0.1, values["seconds"], 200),
             "defaults (adaptive), asymmetric, hyperboloid": trial(values["adaptive"]),
             "defaults (adaptive), asymmetric, euclidean": trial(0.5),

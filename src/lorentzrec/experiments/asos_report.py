@@ -135,17 +135,16 @@ def _verdicts(found: Mapping[str, Mapping[str, Any]]) -> tuple[Verdict, ...]:
         ]
         return [hyperboloid > euclidean for hyperboloid, euclidean in pairs]
 
-    mean, adaptive = "rate 0.05 of a mean", "defaults (adaptive)"
+    mean, total, adaptive = "rate 0.05 of a mean", "rate 0.05 of a sum", "defaults (adaptive)"
     symmetric, asymmetric = (
         [found[space]["trials"][f"{mean}, {model}, hyperboloid"] for space in found]
         for model in ("symmetric", "asymmetric")
     )
     ratio = sum(one["processor_seconds"] for one in symmetric) / sum(one["processor_seconds"] for one in asymmetric)
     wall = sum(one["seconds"] for one in symmetric) / sum(one["seconds"] for one in asymmetric)
-    gains = [value(space, adaptive, "hyperboloid") - value(space, mean, "hyperboloid") for space in found]
+    plain = {space: max(value(space, settings, "hyperboloid") for settings in (mean, total)) for space in found}
     parameters = symmetric[0]["parameters"] / asymmetric[0]["parameters"]
     chance = 10 / 101
-    learned = [value(space, mean, "hyperboloid") > 2 * chance for space in found]
     return (
         Verdict(
             "an epoch of the symmetric system takes four times as long as one of the asymmetric",
@@ -163,29 +162,33 @@ def _verdicts(found: Mapping[str, Mapping[str, Any]]) -> tuple[Verdict, ...]:
             "(customers + items) / items, with the million customers that we assume",
         ),
         Verdict(
-            "after one epoch the hyperboloid is significantly better than random",
+            "after one epoch the hyperboloid is significantly better than random (HR@10 0.589)",
             "section 6.4",
-            "; ".join(f"HR@10 {value(space, mean, 'hyperboloid'):.3f} ({space} shop)" for space in found)
+            "; ".join(f"HR@10 {plain[space]:.3f} with the better rate ({space} shop)" for space in found)
             + f"; chance is {chance:.3f}",
-            _answer(learned),
+            _answer(
+                [value(space, settings, "hyperboloid") > 1.5 * chance for space in found for settings in (mean, total)]
+            ),
             "the best sellers: "
             + "; ".join(f"{shop['best_sellers']['sampled']['hr@10']['value']:.3f}" for shop in found.values()),
         ),
         Verdict(
             "with plain steps it is worse than the Euclidean twin (HR@10 0.589 against 0.639)",
             "section 6.4",
-            f"HR@10 {both(mean, 'sampled', 'hr@10')}; full-ranking NDCG@10 {both(mean, 'full', 'ndcg@10')}",
-            _answer([not won for won in wins(mean, "sampled", "hr@10")]),
+            "; ".join(f"{settings}: HR@10 {both(settings, 'sampled', 'hr@10')}" for settings in (mean, total)),
+            _answer([not won for settings in (mean, total) for won in wins(settings, "sampled", "hr@10")]),
+            "; ".join(
+                f"full-ranking NDCG@10, {settings}: {both(settings, 'full', 'ndcg@10')}" for settings in (mean, total)
+            ),
         ),
         Verdict(
             "adaptive optimisers on the hyperboloid could improve it significantly",
             "section 6.4, section 7",
             "; ".join(
-                f"HR@10 {value(space, mean, 'hyperboloid'):.3f} to {value(space, adaptive, 'hyperboloid'):.3f} "
-                f"({space} shop)"
+                f"HR@10 {plain[space]:.3f} to {value(space, adaptive, 'hyperboloid'):.3f} ({space} shop)"
                 for space in found
             ),
-            _answer([gain > 0 for gain in gains]),
+            _answer([value(space, adaptive, "hyperboloid") > plain[space] for space in found]),
             f"against the adaptive Euclidean twin: HR@10 {both(adaptive, 'sampled', 'hr@10')}; full-ranking NDCG@10 "
             f"{both(adaptive, 'full', 'ndcg@10')}",
         ),

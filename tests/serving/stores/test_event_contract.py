@@ -58,6 +58,11 @@ def test_a_history_survives_reopening(store: Store, url: str) -> None:
         assert other.history("ann") == [Touch("tea", 1.0)]
 
 
+def test_of_two_events_with_one_id_the_first_counts(store: Store) -> None:
+    assert store.add_events([Event("ann", "tea", 2, "1"), Event("ann", "cup", 1, "1")]) == Added(1, 1)
+    assert store.history("ann") == [Touch("tea", 2.0)]
+
+
 def test_forgetting_removes_one_customer(store: Store) -> None:
     store.add_events([Event(user, f"i{n}", n, str(n)) for user in ("ann", "ann%", "an_") for n in range(3)])
     assert store.forget("ann") == 3

@@ -174,8 +174,9 @@ class FileStore:
         check_events(events)
         if not events:
             return Added(0, 0)
-        # Sorted, neighbours fall on the same pages.
-        rows = sorted((event.user, event.id, event.item, float(event.time)) for event in events)
+        # Sorted, neighbours fall on the same pages; of two with one id the first stays the first.
+        ordered = sorted(events, key=lambda event: (event.user, event.id))
+        rows = [(event.user, event.id, event.item, float(event.time)) for event in ordered]
         with self._transaction() as connection:
             accepted = connection.executemany(
                 "INSERT INTO events (user, id, item, time) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", rows

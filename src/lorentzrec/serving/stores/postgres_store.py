@@ -141,11 +141,13 @@ class PostgresStore:
         if not events:
             return Added(0, 0)
         keys = {user: key_of(user) for user in {event.user for event in events}}
-        # In one order for everybody, so that two batches with the same events wait for one another and never both.
-        rows = sorted(
+        # In one order for everybody, so that two batches with the same events wait for one another and never both. Of
+        # two events with one id the first stays the first.
+        rows = [
             (keys[event.user], key_of(event.id), repr(float(event.time)), event.user, event.item, event.id)
             for event in events
-        )
+        ]
+        rows.sort(key=lambda row: row[:2])
         with self._connections.statement(ANSWER_SECONDS + len(events) / 1000) as cursor:
             cursor.execute(ADD_EVENTS, [SEPARATOR.join(column) for column in zip(*rows, strict=True)])
             accepted = cursor.rowcount

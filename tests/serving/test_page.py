@@ -1,136 +1,18 @@
 """The page in a real browser, against the real service and a small model that was really trained."""
 
+# ruff: noqa: F811 - fixtures are imported, and asked for by their names
+
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from itertools import combinations
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from lorentzrec.data.dataset import open_dataset
-from lorentzrec.data.prepare import PrepareConfig, prepare
-from lorentzrec.data.synthetic import SyntheticConfig, synthesize
-from lorentzrec.learning.config import TrainingConfig
-from lorentzrec.learning.model import Model
-from lorentzrec.learning.trainer import train
-from lorentzrec.reduction.disk_map import disk_map
-from lorentzrec.serving.stores.address import open_store
-from lorentzrec.serving.version import write_version
 from serving.colour_sight import SIGHTS, contrast, seen
-from serving.running_service import Service, service_process, wait_until
-
-playwright_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-expect = playwright_api.expect
-
-CHROMIUM = Path("/usr/bin/chromium")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM.exists(), reason=f"{CHROMIUM} is not installed: apt install chromium"),
-]
-SOFTWARE_WEBGL = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
-OWN_LINES = "#own-answers li[data-id]"
-PATIENCE = 15_000
-
-
-@dataclass(frozen=True)
-class Shop:
-    """A trained shop with its service; `publish` puts another version in the place of the current one."""
-
-    service: Service
-    publish: Callable[..., str]
-
-
-@dataclass
-class Visit:
-    """An open page, and all that a clean page must not have."""
-
-    page: Any
-    url: str
-    faults: list[str] = field(default_factory=list)
-
-    def open(self, address: str = "/") -> None:
-        self.page.goto(self.url + address)
-        self.settled()
-
-    def settled(self) -> None:
-        """The last question has been answered."""
-        expect(self.page.locator(OWN_LINES).first).to_be_visible()
-        expect(self.page.locator("#answers")).to_have_attribute("aria-busy", "false")
-
-    def answers(self) -> list[str]:
-        return self.page.locator(OWN_LINES).evaluate_all("lines => lines.map(line => line.dataset.id)")  # type: ignore[no-any-return]
-
-    def history(self) -> list[str]:
-        """Oldest first; the page shows the newest first."""
-        return self.page.locator("#history li").evaluate_all("lines => lines.map(line => line.dataset.id).reverse()")  # type: ignore[no-any-return]
-
-    def star(self) -> str:
-        return str(self.page.locator("#customer-place").get_attribute("data-star"))
-
-
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    folder = tmp_path_factory.mktemp("page")
-    grown = synthesize(SyntheticConfig(customers=500, items=200, interactions=8_000), folder / "raw")
-    data = folder / "shop"
-    prepare(PrepareConfig(events=(str(grown.events),), items=str(grown.items), out=str(data), split="leave_last_out"))
-    train_part, _ = open_dataset(data).parts()
-
-    def trained(geometry: str) -> Model:
-        config = TrainingConfig.from_mapping({"geometry": geometry, "dimension": 8, "epochs": 5, "seed": 1})
-        return train(train_part, config, progress=False)
-
-    model, twin, items = trained("hyperboloid"), trained("euclidean"), open_dataset(data).items
-    drawn = disk_map(model.item_points, geometry="hyperboloid", counts=model.item_counts)
-    store = open_store(f"file:{folder / 'store'}", create=True)
-
-    def publish(**parts: Any) -> str:
-        place = folder / f"version-{len(store.versions())}"
-        whole: dict[str, Any] = {
-            "disk_map": drawn.coordinates,
-            "map_description": {"method": drawn.method},
-            "twin": twin,
-        } | parts
-        name = str(write_version(place, model, items=items, **whole)["name"])
-        store.upload(place)
-        store.activate(name)
-        return name
-
-    publish()
-    with service_process(store.url, folder) as service:
-        yield Shop(service, publish)
-    store.close()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", *SOFTWARE_WEBGL]
-    with playwright_api.sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=str(CHROMIUM), args=arguments)
-        yield opened
-        opened.close()
-
-
-@pytest.fixture
-def visit(shop: Shop, browser: Any, request: pytest.FixtureRequest) -> Iterator[Visit]:
-    """A visitor without animations. Parametrised (indirectly) with options of the browser's context."""
-    options = {"viewport": {"width": 1280, "height": 860}, "reduced_motion": "reduce"} | getattr(request, "param", {})
-    context = browser.new_context(**options)
-    context.set_default_timeout(PATIENCE)
-    expect.set_options(timeout=PATIENCE)
-    visit = Visit(context.new_page(), shop.service.url)
-    visit.page.on("console", lambda told: visit.faults.append(told.text) if told.type == "error" else None)
-    visit.page.on("pageerror", lambda error: visit.faults.append(str(error)))
-    visit.page.on("request", lambda asked: None if asked.url.startswith(visit.url) else visit.faults.append(asked.url))
-    yield visit
-    context.close()
-    assert visit.faults == []
-
+from serving.page_visit import OWN_LINES, Shop, Visit, browser, expect, pytestmark, shop, visit  # noqa: F401
+from serving.running_service import wait_until
 
 PHONE = {"viewport": {"width": 375, "height": 740}, "has_touch": True, "is_mobile": True}
 
@@ -350,45 +232,6 @@ def test_dark_if_the_system_is_dark_and_light_if_the_reader_says_so(visit: Visit
     assert visit.page.evaluate(body) == "rgb(244, 242, 236)"
 
 
-def test_light_and_dark_where_storage_is_forbidden(visit: Visit) -> None:
-    visit.page.add_init_script(
-        "Object.defineProperty(window, 'localStorage', { get() { throw new Error('forbidden') } })"
-    )
-    visit.open()
-    button = visit.page.locator("#theme")
-    for theme, other in (("dark", "Light"), ("light", "Dark")):
-        button.click()
-        expect(visit.page.locator("html")).to_have_attribute("data-theme", theme)
-        expect(button).to_have_text(other)
-
-
-def test_an_address_holds_ids_with_commas(visit: Visit) -> None:
-    visit.open("/#history=a%2Cb&history=c%26d")
-    assert visit.history() == ["a,b", "c&d"]
-    visit.page.reload()
-    visit.settled()
-    assert visit.history() == ["a,b", "c&d"]
-    # The browser itself logs that the shop does not know these items; nothing else may be there.
-    assert all("404" in fault for fault in visit.faults)
-    visit.faults.clear()
-
-
-def test_a_surprise_is_an_item_and_its_nearest_neighbours(visit: Visit, shop: Shop) -> None:
-    visit.open()
-    places = np.frombuffer(shop.service.http.get("/v1/map").content, "<f4")[: 2 * 200].reshape(200, 2).astype(float)
-    squares = (places**2).sum(axis=1)
-    # The distance in the disk grows with this.
-    far = ((places - places[100]) ** 2).sum(axis=1) / ((1 - squares) * (1 - squares[100]))
-    surprise = """async () => {
-        const { CatalogueMap } = await import("/page/catalogue_map.js");
-        const { examplesOfMap } = await import("/page/examples.js");
-        Math.random = () => 0.5;
-        const map = new CatalogueMap(await (await fetch("/v1/map")).arrayBuffer(), []);
-        return examplesOfMap(map, { ofRows: async (rows) => rows }).at(-1).items();
-    }"""
-    assert visit.page.evaluate(surprise) == np.argsort(far, kind="stable")[:3].tolist()
-
-
 def test_every_text_and_every_colour_can_be_told_from_its_ground(visit: Visit) -> None:
     """WCAG AA: 4.5 to 1 for text, 3 to 1 for the colours of categories; and no two of these look alike to anybody."""
     visit.open()
@@ -463,71 +306,6 @@ def test_text_of_the_catalogue_is_never_markup(visit: Visit) -> None:
     visit.page.locator("#search").fill("x")
     expect(visit.page.locator("#search-options [role=option]")).to_contain_text("<img src=x onerror=alert(1)>")
     assert visit.page.locator("#search-options img, #search-options b").count() == 0
-
-
-def test_a_failure_is_one_line_and_can_be_retried(visit: Visit) -> None:
-    visit.open()
-    answers = visit.answers()
-    problem = {"title": "Busy", "status": 503, "detail": "Too many requests at once: come back in a second."}
-    visit.page.route("**/v1/recommend", lambda route: route.fulfill(status=503, json=problem))
-    visit.page.locator("#k").select_option("5")
-    expect(visit.page.locator("#problem p")).to_have_text(problem["detail"])
-    assert visit.answers() == answers
-    visit.page.unroute("**/v1/recommend")
-    visit.page.locator("#problem button").click()
-    expect(visit.page.locator(OWN_LINES)).to_have_count(5)
-    expect(visit.page.locator("#problem")).to_be_hidden()
-    # The browser itself logs an answer with an error status; nothing else may be there.
-    assert all("503" in fault for fault in visit.faults)
-    visit.faults.clear()
-
-
-def test_an_answer_without_the_history_says_so_once(visit: Visit) -> None:
-    def degraded(route: Any) -> None:
-        answer = route.fetch().json()
-        route.fulfill(json=answer | {"degraded": "the history of the customer could not be read: try again"})
-
-    visit.page.route("**/v1/recommend", degraded)
-    visit.open()
-    expect(visit.page.locator("#notice")).to_have_text("The history of the customer could not be read: try again.")
-
-
-def test_items_of_another_version_than_the_model_are_not_kept(visit: Visit) -> None:
-    """While the page loads, a worker that is still at another version tells which items its own rows are."""
-    asked: list[str] = []
-
-    def late(route: Any) -> None:
-        asked.append(route.request.url)
-        if len(asked) > 1:
-            route.continue_()
-        else:
-            rows = route.request.url.partition("rows=")[2].split(",")
-            items = [{"row": int(row), "id": f"older-{row}", "title": None, "category": None} for row in rows]
-            route.fulfill(json={"items": items, "model": "older"})
-
-    visit.page.route("**/v1/map/items?*", late)
-    visit.open()
-    assert asked
-    visit.page.locator("#examples button").first.click()
-    expect(visit.page.locator("#history li")).to_have_count(3)
-    assert not [id for id in visit.history() if id.startswith("older")]
-
-
-def test_a_map_of_another_version_than_the_model_is_not_shown(visit: Visit) -> None:
-    """Two workers may answer, one of which has not gone on to the new version yet."""
-    asked: list[str] = []
-
-    def late(route: Any) -> None:
-        asked.append(route.request.url)
-        if len(asked) > 1:
-            route.continue_()
-        else:
-            route.fulfill(body=b"\0" * 16, headers={"ETag": '"older"'})
-
-    visit.page.route("**/v1/map", late)
-    visit.open()
-    assert len(asked) == 2
-    expect(visit.page.locator("#legend button").first).to_be_visible()
 
 
 def test_another_version_without_map_and_twin_is_noticed_while_the_page_is_open(visit: Visit, shop: Shop) -> None:

@@ -116,7 +116,7 @@ def config_of(geometry: str, rate: float, regularisation: float) -> TrainingConf
 
 
 def in_threads(work: Callable[[Any], Any], jobs: Iterable[Any]) -> list[Any]:
-    """All jobs, one core each: two small trainings side by side beat two threads in one, which share its points."""
+    """All jobs, one core each: a training with a single thread gives the same bits again."""
     with SINGLE_THREADED_BLAS, ThreadPoolExecutor(available_cores()) as pool:
         return list(pool.map(work, jobs))
 

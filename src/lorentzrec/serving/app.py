@@ -56,7 +56,7 @@ def create_app(settings: ServiceSettings) -> Gate:
     )
     current = Current(store, settings.cache_folder, metrics, settings.poll_seconds)
     # Ranking is a matrix product that leaves Python's lock alone, so handlers run side by side in threads.
-    set_asyncio_executor(ThreadPoolExecutor(settings.concurrent_requests, "request"))
+    set_asyncio_executor(ThreadPoolExecutor(settings.request_threads, "request"))
 
     @asynccontextmanager
     async def running(_: Litestar) -> AsyncIterator[None]:

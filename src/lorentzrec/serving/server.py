@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -53,7 +54,11 @@ def _load(settings: ServiceSettings) -> Any:
 
     set_up_logging(settings.log_format)
     Thread(target=_end_with, args=(os.getppid(),), name="parent", daemon=True).start()
-    return create_app(settings)
+    app = create_app(settings)
+    # What is loaded by now stays: the collector need not look through it again, which holds up answers for 50 ms.
+    gc.collect()
+    gc.freeze()
+    return app
 
 
 def _end_with(parent: int) -> None:

@@ -38,12 +38,21 @@ class ServiceSettings:
     """The longest that a request may take, reading its body included."""
     shutdown_seconds: int = 15
     """The longest that requests under way may take once the service has been told to stop."""
+    request_threads: int = 16
+    """Most requests that a worker answers at once: more only wait for its core."""
     concurrent_requests: int = 128
     """Most requests that a worker has in hand at once; those beyond are told to come back."""
     body_bytes: int = 2**20
 
     def __post_init__(self) -> None:
-        counts = ("workers", "store_threads", "shutdown_seconds", "concurrent_requests", "body_bytes")
+        counts = (
+            "workers",
+            "store_threads",
+            "shutdown_seconds",
+            "request_threads",
+            "concurrent_requests",
+            "body_bytes",
+        )
         durations = ("poll_seconds", "store_seconds", "request_seconds")
         for name in (*counts, *durations):
             if not getattr(self, name) > 0:

@@ -73,7 +73,10 @@ def test_missing_optuna_is_named(shop: Path, tmp_path: Path, monkeypatch: pytest
     assert line == "tuning needs Optuna: pip install 'lorentzrec[tune]'"
 
 
-def test_compare_shows_tests_and_a_plot_and_keeps_its_runs(shop: Path, tmp_path: Path) -> None:
+def test_compare_shows_tests_and_a_plot_and_keeps_its_runs(
+    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")  # so that every system has one line
     systems = [part for name in ("hyperboloid", "euclidean", "popularity") for part in ("--systems", name)]
     options: list[str | Path] = [
         "--out",
@@ -88,7 +91,7 @@ def test_compare_shows_tests_and_a_plot_and_keeps_its_runs(shop: Path, tmp_path:
     first = run("compare", shop, *options)
     assert first.stderr.count("part ") == 5
     lines = first.stdout.splitlines()
-    header = next(place for place, line in enumerate(lines) if line.startswith("system "))  # a long title takes lines
+    header = next(place for place, line in enumerate(lines) if line.startswith("system "))
     rows = lines[header + 2 : header + 5]
     assert [line.split()[0] for line in rows] == ["hyperboloid", "euclidean", "popularity"]
     assert [line.count("p = ") for line in rows] == [0, 2, 2]

@@ -98,7 +98,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
         return name
 
     publish()
-    with service_process(store.url, folder) as service:
+    with service_process(store.url, folder, "--workers", "1") as service:
         yield Shop(service, publish)
     store.close()
 

@@ -84,7 +84,8 @@ def test_what_was_acknowledged_survives_a_kill(url: str) -> None:
     assert writer.stdout.readline() == "ready\n"
     acknowledged = [writer.stdout.readline() for _ in range(30)]
     writer.send_signal(signal.SIGKILL)
-    acknowledged += writer.communicate()[0].splitlines()
+    acknowledged += writer.stdout.readlines()  # communicate() would not see what the reader has in hand already
+    writer.communicate()
     whole = [line for line in acknowledged if len(line.split()) == 2]
     with closing(open_store(url)) as store:
         kept = [touch.item for touch in store.history("mine", limit=1_000_000)]

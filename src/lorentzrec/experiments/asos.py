@@ -132,8 +132,9 @@ class Shop:
 
     def learn(self, config: TrainingConfig) -> dict[str, Any]:
         """One epoch, then the test week."""
+        train_part = self._parts[0]  # before the clock starts: a resumed run grows its shop here
         started = time.process_time()
-        model = train(self._parts[0], config, progress=False)
+        model = train(train_part, config, progress=False)
         processor_seconds = time.process_time() - started
         tables = [model.item_points, model.user_points if model.user_points is not None else model.history_points]
         points = sum(len(table) for table in {id(table): table for table in tables}.values())
@@ -147,8 +148,9 @@ class Shop:
 
     def ask(self, model: Recommender) -> dict[str, Any]:
         """Both protocols on the test week; intervals are over customers."""
+        test = self._parts[2]
         started = time.perf_counter()
-        reports = {name: evaluate(model, self._parts[2], name, users=ASKED) for name in PROTOCOLS}
+        reports = {name: evaluate(model, test, name, users=ASKED) for name in PROTOCOLS}
         return {
             **{name: report.to_dict()["metrics"] for name, report in reports.items()},
             "evaluation_seconds": time.perf_counter() - started,

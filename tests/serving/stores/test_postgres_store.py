@@ -48,7 +48,7 @@ def test_a_frozen_server(postgres_server: PostgresServer, store: Store, monkeypa
 def test_a_connection_that_the_server_closed(postgres_server: PostgresServer, store: Store) -> None:
     store.state()
     postgres_server.run(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'lorentzrec'", "test"
+        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'lorentzrec'", "test"
     )
     store.state()
 

@@ -139,7 +139,7 @@ def test_more_than_it_can_hold_is_told_to_come_back(tmp_path: Path) -> None:
     store = shop_store(tmp_path)
     limit = ServiceSettings(store.url).concurrent_requests
     head = b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"
-    with service_process(store.url, tmp_path) as service:
+    with service_process(store.url, tmp_path, "--workers", "1") as service:  # the limit is each worker's
         waiting = [socket.create_connection(("127.0.0.1", service.port), timeout=PATIENCE) for _ in range(limit)]
         try:
             for connection in waiting:

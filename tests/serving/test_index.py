@@ -79,9 +79,9 @@ def test_the_index_is_asked_where_it_pays(folder: Path, monkeypatch: pytest.Monk
     asked = []
     candidates = index.Index.candidates
 
-    def counted(self: index.Index, ranker: Ranker, query: Any, count: int, permitted: Any = None) -> Any:
+    def counted(self: index.Index, ranker: Ranker, query: Any, count: int, *more: Any) -> Any:
         asked.append(count)
-        return candidates(self, ranker, query, count, permitted)
+        return candidates(self, ranker, query, count, *more)
 
     monkeypatch.setattr(index.Index, "candidates", counted)
     everything = Answerer(opened)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import Any
 
 from litestar import Litestar, Router
 from litestar.concurrency import set_asyncio_executor
@@ -22,6 +21,7 @@ from lorentzrec.serving.metrics import Metrics
 from lorentzrec.serving.openapi import openapi_config
 from lorentzrec.serving.problems import EXCEPTION_HANDLERS
 from lorentzrec.serving.routes import events, health, items, live_items, model, page, recommendations, users
+from lorentzrec.serving.routes.worker import Worker
 from lorentzrec.serving.settings import ServiceSettings
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.strict_request import StrictRequest
@@ -70,12 +70,8 @@ def create_app(settings: ServiceSettings) -> Gate:
                 store.close()
 
     app = Litestar(
-        [Router("/v1", route_handlers=VERSIONED, guards=[authorise]), *OPEN],
-        dependencies={
-            "current": _always(current),
-            "store": _always(store),
-            "metrics": _always(metrics),
-        },
+        [Router("/v1", route_handlers=VERSIONED, guards=[authorise] if keys else []), *OPEN],
+        dependencies={"worker": Provide(lambda: Worker(current, store, metrics), sync_to_thread=False)},
         state=State({"api_keys": keys}),
         exception_handlers=EXCEPTION_HANDLERS,
         request_class=StrictRequest,
@@ -86,10 +82,6 @@ def create_app(settings: ServiceSettings) -> Gate:
         logging_config=None,
     )
     return Gate(app, settings, metrics)
-
-
-def _always(value: Any) -> Provide:
-    return Provide(lambda: value, sync_to_thread=False)
 
 
 def _cross_origin(origins: tuple[str, ...]) -> CORSConfig | None:

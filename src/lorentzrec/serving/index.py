@@ -36,10 +36,15 @@ K, LEAST_RECALL = 10, 0.99
 """A version whose index finds less of the true first `K` than this is not published."""
 WANTED_RECALL = 0.995
 """What is aimed at, so that a catalogue with other histories still has `LEAST_RECALL`."""
-SHARES = (0.01, 0.02, 0.05, 0.1, 0.2)
+SHARES = (0.004, 0.006, 0.008, 0.012, 0.016, 0.024, 0.05, 0.1, 0.2)
 """Shares of the lists that a search may look through: the smallest that is good enough is recorded."""
+LISTS, POINTS_A_LIST = 2.0, 60
+"""How many lists, in square roots of the number of items, and of how many items each is learned. More lists are quicker
+to search and slower to make; see docs/serving-index.md."""
 MOST_CANDIDATES = 500
 """More items than this are not asked of the index: they lie in so many lists that exact ranking is as quick."""
+FEW_EXCLUDED = 100
+"""Up to so many excluded items are dropped from what the index finds: a bitmap of all others takes longer to make."""
 QUESTIONS = 300
 """How many histories the recall is measured with."""
 SPREAD = 0.5
@@ -58,9 +63,12 @@ class Index:
     by_inner_product: bool
 
     def candidates(
-        self, ranker: Ranker, query: FloatArray, count: int, permitted: NDArray[np.bool_] | None = None
+        self, ranker: Ranker, query: FloatArray, count: int, permitted: NDArray[np.bool_] | None = None, spare: int = 0
     ) -> NDArray[np.int64]:
-        """About the best `count` items and as many more, in rising order of row; only `permitted` ones if given."""
+        """About the best `count` items and as many more, in rising order of row; only `permitted` ones if given.
+
+        `spare`: how many more still, for a caller who drops some of them again.
+        """
         import faiss
 
         vector = query.astype(np.float32)
@@ -74,7 +82,8 @@ class Index:
         parameters: dict[str, Any] = {"nprobe": min(round(self.probes * wider), self.lists.nlist)}
         if permitted is not None:
             parameters["sel"] = faiss.IDSelectorBitmap(np.packbits(permitted, bitorder="little"))
-        found = self.lists.search(vector[None], 2 * count, params=faiss.SearchParametersIVF(**parameters))[1][0]
+        sought = 2 * count + spare
+        found = self.lists.search(vector[None], sought, params=faiss.SearchParametersIVF(**parameters))[1][0]
         return np.unique(found[found >= 0]).astype(np.int64)
 
 
@@ -104,15 +113,19 @@ class IndexedRanker(Ranker):
             permitted = _mask(allowed, count)
             if self._live is not None:
                 permitted &= self._live
-        if excluded is not None and len(excluded):
+        if excluded is None:
+            excluded = np.empty(0, np.int64)
+        elif len(excluded) > FEW_EXCLUDED:
             permitted = np.ones(count, bool) if permitted is None else permitted.copy()
             permitted[excluded] = False
+            excluded = excluded[:0]
         left = count if permitted is None else int(np.count_nonzero(permitted))
         if self._fits and k <= MOST_CANDIDATES and left * GATHERED_SHARE >= count:
-            rows = self._index.candidates(self, query, k, permitted)
+            rows = self._index.candidates(self, query, k, permitted, len(excluded))
+            rows = rows[~np.isin(rows, excluded)]
             if len(rows) >= k:
                 return self.best(query, k, rows)
-        return super().top(query, k, None, None if permitted is None else np.flatnonzero(permitted))
+        return super().top(query, k, excluded, None if permitted is None else np.flatnonzero(permitted))
 
 
 def is_installed() -> bool:
@@ -133,9 +146,9 @@ def build_index(ranker: Ranker, queries: FloatArray, path: Path) -> dict[str, An
 
     by_inner_product = ranker.hyperbolic or not ranker.by_distance
     vectors = augmented(ranker.item_points) if by_inner_product else ranker.item_points
-    count = round(len(vectors) ** 0.5)
+    count = round(LISTS * len(vectors) ** 0.5)
     lists = faiss.IndexIVFFlat(faiss.IndexFlatL2(vectors.shape[1]), vectors.shape[1], count)
-    lists.cp.niter, lists.cp.min_points_per_centroid, lists.cp.max_points_per_centroid = 10, 1, 100
+    lists.cp.niter, lists.cp.min_points_per_centroid, lists.cp.max_points_per_centroid = 10, 1, POINTS_A_LIST
     faiss.omp_set_num_threads(available_cores())
     with SINGLE_THREADED_BLAS:
         lists.train(vectors)

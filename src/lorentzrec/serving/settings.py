@@ -38,8 +38,8 @@ class ServiceSettings:
     """The longest that a request may take, reading its body included."""
     shutdown_seconds: int = 15
     """The longest that requests under way may take once the service has been told to stop."""
-    request_threads: int = 16
-    """Most requests that a worker answers at once: more only wait for its core."""
+    request_threads: int = 4
+    """Most requests that a worker answers at once: more only take its core and Python's lock from one another."""
     concurrent_requests: int = 128
     """Most requests that a worker has in hand at once; those beyond are told to come back."""
     body_bytes: int = 2**20

@@ -11,7 +11,7 @@ from litestar.params import JSONBody
 from lorentzrec.serving.identifiers import text
 from lorentzrec.serving.messages import EventsAnswer, EventsRequest, NewEvent
 from lorentzrec.serving.problems import described
-from lorentzrec.serving.routes.dependencies import TheCurrent, TheMetrics, TheStore
+from lorentzrec.serving.routes.worker import TheWorker
 from lorentzrec.serving.stores.store import Event, key_of
 
 STEP_SECONDS = 1e-6
@@ -24,9 +24,7 @@ EVENTS_A_SECOND = 200
 @post("/events", status_code=200, sync_to_thread=True, opt={"writes": True}, responses=described(400, 401, 403, 413))
 def add_events(
     data: JSONBody[EventsRequest],
-    current: TheCurrent,
-    store: TheStore,
-    metrics: TheMetrics,
+    worker: TheWorker,
 ) -> EventsAnswer:
     """Keep events. With the answer they are durable; a 503 means that they may not be: send them again, same ids.
 
@@ -35,12 +33,13 @@ def add_events(
     """
     now = time.time()
     events = [_event(event, now + place * STEP_SECONDS) for place, event in enumerate(data.all())]
-    added = store.call(lambda opened: opened.add_events(events), seconds=store.seconds + len(events) / EVENTS_A_SECOND)
-    version = current.version
+    seconds = worker.store.seconds + len(events) / EVENTS_A_SECOND
+    added = worker.store.call(lambda opened: opened.add_events(events), seconds=seconds)
+    version = worker.current.version
     known = 0 if version is None else int((version.items.rows([event.item for event in events]) >= 0).sum())
-    metrics.events.labels("accepted").inc(added.accepted)
-    metrics.events.labels("duplicate").inc(added.duplicates)
-    metrics.events.labels("unknown_item").inc(len(events) - known)
+    worker.metrics.events.labels("accepted").inc(added.accepted)
+    worker.metrics.events.labels("duplicate").inc(added.duplicates)
+    worker.metrics.events.labels("unknown_item").inc(len(events) - known)
     name = version.name if version else None
     return EventsAnswer(added.accepted, added.duplicates, len(events) - known, name)
 

@@ -7,7 +7,7 @@ from litestar import MediaType, Response, get
 from lorentzrec.errors import StoreUnavailable
 from lorentzrec.serving.messages import Alive, Ready
 from lorentzrec.serving.problems import described
-from lorentzrec.serving.routes.dependencies import TheCurrent, TheMetrics, TheStore
+from lorentzrec.serving.routes.worker import TheWorker
 
 
 @get("/healthz", sync_to_thread=False)
@@ -17,18 +17,18 @@ def get_liveness() -> Alive:
 
 
 @get("/readyz", sync_to_thread=False, responses=described())
-def get_readiness(current: TheCurrent, store: TheStore) -> Ready:
+def get_readiness(worker: TheWorker) -> Ready:
     """Everything works: there is a version, and the store answers. If not, 503 says why.
 
     A worker that is not ready still answers what it can, so take it out of rotation only if others are better off.
     """
-    serving = current.serving
-    if store.trouble is not None:
-        raise StoreUnavailable(store.trouble)
-    return Ready(True, serving.version.name, current.warnings)
+    serving = worker.current.serving
+    if worker.store.trouble is not None:
+        raise StoreUnavailable(worker.store.trouble)
+    return Ready(True, serving.version.name, worker.current.warnings)
 
 
 @get("/metrics", sync_to_thread=True, media_type=MediaType.TEXT)
-def get_metrics(metrics: TheMetrics) -> Response[bytes]:
+def get_metrics(worker: TheWorker) -> Response[bytes]:
     """Counters of all workers, in the text format of Prometheus."""
-    return Response(metrics.text(), media_type="text/plain; version=0.0.4")
+    return Response(worker.metrics.text(), media_type="text/plain; version=0.0.4")

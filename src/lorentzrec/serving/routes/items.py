@@ -11,8 +11,8 @@ from litestar.params import QueryParameter
 from lorentzrec.serving.answering import UnknownItem
 from lorentzrec.serving.messages import FoundItems, ItemAnswer, ItemDetails
 from lorentzrec.serving.problems import described
-from lorentzrec.serving.routes.dependencies import TheCurrent
 from lorentzrec.serving.routes.path_ids import ItemInPath, from_path
+from lorentzrec.serving.routes.worker import TheWorker
 
 Words = Annotated[
     str, QueryParameter(name="query", max_length=500, description="Words of a title, or beginnings of them, or an id.")
@@ -21,16 +21,16 @@ Limit = Annotated[int, QueryParameter(ge=1, le=1_000, description="Most items to
 
 
 @get("/items", sync_to_thread=True, responses=described(400, 401))
-def search_items(current: TheCurrent, words: Words = "", limit: Limit = 20) -> FoundItems:
+def search_items(worker: TheWorker, words: Words = "", limit: Limit = 20) -> FoundItems:
     """Items by the words of their titles, popular ones first; without a query, the most popular ones."""
-    version = current.serving.version
+    version = worker.current.serving.version
     return FoundItems([ItemDetails(**asdict(item)) for item in version.items.search(words, limit)], version.name)
 
 
 @get("/items/{item:str}", sync_to_thread=True, responses=described(400, 401, 404))
-def get_item(item: ItemInPath, current: TheCurrent) -> ItemAnswer:
+def get_item(item: ItemInPath, worker: TheWorker) -> ItemAnswer:
     """What is known of an item."""
-    version, id = current.serving.version, from_path(item)
+    version, id = worker.current.serving.version, from_path(item)
     (row,) = version.items.rows([id]).tolist()
     if row < 0:
         raise UnknownItem(f"the item {id!r} is not in version {version.name}: check the id")

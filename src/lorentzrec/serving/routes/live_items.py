@@ -9,32 +9,32 @@ from lorentzrec.serving.current import Current
 from lorentzrec.serving.identifiers import texts
 from lorentzrec.serving.messages import LiveChange, LiveChanged, LiveItems, LiveRequest
 from lorentzrec.serving.problems import described
-from lorentzrec.serving.routes.dependencies import TheCurrent, TheStore
+from lorentzrec.serving.routes.worker import TheWorker
 
 LIVE_SECONDS = 8.0
 """There may be a million, and a store that sends them is not to be taken for away."""
 
 
 @get("/live", sync_to_thread=True, responses=described(401))
-def get_live_items(current: TheCurrent, store: TheStore) -> LiveItems:
+def get_live_items(worker: TheWorker) -> LiveItems:
     """The items that are live, by the store."""
-    return LiveItems(store.call(lambda opened: opened.live_items(), seconds=LIVE_SECONDS), current.name)
+    return LiveItems(worker.store.call(lambda opened: opened.live_items(), seconds=LIVE_SECONDS), worker.current.name)
 
 
 @put("/live", sync_to_thread=True, opt={"writes": True}, responses=described(400, 401, 403, 413))
-def set_live_items(data: JSONBody[LiveRequest], current: TheCurrent, store: TheStore) -> LiveChanged:
+def set_live_items(data: JSONBody[LiveRequest], worker: TheWorker) -> LiveChanged:
     """Replace the live items; null makes every item live. Every worker follows within about a second."""
     items = None if data.items is None else texts(data.items)
-    live = store.call(lambda opened: opened.set_live_items(items), seconds=LIVE_SECONDS)
-    return _changed(current, live, items or ())
+    live = worker.store.call(lambda opened: opened.set_live_items(items), seconds=LIVE_SECONDS)
+    return _changed(worker.current, live, items or ())
 
 
 @patch("/live", sync_to_thread=True, opt={"writes": True}, responses=described(400, 401, 403, 413))
-def change_live_items(data: JSONBody[LiveChange], current: TheCurrent, store: TheStore) -> LiveChanged:
+def change_live_items(data: JSONBody[LiveChange], worker: TheWorker) -> LiveChanged:
     """Add items to the live ones and remove others: what comes into stock, and what is sold out."""
     add, remove = texts(data.add), texts(data.remove)
-    live = store.call(lambda opened: opened.change_live_items(add, remove), seconds=LIVE_SECONDS)
-    return _changed(current, live, (*add, *remove))
+    live = worker.store.call(lambda opened: opened.change_live_items(add, remove), seconds=LIVE_SECONDS)
+    return _changed(worker.current, live, (*add, *remove))
 
 
 def _changed(current: Current, live: int | None, named: tuple[str, ...]) -> LiveChanged:

@@ -14,7 +14,7 @@ from lorentzrec.errors import InputError
 from lorentzrec.serving.identifiers import texts
 from lorentzrec.serving.messages import FoundItems, ItemDetails, ModelInformation, Rows, RowsRequest
 from lorentzrec.serving.problems import NoMap, described
-from lorentzrec.serving.routes.dependencies import TheCurrent
+from lorentzrec.serving.routes.worker import TheWorker
 
 RowList = Annotated[
     str,
@@ -26,9 +26,9 @@ NOT_MODIFIED = ResponseSpec(None, generate_examples=False, description="The vers
 
 
 @get("/model", sync_to_thread=False, responses=described(401))
-def get_model(current: TheCurrent) -> ModelInformation:
+def get_model(worker: TheWorker) -> ModelInformation:
     """The version that answers now."""
-    serving = current.serving
+    serving = worker.current.serving
     manifest = serving.version.manifest
     return ModelInformation(
         model=serving.version.name,
@@ -50,12 +50,12 @@ def get_model(current: TheCurrent) -> ModelInformation:
     media_type="application/octet-stream",
     responses=described(401, 404) | {304: NOT_MODIFIED},
 )
-def get_map(current: TheCurrent, request: Request[Any, Any, Any]) -> Response[bytes]:
+def get_map(worker: TheWorker, request: Request[Any, Any, Any]) -> Response[bytes]:
     """Where all items lie in the Poincaré disk, little-endian, in row order.
 
     First float32 x and y of each item, then int32 category codes (-1: none), then float32 popularity.
     """
-    version = current.serving.version
+    version = worker.current.serving.version
     if version.map is None:
         raise NoMap(f"version {version.name} has no map: publish one with a map")
     headers = {"ETag": f'"{version.name}"', "X-Items": str(len(version.map)), "Cache-Control": "no-cache"}
@@ -66,9 +66,9 @@ def get_map(current: TheCurrent, request: Request[Any, Any, Any]) -> Response[by
 
 
 @get("/map/items", sync_to_thread=True, responses=described(400, 401))
-def get_items_of_rows(current: TheCurrent, rows: RowList) -> FoundItems:
+def get_items_of_rows(worker: TheWorker, rows: RowList) -> FoundItems:
     """What is known of the items in some rows of the map."""
-    version = current.serving.version
+    version = worker.current.serving.version
     asked = np.array([int(row) for row in rows.split(",")])
     if asked.max() >= len(version.items):
         raise InputError(
@@ -78,8 +78,8 @@ def get_items_of_rows(current: TheCurrent, rows: RowList) -> FoundItems:
 
 
 @post("/map/rows", status_code=200, sync_to_thread=True, responses=described(400, 401, 413))
-def get_rows_of_items(data: JSONBody[RowsRequest], current: TheCurrent) -> Rows:
+def get_rows_of_items(data: JSONBody[RowsRequest], worker: TheWorker) -> Rows:
     """Where items stand on the map."""
-    version = current.serving.version
+    version = worker.current.serving.version
     rows = version.items.rows(texts(data.items)).tolist()
     return Rows([None if row < 0 else row for row in rows], version.name)

@@ -24,8 +24,8 @@ from lorentzrec.serving.messages import (
 )
 from lorentzrec.serving.metrics import Metrics
 from lorentzrec.serving.problems import STORE_AWAY, described
-from lorentzrec.serving.routes.dependencies import TheCurrent, TheMetrics, TheStore
 from lorentzrec.serving.routes.path_ids import ItemInPath, UserInPath, from_path
+from lorentzrec.serving.routes.worker import TheWorker
 
 Count = Annotated[int, QueryParameter(ge=1, le=LARGEST_K, description="How many items.")]
 Diversity = Annotated[
@@ -38,54 +38,49 @@ Excluded = Annotated[list[str] | None, QueryParameter(max_items=1_000, descripti
 @post("/recommend", status_code=200, sync_to_thread=True, responses=described(400, 401, 413))
 def recommend(
     data: JSONBody[RecommendRequest],
-    current: TheCurrent,
-    store: TheStore,
-    metrics: TheMetrics,
+    worker: TheWorker,
 ) -> Recommended:
     """What somebody might like: by the history in the request, or by that of a customer in the store.
 
     Anybody can be asked for: of a customer without a history the popular items are the answer, and `fallback` says so.
     """
-    begun, serving = perf_counter(), current.serving
+    begun, serving = perf_counter(), worker.current.serving
     if data.history is not None:
         history, degraded = texts(data.history), None
     else:
-        history, degraded = _history_of(text(data.user or ""), store)
+        history, degraded = _history_of(text(data.user or ""), worker.store)
     question = _question(data, history + texts(data.context), exclude_seen=data.exclude_seen)
-    return _message(serving, serving.answerer.recommend(question), begun, metrics, degraded)
+    return _message(serving, serving.answerer.recommend(question), begun, worker.metrics, degraded)
 
 
 @get("/users/{user:str}/recommendations", sync_to_thread=True, responses=described(400, 401))
 def recommend_for_user(
     user: UserInPath,
-    current: TheCurrent,
-    store: TheStore,
-    metrics: TheMetrics,
+    worker: TheWorker,
     k: Count = 10,
     diversity: Diversity = 0.0,
     categories: Categories = None,
     reasons: FromQuery[bool] = False,
 ) -> Recommended:
     """A customer's own page. An event sent a moment ago counts already."""
-    begun, serving = perf_counter(), current.serving
-    history, degraded = _history_of(from_path(user), store)
+    begun, serving = perf_counter(), worker.current.serving
+    history, degraded = _history_of(from_path(user), worker.store)
     wishes = Wishes(k=k, diversity=diversity, categories=categories or [], reasons=reasons)
-    return _message(serving, serving.answerer.recommend(_question(wishes, history)), begun, metrics, degraded)
+    return _message(serving, serving.answerer.recommend(_question(wishes, history)), begun, worker.metrics, degraded)
 
 
 @post("/basket", status_code=200, sync_to_thread=True, responses=described(400, 401, 413))
-def complete_basket(data: JSONBody[BasketRequest], current: TheCurrent, metrics: TheMetrics) -> Recommended:
+def complete_basket(data: JSONBody[BasketRequest], worker: TheWorker) -> Recommended:
     """What goes with the items of a basket: items of other categories than those that are in it."""
-    begun, serving = perf_counter(), current.serving
+    begun, serving = perf_counter(), worker.current.serving
     answer = serving.answerer.basket(_question(data, texts(data.items)))
-    return _message(serving, answer, begun, metrics)
+    return _message(serving, answer, begun, worker.metrics)
 
 
 @get("/items/{item:str}/similar", sync_to_thread=True, responses=described(400, 401, 404))
 def similar_items(
     item: ItemInPath,
-    current: TheCurrent,
-    metrics: TheMetrics,
+    worker: TheWorker,
     k: Count = 10,
     diversity: Diversity = 0.0,
     categories: Categories = None,
@@ -93,7 +88,7 @@ def similar_items(
     twin: FromQuery[bool] = False,
 ) -> Recommended:
     """The items nearest to an item."""
-    begun, serving = perf_counter(), current.serving
+    begun, serving = perf_counter(), worker.current.serving
     answer = serving.answerer.similar(
         from_path(item),
         k,
@@ -102,7 +97,7 @@ def similar_items(
         diversity=diversity,
         twin=twin,
     )
-    return _message(serving, answer, begun, metrics)
+    return _message(serving, answer, begun, worker.metrics)
 
 
 def _history_of(user: str, store: GuardedStore) -> tuple[tuple[str, ...], str | None]:

@@ -9,17 +9,17 @@ from litestar.params import QueryParameter
 
 from lorentzrec.serving.messages import Forgotten, History, Touched
 from lorentzrec.serving.problems import described
-from lorentzrec.serving.routes.dependencies import TheCurrent, TheStore
 from lorentzrec.serving.routes.path_ids import UserInPath, from_path
+from lorentzrec.serving.routes.worker import TheWorker
 
 Limit = Annotated[int, QueryParameter(ge=1, le=10_000, description="Most events to give: the newest.")]
 
 
 @get("/users/{user:str}/history", sync_to_thread=True, responses=described(400, 401))
-def get_history(user: UserInPath, current: TheCurrent, store: TheStore, limit: Limit = 100) -> History:
+def get_history(user: UserInPath, worker: TheWorker, limit: Limit = 100) -> History:
     """The newest events of a customer, oldest first. Of somebody unknown: none."""
-    id, version = from_path(user), current.version
-    touches = store.call(lambda opened: opened.history(id, limit))
+    id, version = from_path(user), worker.current.version
+    touches = worker.store.call(lambda opened: opened.history(id, limit))
     titles: dict[str, str | None] = {}
     if version is not None:
         rows = version.items.rows([touch.item for touch in touches])
@@ -35,7 +35,7 @@ def get_history(user: UserInPath, current: TheCurrent, store: TheStore, limit: L
     opt={"writes": True},
     responses=described(400, 401, 403),
 )
-def forget_user(user: UserInPath, current: TheCurrent, store: TheStore) -> Forgotten:
+def forget_user(user: UserInPath, worker: TheWorker) -> Forgotten:
     """Erase all that is kept of a customer. Models hold nothing of them that could be asked for."""
     id = from_path(user)
-    return Forgotten(id, store.call(lambda opened: opened.forget(id)), current.name)
+    return Forgotten(id, worker.store.call(lambda opened: opened.forget(id)), worker.current.name)

@@ -55,7 +55,7 @@ def test_the_manifest_says_what_was_measured(folder: Path) -> None:
     description = open_version(folder).manifest["index"]
     assert description["recall"] == 1
     assert (description["k"], description["questions"]) == (10, 50)
-    assert (description["lists"], description["probes"]) == (30, 15)
+    assert (description["lists"], description["probes"]) == (60, 30)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_too_little_recall_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         LorentzrecError, match=r"finds 0.985 of the true first 10, and 0.99 is the least: .* --no-index"
     ):
         write_version(tmp_path / "version", shop_model(items=ITEMS))
-    assert tried == [1, 1, 2, 3, 6]  # of 30 lists: more are looked through before it is refused
+    assert tried == [1, 1, 1, 1, 1, 1, 3, 6, 12]  # of 60 lists: more are looked through before it is refused
     assert list(tmp_path.iterdir()) == []
     write_version(tmp_path / "version", shop_model(items=ITEMS), index=False)
     assert open_version(tmp_path / "version").index is None
@@ -129,7 +129,7 @@ def test_too_little_recall_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_the_widest_search_may_be_just_good_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "recall_of", lambda *_: 0.991)
     description = write_version(tmp_path / "version", shop_model(items=ITEMS))["index"]
-    assert (description["recall"], description["probes"]) == (0.991, 6)
+    assert (description["recall"], description["probes"]) == (0.991, 12)
 
 
 def test_without_faiss_ranking_is_exact_and_says_so(

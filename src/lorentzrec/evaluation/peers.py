@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from pkgutil import resolve_name
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +22,25 @@ class _Factors(Popularity):
     Who has no factors of their own is shown what is popular, unless the model can make factors from a history.
     """
 
-    def __init__(self, train: Interactions, model: Any) -> None:
+    kind: ClassVar[str]
+    """The class of implicit, imported when a model is made."""
+    defaults: ClassVar[dict[str, float]]
+    _folds_in = False
+
+    def __init__(self, train: Interactions, *, seed: int = 0, threads: int | None = None, **settings: float) -> None:
+        """`settings` are implicit's own, in place of those in `defaults`."""
+        if not has_implicit():
+            raise InputError("implicit is not installed: pip install 'lorentzrec[bench]', or leave its systems out")
+        # Read when OpenMP loads: its threads would otherwise spin after each iteration and take the cores of others.
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         from scipy.sparse import csr_matrix
 
         super().__init__(train)
         self.users = train.users
-        self.model = model
+        kind = resolve_name(self.kind)  # before the next line, which limits the BLAS that is loaded by then
         with SINGLE_THREADED_BLAS:
-            model.fit(csr_matrix(train.to_csr()), show_progress=False)
+            self.model = kind(**self.defaults | settings, num_threads=threads or available_cores(), random_state=seed)
+            self.model.fit(csr_matrix(train.to_csr()), show_progress=False)
 
     def score_histories(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
         rows = self.users.rows(histories.users.ids(user_rows))
@@ -42,8 +54,6 @@ class _Factors(Popularity):
         scores[known] = factors[known] @ self.model.item_factors.T
         return scores
 
-    _folds_in = False
-
     def _fold_in(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
         from scipy.sparse import csr_matrix
 
@@ -54,61 +64,16 @@ class _Factors(Popularity):
 class ImplicitALS(_Factors):
     """Alternating least squares on weighted implicit feedback (Hu, Koren and Volinsky, 2008), by implicit."""
 
+    kind = "implicit.cpu.als:AlternatingLeastSquares"
+    defaults: ClassVar = {"factors": 64, "regularization": 0.1, "alpha": 10.0, "iterations": 15}
     _folds_in = True
-
-    def __init__(
-        self,
-        train: Interactions,
-        *,
-        factors: int = 64,
-        regularization: float = 0.1,
-        alpha: float = 10.0,
-        iterations: int = 15,
-        seed: int = 0,
-        threads: int | None = None,
-    ) -> None:
-        _refuse_missing()
-        from implicit.cpu.als import AlternatingLeastSquares
-
-        with SINGLE_THREADED_BLAS:
-            model = AlternatingLeastSquares(
-                factors=factors,
-                regularization=regularization,
-                alpha=alpha,
-                iterations=iterations,
-                num_threads=threads or available_cores(),
-                random_state=seed,
-            )
-        super().__init__(train, model)
 
 
 class ImplicitBPR(_Factors):
     """Bayesian personalised ranking by matrix factorisation (Rendle et al., 2009), by implicit."""
 
-    def __init__(
-        self,
-        train: Interactions,
-        *,
-        factors: int = 64,
-        learning_rate: float = 0.03,
-        regularization: float = 0.01,
-        iterations: int = 100,
-        seed: int = 0,
-        threads: int | None = None,
-    ) -> None:
-        _refuse_missing()
-        from implicit.cpu.bpr import BayesianPersonalizedRanking
-
-        with SINGLE_THREADED_BLAS:
-            model = BayesianPersonalizedRanking(
-                factors=factors,
-                learning_rate=learning_rate,
-                regularization=regularization,
-                iterations=iterations,
-                num_threads=threads or available_cores(),
-                random_state=seed,
-            )
-        super().__init__(train, model)
+    kind = "implicit.cpu.bpr:BayesianPersonalizedRanking"
+    defaults: ClassVar = {"factors": 64, "learning_rate": 0.03, "regularization": 0.01, "iterations": 100}
 
 
 def has_implicit() -> bool:
@@ -116,10 +81,3 @@ def has_implicit() -> bool:
     from importlib.util import find_spec
 
     return find_spec("implicit") is not None
-
-
-def _refuse_missing() -> None:
-    if not has_implicit():
-        raise InputError("implicit is not installed: pip install 'lorentzrec[bench]', or leave its systems out")
-    # Read when OpenMP loads: its threads would otherwise spin after each iteration and take the cores of others.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -25,6 +25,7 @@ from lorentzrec.evaluation.baselines import Popularity
 from lorentzrec.evaluation.protocol import ProtocolName, Recommender, evaluate
 from lorentzrec.experiments.asos_report import outcome_of
 from lorentzrec.experiments.experiment import Context, Experiment, Outcome
+from lorentzrec.experiments.paper_settings import WMRB
 from lorentzrec.experiments.parts import Part
 from lorentzrec.learning.config import TrainingConfig
 from lorentzrec.learning.trainer import train
@@ -41,22 +42,7 @@ MAP_CUSTOMERS, MAP_ITEMS, MAP_STARS = 20_000, 2_000, 60
 BATCH = 512
 PROTOCOLS: tuple[ProtocolName, ...] = ("sampled", "full")
 
-PAPERS = TrainingConfig(
-    loss="wmrb",
-    score="inner",
-    optimiser="rsgd",
-    dimension=50,
-    epochs=1,
-    learning_rate=0.05 / BATCH,
-    learning_rate_decay=0.0,
-    negative_count=100,
-    scale=1.0,
-    clip_norm=1.0,
-    initialisation="cube",
-    initial_width=0.001,
-    targets="shared",
-    recency=1.0,
-)
+PAPERS = WMRB.replace(epochs=1, learning_rate=0.05 / BATCH)
 ADAPTIVE = TrainingConfig(dimension=50, epochs=1, negative_count=100, learning_rate_decay=0.0)
 MAP = TrainingConfig(dimension=2, epochs=15, targets="shared", recency=1.0, scale=2.0)
 """Two dimensions have little room: a low scale lets points spread over the disk."""

@@ -21,6 +21,7 @@ from lorentzrec.evaluation.baselines import Popularity
 from lorentzrec.evaluation.protocol import evaluate
 from lorentzrec.experiments.data_sets import FoundData, MissingData
 from lorentzrec.experiments.experiment import Column, Context, Experiment, Outcome, Table, Verdict
+from lorentzrec.experiments.paper_settings import WMRB
 from lorentzrec.experiments.parts import Part
 from lorentzrec.learning.config import TrainingConfig
 from lorentzrec.learning.progress import TrainingProgress
@@ -35,23 +36,7 @@ ASKED = 10_000
 LARGE = 5_000_000
 """Events from which one seed has to be enough."""
 
-PAPERS = TrainingConfig(
-    loss="wmrb",
-    score="inner",
-    optimiser="rsgd",
-    dimension=50,
-    epochs=20,
-    learning_rate=0.1 / BATCH,
-    learning_rate_decay=0.0,
-    negative_count=100,
-    regularisation=0.01,
-    scale=1.0,
-    clip_norm=1.0,
-    initialisation="cube",
-    initial_width=0.001,
-    targets="shared",
-    recency=1.0,
-)
+PAPERS = WMRB.replace(epochs=20, learning_rate=0.1 / BATCH, regularisation=0.01)
 READINGS = {
     "paper, rate 0.1 of a mean": PAPERS,
     "paper, rate 0.1 of a sum": PAPERS.replace(learning_rate=0.1),

@@ -85,10 +85,8 @@ def _quality_table(found: Mapping[str, Mapping[str, Any]], trials: Trials) -> Ta
 def _cost_table(found: Mapping[str, Mapping[str, Any]], trials: Trials) -> Table:
     columns = (
         *KEYS,
-        Column("seconds an epoch", "ours", ".1f"),
-        Column("processor seconds", "ours", ".1f"),
-        Column("parameters", "ours", ","),
-        Column("clipped gradients", "ours", ","),
+        *Column.ours({"seconds an epoch": ".1f", "processor seconds": ".1f"}),
+        *Column.ours({"parameters": ",", "clipped gradients": ","}),
     )
     rows = tuple(
         (*keys, one["seconds"], one["processor_seconds"], one["parameters"], one["clipped"])

@@ -24,6 +24,11 @@ class Column:
     format: str = ""
     """How its numbers are printed, as in Python's `format`: ".3f", ",", ".1%"."""
 
+    @classmethod
+    def ours(cls, formats: Mapping[str, str]) -> list[Column]:
+        """Columns of our numbers: name -> format."""
+        return [cls(name, "ours", form) for name, form in formats.items()]
+
     @property
     def heading(self) -> str:
         return self.name if self.origin == "key" else f"{self.name} ({self.origin})"

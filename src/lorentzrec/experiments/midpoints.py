@@ -219,11 +219,8 @@ def _history_table(cells: list[tuple[int, float]], histories: list[dict[str, flo
     columns = (
         Column("items", "key"),
         Column("radius", "key", "g"),
-        Column("median difference", "ours", ".2%"),
-        Column("largest", "ours", ".2%"),
-        Column("top 10 in common", "ours", ".1%"),
-        Column("time, Fréchet / Einstein", "ours", ".0f"),
-        Column("time, ten steps / Einstein", "ours", ".0f"),
+        *Column.ours({"median difference": ".2%", "largest": ".2%", "top 10 in common": ".1%"}),
+        *Column.ours({"time, Fréchet / Einstein": ".0f", "time, ten steps / Einstein": ".0f"}),
     )
     names = ("median", "largest", "shared", "time_ratio", "ten_steps_ratio")
     rows = tuple((*cell, *(one[name] for name in names)) for cell, one in zip(cells, histories, strict=True))

@@ -167,16 +167,9 @@ def _paper_table(many: list[NetworkStatistics]) -> Table:
 def _own_table(many: list[NetworkStatistics]) -> Table:
     columns = (
         Column("data", "key"),
-        Column("customers", "ours", ","),
-        Column("items", "ours", ","),
-        Column("density", "ours", ".4f"),
-        Column("mean degree", "ours", ".2f"),
-        Column("exponent", "ours", ".2f"),
-        Column("from degree", "ours", ","),
-        Column("items in tail", "ours", ","),
-        Column("KS distance", "ours", ".4f"),
-        Column("p, limit law", "ours", ".3f"),
-        Column("p, bootstrap", "ours", ".2f"),
+        *Column.ours({"customers": ",", "items": ",", "density": ".4f", "mean degree": ".2f"}),
+        *Column.ours({"exponent": ".2f", "from degree": ",", "items in tail": ",", "KS distance": ".4f"}),
+        *Column.ours({"p, limit law": ".3f", "p, bootstrap": ".2f"}),
     )
     rows = []
     for one in many:

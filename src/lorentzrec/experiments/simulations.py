@@ -159,13 +159,9 @@ def _table(found: dict[tuple[str, str], list[dict[str, Any]]]) -> Table:
     columns = (
         Column("graph", "key"),
         Column("0.02 is a", "key"),
-        Column("mean within groups", "ours", ".2f"),
-        Column("mean between", "ours", ".2f"),
-        Column("largest within", "ours", ".2f"),
-        Column("smallest between", "ours", ".2f"),
-        Column("seeds apart", "ours"),
-        Column("item 7 innermost", "ours"),
-        Column("its radius", "ours", ".2f"),
+        *Column.ours({"mean within groups": ".2f", "mean between": ".2f"}),
+        *Column.ours({"largest within": ".2f", "smallest between": ".2f"}),
+        *Column.ours({"seeds apart": "", "item 7 innermost": "", "its radius": ".2f"}),
     )
     rows = []
     for (graph, reading), results in found.items():

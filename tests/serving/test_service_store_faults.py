@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -41,6 +42,12 @@ def own_cosmos(monkeypatch: pytest.MonkeyPatch) -> Iterator[CosmosServer]:
     server.remove()
 
 
+def publish_shop(url: str, folder: Path) -> str:
+    """The small shop in a new store; the name of its version."""
+    with closing(open_store(url, create=True)) as store:
+        return published(store, folder)
+
+
 def assert_away(service: TestClient[Any]) -> None:
     """Histories in the question are answered in full, customers with the popular items, and nothing is lost unsaid."""
     answer = service.post("/v1/recommend", json={"history": ["i3"], "k": 3}).json()
@@ -69,15 +76,28 @@ def assert_away(service: TestClient[Any]) -> None:
     assert "lorentzrec_store_up 0.0" in service.get("/metrics").text
 
 
-def lives_through(service: TestClient[Any], server: Server, keeps_its_data: bool) -> None:
-    first = {"user": "ann", "item": "i3", "id": "first"}
-    assert service.post("/v1/events", json=first).json()["accepted"] == 1
-    server.stop()
-    wait_until(lambda: service.get("/readyz").status_code == 503)
-    assert_away(service)
-    server.start()
+def outlasts_a_hang(service: TestClient[Any], server: Server) -> None:
+    server.freeze()
+    try:
+        wait_until(lambda: service.get("/readyz").status_code == 503)
+        assert_away(service)
+    finally:
+        server.thaw()
     wait_until(lambda: service.get("/readyz").status_code == 200)
-    if keeps_its_data:
+
+
+@pytest.mark.postgres
+def test_postgresql_stops_and_starts(own_postgres: PostgresServer, tmp_path: Path) -> None:
+    url = own_postgres.create_database("shop")
+    publish_shop(url, tmp_path)
+    with service_here(url, cache=tmp_path / "cache", poll_seconds=0.2) as service:
+        first = {"user": "ann", "item": "i3", "id": "first"}
+        assert service.post("/v1/events", json=first).json()["accepted"] == 1
+        own_postgres.stop()
+        wait_until(lambda: service.get("/readyz").status_code == 503)
+        assert_away(service)
+        own_postgres.start()
+        wait_until(lambda: service.get("/readyz").status_code == 200)
         answer = service.post("/v1/recommend", json={"user": "ann", "k": 3}).json()
         assert [item["id"] for item in answer["items"]] == shop_model().recommend(["i3"], k=3).ids
         assert answer["degraded"] is None
@@ -85,30 +105,12 @@ def lives_through(service: TestClient[Any], server: Server, keeps_its_data: bool
 
 
 @pytest.mark.postgres
-def test_postgresql_stops_and_starts(own_postgres: PostgresServer, tmp_path: Path) -> None:
-    url = own_postgres.create_database("shop")
-    store = open_store(url, create=True)
-    published(store, tmp_path)
-    store.close()
-    with service_here(url, cache=tmp_path / "cache", poll_seconds=0.2) as service:
-        lives_through(service, own_postgres, keeps_its_data=True)
-
-
-@pytest.mark.postgres
 def test_postgresql_hangs(own_postgres: PostgresServer, tmp_path: Path) -> None:
     """It accepts connections and says nothing: every call must end by our own clock."""
     url = own_postgres.create_database("shop")
-    store = open_store(url, create=True)
-    published(store, tmp_path)
-    store.close()
+    publish_shop(url, tmp_path)
     with service_here(url, cache=tmp_path / "cache", poll_seconds=0.2, store_seconds=0.5) as service:
-        own_postgres.freeze()
-        try:
-            wait_until(lambda: service.get("/readyz").status_code == 503)
-            assert_away(service)
-        finally:
-            own_postgres.thaw()
-        wait_until(lambda: service.get("/readyz").status_code == 200)
+        outlasts_a_hang(service, own_postgres)
         assert service.post("/v1/events", json={"user": "ann", "item": "i3"}).json()["accepted"] == 1
 
 
@@ -116,19 +118,11 @@ def test_postgresql_hangs(own_postgres: PostgresServer, tmp_path: Path) -> None:
 def test_cosmos_stops_and_starts(own_cosmos: CosmosServer, tmp_path: Path) -> None:
     """The emulator forgets everything when it stops; the service goes on with the version it has."""
     url = own_cosmos.address("shop")
-    store = open_store(url, create=True)
-    published(store, tmp_path)
-    store.close()
+    publish_shop(url, tmp_path)
     with service_here(url, cache=tmp_path / "cache", poll_seconds=0.2) as service:
         first = {"user": "ann", "item": "i3", "id": "first"}
         assert service.post("/v1/events", json=first).json()["accepted"] == 1
-        own_cosmos.freeze()
-        try:
-            wait_until(lambda: service.get("/readyz").status_code == 503)
-            assert_away(service)
-        finally:
-            own_cosmos.thaw()
-        wait_until(lambda: service.get("/readyz").status_code == 200)
+        outlasts_a_hang(service, own_cosmos)
         assert service.post("/v1/events", json=first).json()["duplicates"] == 1
         own_cosmos.stop()
         wait_until(lambda: service.get("/readyz").status_code == 503)
@@ -138,9 +132,7 @@ def test_cosmos_stops_and_starts(own_cosmos: CosmosServer, tmp_path: Path) -> No
 @pytest.mark.postgres
 def test_a_service_starts_before_its_store(own_postgres: PostgresServer, tmp_path: Path) -> None:
     url = own_postgres.create_database("shop")
-    store = open_store(url, create=True)
-    name = published(store, tmp_path)
-    store.close()
+    name = publish_shop(url, tmp_path)
     own_postgres.stop()
     with service_here(url, cache=tmp_path / "cache", poll_seconds=0.2) as service:
         assert service.get("/readyz").status_code == 503

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -76,7 +77,8 @@ def report(name: str, title: str, rows: list[dict[str, Any]], notes: list[str] |
                 for value in row.values()
             )
         )
-    console = Console()
+    # A terminal has a width; in a file or a pipe the table is as wide as it needs, which is less than this.
+    console = Console(width=None if sys.stdout.isatty() else 1000)
     console.print(table)
     for note in notes or []:
         console.print(note, markup=False, highlight=False)

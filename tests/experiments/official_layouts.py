@@ -45,3 +45,23 @@ def write_movielens_100k(folder: Path, *, customers: int = 80, length: int = 15,
     ]
     (folder / "ml-100k").mkdir()
     (folder / "ml-100k" / "u.data").write_text("\n".join(lines) + "\n")
+
+
+def write_movielens_1m(folder: Path, *, customers: int = 50, length: int = 10, items: int = 80) -> None:
+    """Every fifth rating is 3 stars: no positive where 4 are asked for."""
+    lines = [
+        f"{user + 1}::{item + 1}::{3 if place % 5 == 4 else 4}::{970_000_000 + place}"
+        for user, history in enumerate(tastes(customers, length, items, 4))
+        for place, item in enumerate(history)
+    ]
+    (folder / "ml-1m").mkdir()
+    (folder / "ml-1m" / "ratings.dat").write_text("\n".join(lines) + "\n")
+
+
+def write_gowalla(folder: Path, *, customers: int = 40, items: int = 80) -> None:
+    """Nine check-ins of everybody to learn from, three to find."""
+    histories = tastes(customers, 12, items, 5)
+    (folder / "gowalla").mkdir()
+    for name, part in (("train", slice(0, 9)), ("test", slice(9, 12))):
+        lines = [" ".join(map(str, [user, *history[part]])) for user, history in enumerate(histories)]
+        (folder / "gowalla" / f"{name}.txt").write_text("\n".join(lines) + "\n")

@@ -80,4 +80,5 @@ def test_geometries_at_several_dimensions(tmp_path: Path) -> None:
     assert [row["dimension"] for row in rows] == [2, 4]
     for row in rows:
         assert row["hyperboloid"] == pytest.approx(np.mean(row["hyperboloid_runs"]))
+        assert min(row["hyperboloid_seconds"], row["euclidean_seconds"]) > 0
         assert row["over_users"]["difference"] == pytest.approx(row["hyperboloid"] - row["euclidean"], abs=1e-6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,15 @@ def test_several_files_are_one_data_set(tmp_path: Path, monkeypatch: pytest.Monk
     found = DataFolder(tmp_path).find("pair")
     events = found.interactions()
     assert (len(events), events.ordered, events.history_ids(0)) == (3, False, [1, 2, 3])
+
+
+def test_two_files_are_training_and_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(data_sets.DATA_SETS, "gowalla", replace(data_sets.DATA_SETS["gowalla"], events=6))
+    write(tmp_path, "gowalla/train.txt", "7 1 2\n8 2\n")
+    write(tmp_path, "gowalla/test.txt", "8 3 1\n7 4\n")
+    train, test = DataFolder(tmp_path).find("gowalla").given_split()
+    assert [train.history_ids(user) for user in (7, 8)] == [[1, 2], [2]]
+    assert [sorted(map(str, test.history_ids(user))) for user in (7, 8)] == [["4"], ["1", "3"]]
 
 
 def test_the_digest_is_that_of_the_content(tmp_path: Path) -> None:

@@ -211,6 +211,8 @@ def geometry_table(
                 "euclidean_runs": list(flat.values),
                 "hyperboloid_metrics": curved.all_metrics,
                 "euclidean_metrics": flat.all_metrics,
+                "hyperboloid_seconds": curved.seconds,
+                "euclidean_seconds": flat.seconds,
                 **difference.to_dict(),
             }
         )

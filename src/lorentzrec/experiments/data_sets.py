@@ -196,8 +196,8 @@ class FoundData:
         return digest.hexdigest()
 
     @cached_property
-    def events(self) -> pl.DataFrame:
-        """All events: user, item and, where the files have them, time (unix seconds) and rating."""
+    def files(self) -> tuple[pl.DataFrame, ...]:
+        """The events of each file: user, item and, where the files have them, time (unix seconds) and rating."""
         import polars as pl
 
         from lorentzrec.data.reading import all_events, ids_of, seconds_of
@@ -213,7 +213,14 @@ class FoundData:
                 frames.append(pl.DataFrame(columns))
         except InputError as error:
             raise DamagedData(f"{self.title}: {error}, or get it again from {self.about.page}") from None
-        events = pl.concat(frames)
+        return tuple(frames)
+
+    @cached_property
+    def events(self) -> pl.DataFrame:
+        """Those of all files, counted."""
+        import polars as pl
+
+        events = pl.concat(self.files)
         if self.about.events is not None and len(events) != self.about.events:
             files = " and ".join(map(str, self.paths))
             raise DamagedData(
@@ -234,6 +241,11 @@ class FoundData:
         if len(events) == 0:
             raise InputError(f"{self.title}: no event is left after filtering: ask for fewer events a customer")
         return Interactions.from_pairs(events["user"], events["item"], events["time"] if self.ordered else None)
+
+    def given_split(self) -> tuple[Interactions, ...]:
+        """Training and test as the data set's two files part them."""
+        train, test = (Interactions.from_pairs(one["user"], one["item"]) for one in self.files)
+        return train.split("given", test=test)
 
     @property
     def ordered(self) -> bool:

@@ -66,12 +66,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One claim of the paper, and what we found."""
+    """One claim, and what we found."""
 
     claim: str
     """In our words, with the paper's numbers."""
     place: str
-    """Where the paper makes it: "Table 1", "section 6.1"."""
+    """Where the paper makes it: "Table 1", "section 6.1"; empty for a claim that is not the paper's."""
     measured: str
     """Our numbers."""
     answer: Answer
@@ -116,6 +116,8 @@ class Context:
     """A line about what goes on."""
     damaged: list[str] = field(default_factory=list)
     """A line for every data set that is there and cannot be used."""
+    publish: Callable[[Outcome], object] = lambda _: None
+    """Writes what is found so far, where one result does not wait for hours for the next."""
 
     def run(self, parts: Iterable[Part]) -> list[Any]:
         """The results of all parts, in order. Those on disk are not run again; each new one is kept as it ends."""
@@ -147,7 +149,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One experiment of the paper."""
+    """One experiment of the paper, or beyond it."""
 
     name: str
     title: str

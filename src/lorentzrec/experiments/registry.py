@@ -1,4 +1,4 @@
-"""All experiments by name, in the order of the paper; a module is loaded when its experiment is asked for."""
+"""All experiments by name, those of the paper in its order; a module is loaded when its experiment is asked for."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import cast
 from lorentzrec.errors import ConfigError
 from lorentzrec.experiments.experiment import Experiment
 
-EXPERIMENTS: tuple[str, ...] = ("networks", "midpoints", "simulations", "amazon", "movielens", "asos")
+OF_THE_PAPER: tuple[str, ...] = ("networks", "midpoints", "simulations", "amazon", "movielens", "asos")
+EXPERIMENTS = (*OF_THE_PAPER, "twins")
 """Each is the name of a module of `lorentzrec.experiments` with an `EXPERIMENT`."""
 
 
 def experiments_named(names: Sequence[str]) -> list[Experiment]:
-    """The experiments of these names, each once; `all` stands for every one."""
+    """The experiments of these names, each once; `all` stands for every one of the paper."""
     for name in names:
         if name not in (*EXPERIMENTS, "all"):
             raise ConfigError(f"there is no experiment {name!r}: use {', '.join(EXPERIMENTS)} or all")
-    wanted = EXPERIMENTS if "all" in names else dict.fromkeys(names)
+    wanted = dict.fromkeys(one for name in names for one in (OF_THE_PAPER if name == "all" else (name,)))
     return [cast(Experiment, import_module(f"lorentzrec.experiments.{name}").EXPERIMENT) for name in wanted]

@@ -23,8 +23,17 @@ NO_FIGURES = "no figures were drawn, as matplotlib is missing: pip install 'lore
 def reproduce(experiment: Experiment, context: Context, out: Path, command: Sequence[str]) -> dict[str, Any]:
     """Run one experiment and write `out`/NAME; the answer is what its results.json holds."""
     started = time.perf_counter()
-    outcome = experiment.run(context)
-    folder = out / experiment.name
+
+    def write(outcome: Outcome) -> dict[str, Any]:
+        return _write(experiment, outcome, context, out / experiment.name, command, time.perf_counter() - started)
+
+    context.publish = write
+    return write(experiment.run(context))
+
+
+def _write(
+    experiment: Experiment, outcome: Outcome, context: Context, folder: Path, command: Sequence[str], seconds: float
+) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     notes = list(outcome.notes)
     if context.quick:
@@ -41,7 +50,7 @@ def reproduce(experiment: Experiment, context: Context, out: Path, command: Sequ
         "notes": notes,
         "figures": [{"file": name, "caption": outcome.captions.get(Path(name).stem, "")} for name in drawn],
         "parts": {"made": context.parts.made, "kept": context.parts.kept, "seconds": context.parts.seconds},
-        "seconds": time.perf_counter() - started,
+        "seconds": seconds,
         "environment": environment(),
     }
     write_text(folder / "table.md", page(results))
@@ -82,15 +91,23 @@ def page(results: dict[str, Any]) -> str:
 
 def verdict_lines(results: dict[str, Any]) -> list[str]:
     """The claims and what became of them, as a Markdown table; the paper's words and our numbers in their columns."""
+    heading, texts = claims(results)
     rows = [
         [
-            f"{verdict['claim']} ({verdict['place']})",
+            text,
             verdict["measured"],
             f"**{verdict['answer']}**" + (f": {verdict['remark']}" if verdict["remark"] else ""),
         ]
-        for verdict in results["verdicts"]
+        for text, verdict in zip(texts, results["verdicts"], strict=True)
     ]
-    return markdown(["claim (paper)", "measured (ours)", "verdict"], rows)
+    return markdown([heading, "measured (ours)", "verdict"], rows)
+
+
+def claims(results: dict[str, Any]) -> tuple[str, list[str]]:
+    """The claims under their heading: the paper's with the place of each, or those that are not the paper's."""
+    pairs = [(verdict["claim"], verdict["place"]) for verdict in results["verdicts"]]
+    heading = "claim (paper)" if any(place for _, place in pairs) else "claim"
+    return heading, [f"{claim} ({place})" if place else claim for claim, place in pairs]
 
 
 def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

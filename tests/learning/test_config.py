@@ -170,3 +170,5 @@ def test_learning_rates_by_hand() -> None:
     assert [learning_rate(inverse, epoch) for epoch in (1, 2, 3)] == pytest.approx([0.6, 0.6 / 1.5, 0.6 / 2])
     constant = linear.replace(learning_rate_decay=0.0)
     assert learning_rate(constant, 4) == 0.8
+    warm = constant.replace(warmup_epochs=3)
+    assert [learning_rate(warm, epoch) for epoch in (1, 2, 3, 4, 5)] == pytest.approx([0.2, 0.4, 0.6, 0.8, 0.8])

@@ -39,6 +39,8 @@ class TrainingConfig:
     schedule: Literal["inverse", "linear"] = "linear"
     """Rate in epoch e of E, from 0: `inverse`: rate / (1 + decay e), `linear`: rate (1 - decay e / E). A decay of 0
     keeps it constant."""
+    warmup_epochs: int = 0
+    """First epochs, in which the rate rises in equal steps to that of the schedule."""
     negative_count: int | None = None
     """Negatives that each positive is compared with. Symmetric BPR draws them for each positive; otherwise a block of
     customers shares them."""
@@ -76,6 +78,7 @@ class TrainingConfig:
         _check_range("epochs", self.epochs, 0)
         _check_range("learning_rate", self.learning_rate, 0)
         _check_range("learning_rate_decay", self.learning_rate_decay, 0, 1 if self.schedule == "linear" else math.inf)
+        _check_range("warmup_epochs", self.warmup_epochs, 0)
         _check_range("negative_count", self.negative_count, 1)
         _check_range("margin", self.margin, 0)
         _check_range("scale", self.scale, 0, exclusive=True)

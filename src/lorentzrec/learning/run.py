@@ -199,6 +199,7 @@ def learning_rate(config: TrainingConfig, epoch: int) -> float:
     rate, decay, epochs = config.learning_rate, config.learning_rate_decay, config.epochs
     if rate is None or decay is None or epochs is None:
         raise ValueError("resolve the config first")
+    rate *= min(1.0, epoch / (config.warmup_epochs + 1))
     if config.schedule == "inverse":
         return rate / (1 + decay * (epoch - 1))
     return rate * (1 - decay * (epoch - 1) / epochs)

@@ -151,10 +151,10 @@ def test_a_training_that_fails_costs_one_data_set(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(twins, "DATA_SETS", tuple(replace(one, trials=1) for one in twins.DATA_SETS))
     measure = twins.measure
 
-    def fails_on_tools(asked: twins.Asked, found: FoundData, context: Context) -> dict[str, Any]:
+    def fails_on_tools(asked: twins.Asked, found: FoundData, *others: Any) -> dict[str, Any]:
         if found.title == TITLES[0]:
             raise TrainingError("a point became infinite")
-        return measure(asked, found, context)
+        return measure(asked, found, *others)
 
     monkeypatch.setattr(twins, "measure", fails_on_tools)
     context = context_of(tmp_path, tmp_path)

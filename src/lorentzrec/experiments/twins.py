@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,8 @@ from lorentzrec.experiments.tuning import Search, tune
 from lorentzrec.experiments.twins_report import outcome_of
 from lorentzrec.learning.config import TrainingConfig
 
-DIMENSIONS = (10, 50, 128)
-SEEDS = (0, 1, 2)
+DIMENSIONS: tuple[int, ...] = (10, 50, 128)
+SEEDS: tuple[int, ...] = (0, 1, 2)
 SETTINGS: dict[str, Any] = {"model": "asymmetric", "dimension": 50}
 """What all trials have in common, besides the defaults."""
 THREADS: int | None = None
@@ -70,7 +70,9 @@ QUICK = (DATA_SETS[0].name, "movielens-1m")
 QUICK_TRIALS = 2
 
 
-def measure(asked: Asked, found: FoundData, context: Context) -> dict[str, Any]:
+def measure(
+    asked: Asked, found: FoundData, dimensions: Sequence[int], seeds: Sequence[int], context: Context
+) -> dict[str, Any]:
     """Choose, then test: all about one data set."""
 
     def say(line: str) -> None:
@@ -78,15 +80,15 @@ def measure(asked: Asked, found: FoundData, context: Context) -> dict[str, Any]:
 
     question = asked.question(found)
     search = Search(asked.metric, SETTINGS)
-    tuned = _chosen(question, search, QUICK_TRIALS if context.quick else asked.trials, found, context, say)
+    tuned = _chosen(question, search, asked.trials, found, context, say)
     configs = {geometry: TrainingConfig.from_mapping(one["config"]) for geometry, one in tuned.items()}
-    comparer = Comparer(question, context.parts, asked.metric, SEEDS[:1] if context.quick else SEEDS, THREADS, say)
+    comparer = Comparer(question, context.parts, asked.metric, seeds, THREADS, say)
     before, test = question.before, question.asked_test()
     return {
         "title": found.title,
         "metric": asked.metric,
         "tuned": tuned,
-        "rows": geometry_table(comparer, configs, DIMENSIONS[:2] if context.quick else DIMENSIONS),
+        "rows": geometry_table(comparer, configs, dimensions),
         "learned": repr(before),
         "test_events": len(test),
         "unseen": int((before.item_counts[test.item_rows] == 0).sum()),
@@ -137,16 +139,19 @@ def _search(
 
 
 def run(context: Context) -> Outcome:
-    asked = [one for one in DATA_SETS if not context.quick or one.name in QUICK]
+    asked, dimensions, seeds = list(DATA_SETS), DIMENSIONS, SEEDS
+    if context.quick:
+        asked = [replace(one, trials=QUICK_TRIALS) for one in DATA_SETS if one.name in QUICK]
+        dimensions, seeds = DIMENSIONS[:2], SEEDS[:1]
     found = {one.name: one for one in context.available([one.name for one in asked])}
     results: list[dict[str, Any]] = []
-    settings = {"common": SETTINGS, "data_sets": [asdict(one) for one in asked], "seeds": list(SEEDS)}
+    settings = {"common": SETTINGS, "data_sets": [asdict(one) for one in asked], "seeds": seeds}
     outcome = Outcome((), ())
     for one in asked:
         if one.name not in found:
             continue
         try:
-            results.append(measure(one, found[one.name], context))
+            results.append(measure(one, found[one.name], dimensions, seeds, context))
         except TrainingError as error:
             # The settings of one data set may fail at another dimension; the other data sets go on.
             context.damaged.append(f"{found[one.name].title}: {error}")

@@ -54,10 +54,10 @@ def test_a_small_run_is_what_train_and_evaluate_give_and_is_kept(tmp_path: Path)
     context = context_of(tmp_path, tmp_path, said)
     context.publish = published.append
     found = twins.run(context)
-    assert column(found, 0, "data set") == [title for title in TITLES for _ in range(2)]
-    assert column(found, 0, "dimensions") == [3, 4] * 3
-    assert column(found, 0, "metric") == ["NDCG@10"] * 4 + ["NDCG@20"] * 2
-    assert column(found, 1, "metric") == ["Recall@10"] * 4 + ["Recall@20"] * 2
+    for table, metric in enumerate(("NDCG", "Recall")):
+        keys = [f"{title}, {metric}@{20 if title == 'Gowalla' else 10}" for title in TITLES for _ in range(2)]
+        assert column(found, table, "data set, metric") == keys
+        assert column(found, table, "d") == [3, 4] * 3
     assert column(found, 2, "trials (ours)") == [3] * 6
     assert [len(one.tables[0].rows) for one in published] == [2, 4, 6]
     assert published[0].notes[0].startswith("1 of 3 data sets so far")
@@ -71,7 +71,7 @@ def test_a_small_run_is_what_train_and_evaluate_give_and_is_kept(tmp_path: Path)
 
     for asked, title in ((twins.DATA_SETS[0], TITLES[0]), (twins.DATA_SETS[-1], TITLES[-1])):
         question = asked.question(context.data.find(asked.name))
-        row = column(found, 0, "data set").index(title)
+        row = 2 * TITLES.index(title)
         for geometry in ("hyperboloid", "euclidean"):
             config = TrainingConfig.from_mapping(found.settings["chosen"][title][geometry]["config"])
             config = config.replace(dimension=3, threads=1)
@@ -114,7 +114,7 @@ def test_a_stopped_run_shows_what_is_finished_and_goes_on_with_the_next_trial(
     with pytest.raises(KeyboardInterrupt):
         results.reproduce(twins.EXPERIMENT, context_of(tmp_path, tmp_path), tmp_path, command)
     page = (tmp_path / "twins" / "table.md").read_text()
-    assert "| Tools and Home Improvement, 5-core | 3 | NDCG@10 |" in page
+    assert "| Tools and Home Improvement, 5-core, NDCG@10 | 3 |" in page
     assert "- 1 of 2 data sets so far: the same command goes on from here" in page
     assert "| claim | measured (ours) | verdict |" in page
     assert "(paper)" not in page
@@ -122,7 +122,7 @@ def test_a_stopped_run_shows_what_is_finished_and_goes_on_with_the_next_trial(
     # Six trials of Tools, two whole ones of Gowalla and one that was cut off: four of its six are left.
     found = results.reproduce(twins.EXPERIMENT, context_of(tmp_path, tmp_path), tmp_path, command)
     assert tried == 9 + 4
-    assert [row[:2] for row in found["tables"][0]["rows"]] == [(title, d) for title in TITLES[::2] for d in (3, 4)]
+    assert len(found["tables"][0]["rows"]) == 4
 
 
 @pytest.mark.usefixtures("small_training")
@@ -159,7 +159,7 @@ def test_a_training_that_fails_costs_one_data_set(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(twins, "measure", fails_on_tools)
     context = context_of(tmp_path, tmp_path)
     found = twins.run(context)
-    assert set(column(found, 0, "data set")) == {"Gowalla"}
+    assert set(column(found, 0, "data set, metric")) == {"Gowalla, NDCG@20"}
     assert context.damaged == [f"{TITLES[0]}: a point became infinite"]
     (tmp_path / "gowalla" / "test.txt").unlink()
     with pytest.raises(TrainingError, match=f"{TITLES[0]}: a point became infinite"):

@@ -10,7 +10,6 @@ import numpy as np
 
 from lorentzrec.experiments.comparison import GEOMETRIES
 from lorentzrec.experiments.experiment import Answer, Column, Outcome, Table, Verdict
-from lorentzrec.experiments.search_spaces import SPACES
 
 LEVEL = 0.05
 Result = Mapping[str, Any]
@@ -29,7 +28,7 @@ def outcome_of(results: Sequence[Result], wanted: int, settings: Mapping[str, An
             ]
             for dimension in _dimensions(results)
         }
-        titles = [one["title"].replace(" and ", "\nand ") for one in results]
+        titles = [one["title"] for one in results]
         plot_differences(titles, by_dimension, "hyperboloid against Euclidean twin (%)", path)
 
     notes = [
@@ -74,39 +73,38 @@ def _dimensions(results: Sequence[Result]) -> list[int]:
 
 def _main_table(results: Sequence[Result]) -> Table:
     columns = (
-        Column("data set", "key"),
-        Column("dimensions", "key"),
-        Column("metric", "key"),
+        Column("data set, metric", "key"),
+        Column("d", "key"),
         *(Column(geometry) for geometry in GEOMETRIES),
         Column("difference", format="+.4f"),
         Column("in per cent", format="+.1f"),
         Column("p over customers", format=".2g"),
         Column("p over seeds", format=".2g"),
-        *(Column(f"seconds, {geometry}", format=".1f") for geometry in GEOMETRIES),
+        Column("seconds"),
     )
     rows = tuple(
         (
-            one["title"],
+            f"{one['title']}, {one['metric'].upper()}",
             row["dimension"],
-            one["metric"].upper(),
             *(_spread(row[f"{geometry}_runs"]) for geometry in GEOMETRIES),
             row["over_users"]["difference"],
             relative(row)[0],
             row["over_users"]["p_value"],
             None if row["over_seeds"] is None else row["over_seeds"]["p_value"],
-            *(row[f"{geometry}_seconds"] for geometry in GEOMETRIES),
+            " / ".join(f"{row[f'{geometry}_seconds']:.1f}" for geometry in GEOMETRIES),
         )
         for one in results
         for row in one["rows"]
     )
-    return Table("Full-ranking NDCG of the test, and seconds of training", columns, rows)
+    return Table(
+        "Full-ranking NDCG of the test in d dimensions, and seconds to train the one / the other", columns, rows
+    )
 
 
 def _recall_table(results: Sequence[Result]) -> Table:
     columns = (
-        Column("data set", "key"),
-        Column("dimensions", "key"),
-        Column("metric", "key"),
+        Column("data set, metric", "key"),
+        Column("d", "key"),
         *(Column(geometry, format=".4f") for geometry in GEOMETRIES),
     )
     rows = []
@@ -114,20 +112,18 @@ def _recall_table(results: Sequence[Result]) -> Table:
         metric = one["metric"].replace("ndcg", "recall")
         for row in one["rows"]:
             values = (row[f"{geometry}_metrics"][metric] for geometry in GEOMETRIES)
-            rows.append((one["title"], row["dimension"], metric.capitalize(), *values))
+            rows.append((f"{one['title']}, {metric.capitalize()}", row["dimension"], *values))
     return Table("Recall of the same lists", columns, tuple(rows))
 
 
 def _settings_table(results: Sequence[Result]) -> Table:
-    names = list(SPACES["asymmetric", "hyperboloid"])
     columns = (
         Column("data set", "key"),
         Column("geometry", "key"),
         Column("NDCG on validation", format=".4f"),
         Column("trials"),
-        Column("ended early"),
         Column("seconds", format=",.0f"),
-        *(Column(name.replace("_", " "), format="") for name in names),
+        Column("settings", "key"),  # a text, which may be broken over lines as numbers may not
     )
     rows = tuple(
         (
@@ -135,9 +131,8 @@ def _settings_table(results: Sequence[Result]) -> Table:
             geometry,
             tuned["value"],
             tuned["trials"],
-            tuned["pruned"],
             tuned["seconds"],
-            *(_short(tuned["settings"].get(name)) for name in names),
+            " ".join(f"{name}={_short(value)}" for name, value in tuned["settings"].items()),
         )
         for one in results
         for geometry, tuned in one["tuned"].items()
@@ -149,7 +144,7 @@ def _verdicts(results: Sequence[Result]) -> tuple[Verdict, ...]:
     """Over everything, and for each dimension."""
     rows = [row for one in results for row in one["rows"]]
     apart = [
-        (f"at {dimension}", [row for row in rows if row["dimension"] == dimension])
+        (f"at {dimension} dimensions", [row for row in rows if row["dimension"] == dimension])
         for dimension in _dimensions(results)
     ]
     return tuple(_verdict(where, some) for where, some in [("at all dimensions", rows), *apart])
@@ -182,5 +177,5 @@ def _spread(runs: Sequence[float]) -> str:
     return f"{np.mean(runs):.4f}" + (f" ± {np.std(runs, ddof=1):.4f}" if len(runs) > 1 else "")
 
 
-def _short(value: Any) -> Any:
-    return f"{value:.3g}" if isinstance(value, float) else value
+def _short(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

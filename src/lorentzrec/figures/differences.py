@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 
 from lorentzrec.figures.canvas import BLUE, GREEN, GREY, PAGE_WIDTH, PURPLE, VERMILION, canvas
 
@@ -31,7 +32,7 @@ def plot_differences(
                 linewidth=1.2,
                 label=label,
             )
-        axes.set_xticks(range(len(places)), [place.replace(", ", "\n") for place in places])
+        axes.set_xticks(range(len(places)), [fill(place, 15) for place in places])
         axes.set_xlim(-0.5, len(places) - 0.5)
         axes.set_ylabel(y_label)
-        axes.legend(frameon=False, ncols=len(groups))
+        axes.legend(frameon=False, ncols=len(groups), loc="lower left", bbox_to_anchor=(0, 1))  # clear of the dots

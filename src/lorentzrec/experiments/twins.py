@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lorentzrec import __version__
+from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import TrainingError
 from lorentzrec.experiments.comparison import GEOMETRIES, Comparer, geometry_table
 from lorentzrec.experiments.data_sets import FoundData, five_core_name
@@ -106,6 +107,7 @@ def _chosen(
     key = {
         "data": [learned.digest, validation.digest],
         "search": asdict(search),
+        "defaults": _defaults(learned),
         "spaces": [SPACES["asymmetric", geometry] for geometry in GEOMETRIES],
         "trials": trials,
     }
@@ -115,6 +117,12 @@ def _chosen(
     make = partial(_search, without_test, search, trials, folder, say)
     (chosen,) = context.run([Part(f"tune {found.title}", key, make)])
     return dict(chosen)
+
+
+def _defaults(data: Interactions) -> dict[str, Any]:
+    """What a trial leaves to the package: where that changes, trials of before are not comparable with those after."""
+    sizes = {"events": len(data), "users": len(data.users), "items": len(data.items)}
+    return TrainingConfig().resolve(ordered=data.ordered, **sizes).replace(threads=None).to_dict()
 
 
 def _search(

@@ -225,6 +225,8 @@ class ModelInformation(Struct, frozen=True):
     items: int
     geometry: str
     dimension: int
+    score: str
+    """What a score is: "distance" (minus the distance) or "inner" (the inner product); larger is better."""
     recency: float
     metrics: dict[str, Any]
     map: dict[str, Any] | None

@@ -35,6 +35,7 @@ def get_model(worker: TheWorker) -> ModelInformation:
         items=manifest["items"],
         geometry=manifest["geometry"],
         dimension=manifest["dimension"],
+        score=manifest["score"],
         recency=manifest["recency"],
         metrics=manifest["metrics"],
         map=manifest["map"],

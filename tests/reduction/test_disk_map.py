@@ -59,6 +59,20 @@ def test_levels_follow_the_centre_of_the_model() -> None:
     assert kept["centre"] > free["centre"]
 
 
+def test_the_innermost_points_fill_the_middle_of_a_levelled_map() -> None:
+    """Of 100 points on a circle 5 are the innermost: they go to (5 - rank) / 5 of the way to their even spread."""
+    angles = np.linspace(0, 6, 100)
+    space = np.sinh(np.linspace(1.5, 1.6, 100))[:, None] * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    places = neighbour_map._filled(lift(space))
+    levels = [2 * np.arctanh(0.97 * np.sqrt((rank + 0.5) / 100)) for rank in range(5)]
+    expected = np.linspace(1.5, 1.6, 100)
+    expected[:5] = [(rank * expected[rank] + (5 - rank) * levels[rank]) / 5 for rank in range(5)]
+    np.testing.assert_allclose(np.arccosh(places[:, 0]), expected, rtol=1e-6)
+    np.testing.assert_allclose(np.arctan2(places[:, 2], places[:, 1]) % (2 * np.pi), angles, atol=1e-6)
+    drawn = disk_map(groups("hyperboloid"), geometry="hyperboloid")
+    assert np.sqrt(np.square(drawn.coordinates).sum(axis=1)).min() == pytest.approx(0.97 * np.sqrt(0.5 / 200), rel=1e-3)
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 30), st.integers(0, 100))
 def test_two_dimensions_are_drawn_as_they_are(count: int, seed: int) -> None:

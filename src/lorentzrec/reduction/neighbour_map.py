@@ -31,6 +31,8 @@ FREE_RADIUS = 1.8
 points spread evenly."""
 LEVELLED_RIM = 0.97
 """Poincare radius of the outermost point where radii are given."""
+INNERMOST = 0.05
+"""Share of the points that come to fill the hole which repulsion leaves in the middle of a picture with given radii."""
 
 
 def neighbour_map(
@@ -50,7 +52,7 @@ def neighbour_map(
     levels = None
     if centrality is not None:
         ranks = np.argsort(np.argsort(centrality, kind="stable"))
-        levels = (2 * np.arctanh(LEVELLED_RIM * np.sqrt((ranks + 0.5) / len(ranks)))).astype(np.float32)
+        levels = _level(ranks, len(ranks)).astype(np.float32)
     if len(points) <= LANDMARKS:
         return _laid_out(points, geometry, levels, seed, lambda share: progress(0.1 + 0.8 * share))
     order = np.random.default_rng(seed).permutation(len(points)) if counts is None else np.argsort(-counts)
@@ -79,7 +81,27 @@ def _laid_out(
     # A trace of chance, because equal places never part.
     start = plane / spread + np.random.default_rng(seed).normal(0, 1e-3, plane.shape)
     start *= radius / np.sqrt(squared_norm(start).mean())
-    return Layout(neighbours, lift(start.astype(np.float32)), radius, levels, seed).run(STEPS, progress)
+    places = Layout(neighbours, lift(start.astype(np.float32)), radius, levels, seed).run(STEPS, progress)
+    return places if levels is None else _filled(places)
+
+
+def _level(ranks: NDArray[np.int64], count: int) -> FloatArray:
+    """The radius of each rank from the centre, so that `count` points are spread evenly over the area."""
+    radii: FloatArray = 2 * np.arctanh(LEVELLED_RIM * np.sqrt((ranks + 0.5) / count))
+    return radii
+
+
+def _filled(places: FloatArray) -> FloatArray:
+    """The innermost points moved inwards: the first all the way to its level, the last not at all; the order stays."""
+    lengths = np.sqrt(squared_norm(places[:, 1:]))
+    inner = np.argsort(lengths, kind="stable")[: int(INNERMOST * len(places))]
+    ranks = np.arange(len(inner))
+    kept = ranks / max(len(inner), 1)
+    radii = np.arcsinh(lengths[inner])
+    moved = np.minimum(kept * radii + (1 - kept) * _level(ranks, len(places)), radii)
+    factors = np.ones(len(places))
+    factors[inner] = np.sinh(moved) / np.maximum(lengths[inner], 1e-12)
+    return lift(places[:, 1:] * factors[:, None])
 
 
 def _placed(

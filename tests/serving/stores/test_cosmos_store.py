@@ -47,6 +47,21 @@ def test_documents_stay_below_the_limit_of_two_megabytes(store: CosmosStore) -> 
     assert max(len(json.dumps(part)) for part in parts) < 1_100_000
 
 
+def test_what_stays_of_an_erased_customer_does_not_name_them(store: CosmosStore) -> None:
+    store.add_events([Event("ann", "tea", n, str(n)) for n in range(2500)])
+    store.forget("ann")
+    (tombstone,) = store._histories.all(key_of("ann"))
+    kept = {name: value for name, value in tombstone.items() if not name.startswith("_")}
+    assert kept == {"id": "00000000", "customer": key_of("ann"), "events": [], "erased": kept["erased"]}
+
+
+def test_what_the_server_refuses_is_told_without_its_address(store: CosmosStore) -> None:
+    """It goes out over HTTP."""
+    with pytest.raises(InputError, match=r"^the store cannot keep this \(status 4\d\d\): make it smaller") as refused:
+        store._catalogue.everywhere("nonsense nonsense")
+    assert "127.0.0.1" not in str(refused.value)
+
+
 def test_parts_that_nothing_refers_to_are_removed_when_they_are_old(
     store: CosmosStore,
     monkeypatch: pytest.MonkeyPatch,

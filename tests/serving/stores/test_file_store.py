@@ -14,7 +14,7 @@ import pytest
 
 from lorentzrec.errors import ArtifactError, InputError, StoreUnavailable
 from lorentzrec.serving.stores.address import open_store
-from lorentzrec.serving.stores.store import Event, State, Store
+from lorentzrec.serving.stores.store import Event, State, Store, Touch
 from serving.stores.version_folder import content_of, write_version
 
 WRITER = """
@@ -149,6 +149,23 @@ def test_a_database_of_a_newer_release(url: str, tmp_path: Path) -> None:
         connection.execute("PRAGMA user_version = 99")
     with pytest.raises(ArtifactError, match="newer lorentzrec: update"):
         open_store(url)
+
+
+def test_a_database_of_an_older_release(url: str, tmp_path: Path) -> None:
+    """Its events stay, but for those that are now the same: an item at one time under two ids."""
+    from lorentzrec.serving.stores import file_store
+
+    (tmp_path / "store" / "versions").mkdir(parents=True)
+    with closing(sqlite3.connect(tmp_path / "store" / "store.sqlite")) as connection:
+        connection.executescript(file_store.SCHEMA[0] + "PRAGMA user_version = 1")
+        rows = [("ann", "1", "tea", 1.0), ("ann", "2", "tea", 1.0), ("ann", "3", "tea", 2.0), ("bob", "4", "tea", 1.0)]
+        connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", rows)
+        connection.commit()
+    with closing(open_store(url)) as store:
+        assert store.history("ann") == [Touch("tea", 1.0), Touch("tea", 2.0)]
+        assert store.history("bob") == [Touch("tea", 1.0)]
+        assert store.add_events([Event("ann", "cup", 5, "1")]).duplicates == 1
+        assert store.forget("bob") == 1
 
 
 def test_a_folder_that_vanished_keeps_nothing(url: str, tmp_path: Path) -> None:

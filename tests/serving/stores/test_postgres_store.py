@@ -82,6 +82,23 @@ def test_tables_of_a_newer_release(postgres_server: PostgresServer, store: Store
         open_store(postgres_url, create=True)
 
 
+def test_tables_of_an_older_release(
+    postgres_server: PostgresServer, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its events stay, but for those that are now the same: an item at one time under two ids."""
+    from lorentzrec.serving.stores import postgres_schema
+
+    with monkeypatch.context() as older:
+        older.setattr(postgres_schema, "MIGRATIONS", postgres_schema.MIGRATIONS[:1])
+        with closing(open_store(postgres_url, create=True)) as store:
+            events = [Event("ann", "tea", 1, "1"), Event("ann", "tea", 1, "2"), Event("ann", "tea", 2, "3")]
+            assert store.add_events(events).accepted == 3
+    with closing(open_store(postgres_url)) as store:
+        assert store.history("ann") == [Touch("tea", 1.0), Touch("tea", 2.0)]
+        assert store.add_events([Event("ann", "cup", 5, "1")]).duplicates == 1
+        assert store.forget("ann") == 2
+
+
 def test_tables_that_were_dropped(postgres_server: PostgresServer, store: Store) -> None:
     store.add_events([Event("ann", "tea", 1, "1")])
     assert store.history("ann") == [Touch("tea", 1.0)]

@@ -87,7 +87,10 @@ class Account:
             if error.status_code in (401, 403):
                 raise StoreBroken(f"{self.url} refuses ({reason}): check COSMOS_KEY or the rights") from error
             if error.status_code in (400, 413):
-                raise InputError(f"{self.url} cannot keep this ({reason}): make it smaller or simpler") from error
+                # It is the fault of whoever asked, and reaches them: it must not name the address.
+                raise InputError(
+                    f"the store cannot keep this (status {error.status_code}): make it smaller or simpler"
+                ) from error
             raise StoreUnavailable(
                 f"{self.url} cannot answer now ({reason}): look at the account, try again"
             ) from error

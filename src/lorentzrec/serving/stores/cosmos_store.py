@@ -1,6 +1,7 @@
 """The store in Azure Cosmos DB.
 
-histories     partition /customer: the events of a customer as a list, in documents of about a thousand events each
+histories     partition /customer: the events of a customer as a list, in documents of about a thousand events each; of
+              somebody who was erased, the first one says when
 catalogue     partition /place: "state" is one document, replaced by ETag; "versions" one document per version;
               "files-TOKEN" the chunks of a version; "live-TOKEN" the live items in parts
 
@@ -18,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,10 +31,12 @@ from lorentzrec.serving.stores.store import (
     Event,
     State,
     Touch,
+    after_erasures,
     check_events,
     check_ids,
     check_limit,
     checked_name,
+    in_order,
     key_of,
     no_such_version,
     nothing_to_change,
@@ -44,6 +48,7 @@ CHUNK_BYTES = 2**20
 """As base64 1.4 MB, below the 2 MB that a document may have."""
 SEGMENT_EVENTS, SEGMENT_BYTES = 1000, 1_000_000
 """A document with so many events, or so much text, is full: the next event begins another."""
+FIRST_SEGMENT = "00000000"
 PARALLEL_CUSTOMERS = 8
 MOST_CONFLICTS = 200
 ORPHAN_SECONDS = 3600
@@ -183,44 +188,55 @@ class CosmosStore:
 
     # Histories
 
-    def add_events(self, events: Sequence[Event]) -> Added:
+    def add_events(self, events: Sequence[Event], *, respect_erasures: bool = False) -> Added:
         check_events(events)
-        by_user: dict[str, dict[str, list[float | str]]] = {}
+        by_user: dict[str, list[Event]] = {}
         for event in events:
-            by_user.setdefault(event.user, {}).setdefault(event.id, [float(event.time), event.item, event.id])
+            by_user.setdefault(event.user, []).append(event)
+        add = partial(self._add, respect_erasures=respect_erasures)
         if len(by_user) == 1:
-            accepted = self._add(*by_user.popitem())
+            results = [add(*by_user.popitem())]
         else:
             with ThreadPoolExecutor(PARALLEL_CUSTOMERS) as threads:
-                accepted = sum(threads.map(self._add, by_user.keys(), by_user.values()))
-        return Added(accepted, len(events) - accepted)
+                results = list(threads.map(add, by_user.keys(), by_user.values()))
+        accepted, duplicates = (sum(getattr(one, name) for one in results) for name in ("accepted", "duplicates"))
+        return Added(accepted, duplicates, frozenset().union(*(one.erased for one in results)))
 
-    def _add(self, user: str, events: dict[str, list[float | str]]) -> int:
-        """Append what is new to the customer's last document, or to new ones; how many that were.
+    def _add(self, user: str, events: Sequence[Event], *, respect_erasures: bool) -> Added:
+        """Append what is new to the customer's last document, or to new ones.
 
         Whether a document is full depends on the document alone, and numbers have no gaps. So two writers always want
         the same document, and the slower one gets a conflict, reads again, and finds its duplicates.
         """
         customer, accepted = key_of(user), 0
 
-        def append() -> None:
+        def append() -> Added:
             nonlocal accepted
             segments = self._histories.all(customer)
-            known = {event[2] for segment in segments for event in segment["events"]}
-            waiting = [event for id, event in events.items() if id not in known]
+            wanted, erased = events, frozenset[str]()
+            if respect_erasures and segments and "erased" in segments[0]:
+                wanted, erased = after_erasures(events, {user: segments[0]["erased"]})
+            kept = [event for segment in segments for event in segment["events"]]
+            ids, touches = {event[2] for event in kept}, {(event[0], event[1]) for event in kept}
+            waiting = []
+            for event in in_order(wanted):
+                touch = (float(event.time), event.item)
+                if event.id not in ids and touch not in touches:
+                    touches.add(touch)
+                    waiting.append([*touch, event.id])
             segment: Document | None = segments[-1] if segments else None
             while waiting:
                 if segment is None or not _fitting(segment["events"], waiting):
                     number = 0 if segment is None else int(segment["id"]) + 1
-                    segment = {"id": f"{number:08d}", "customer": customer, "user": user, "events": []}
+                    segment = {"id": f"{number:08d}", "customer": customer, "events": []}
                 part = _fitting(segment["events"], waiting)
                 write = self._histories.replace if "_etag" in segment else self._histories.create
-                segment = write({**segment, "events": segment["events"] + part})
+                segment = write({**segment, "user": user, "events": segment["events"] + part})
                 accepted += len(part)
                 waiting = waiting[len(part) :]
+            return Added(accepted, len(wanted) - accepted, erased)
 
-        self._until_unopposed(append)
-        return accepted
+        return self._until_unopposed(append)
 
     def history(self, user: str, limit: int = USUAL_HISTORY) -> list[Touch]:
         """All documents of the customer are read, whatever `limit` is.
@@ -235,14 +251,24 @@ class CosmosStore:
 
     def forget(self, user: str) -> int:
         check_ids("user", [user])
-        removed = 0
+        customer, erased, removed = key_of(user), time.time(), 0
 
         def erase() -> None:
             nonlocal removed
+            segments = self._histories.all(customer)
             # The last first: numbers have no gaps, even if this stops halfway.
-            for segment in reversed(self._histories.all(key_of(user))):
+            for segment in reversed(segments[1:]):
                 self._histories.delete(segment)
                 removed += len(segment["events"])
+            # The first one becomes the note of the erasure. Whoever adds to it meanwhile gets a conflict, and sees it.
+            tombstone = {"id": FIRST_SEGMENT, "customer": customer, "events": [], "erased": erased}
+            if segments:
+                self._histories.replace({**tombstone, "_etag": segments[0]["_etag"]})
+                removed += len(segments[0]["events"])
+            else:
+                self._histories.create(tombstone)
+            if len(self._histories.all(customer, "c.id")) > 1:
+                raise Conflict  # somebody has begun another document
 
         self._until_unopposed(erase)
         return removed
@@ -265,7 +291,7 @@ class CosmosStore:
             state = self._state()
             before = self._live(state)
             if before is None:
-                raise nothing_to_change(self.url)
+                raise nothing_to_change()
             after = sorted((set(before) - set(remove)) | set(add))
             if after != before:
                 self._switch_live(state, after)

@@ -2,7 +2,7 @@
 
 DIR/versions/NAME     a version; it is complete once its manifest is there, which comes last and goes first
 DIR/current           the name of the current version, replaced by renaming
-DIR/store.sqlite      events and live items
+DIR/store.sqlite      events, erasures and live items
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,10 +23,13 @@ from lorentzrec.serving.stores.store import (
     Event,
     State,
     Touch,
+    after_erasures,
     check_events,
     check_ids,
     check_limit,
     checked_name,
+    in_order,
+    key_of,
     no_such_version,
     nothing_to_change,
     still_current,
@@ -39,19 +43,28 @@ from lorentzrec.serving.stores.version_files import (
 )
 
 DATABASE, CURRENT, VERSIONS = "store.sqlite", "current", "versions"
-SCHEMA_VERSION = 1
 BUSY_SECONDS = 20.0
 """How long a write waits for the writes of other processes. Each takes milliseconds, so only a stuck one is met."""
 
-# Text compares by code points, as in Python. The table is its own index for duplicates; the second one holds a history
-# in its order, so that the newest events of a customer with a million are as near as those of one with ten.
-SCHEMA = """
+# Steps, as in `postgres_schema`: a released one is never edited, a new one follows it. Text compares by code points, as
+# in Python. The table of events is its own index for ids; the other holds a history in its order, so that the newest
+# events of a customer with a million are as near as those of one with ten, and finds the same item at the same time.
+SCHEMA = (
+    """
 CREATE TABLE events (user TEXT, id TEXT, item TEXT NOT NULL, time REAL NOT NULL, PRIMARY KEY (user, id)) WITHOUT ROWID;
 CREATE INDEX events_in_order ON events (user, time, item, id);
 CREATE TABLE live_items (item TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE live (revision INTEGER NOT NULL, everything INTEGER NOT NULL);
 INSERT INTO live VALUES (0, TRUE);
-"""
+""",
+    """
+DELETE FROM events WHERE EXISTS (SELECT * FROM events AS other WHERE other.user = events.user
+    AND other.time = events.time AND other.item = events.item AND other.id < events.id);
+DROP INDEX events_in_order;
+CREATE UNIQUE INDEX events_in_order ON events (user, time, item);
+CREATE TABLE erasures (user_key TEXT PRIMARY KEY, time REAL NOT NULL) WITHOUT ROWID;
+""",
+)
 
 
 class FileStore:
@@ -75,7 +88,7 @@ class FileStore:
         elif not self._database.is_file():
             raise InputError(f"{folder} holds no store: publish a model to {self.url} first")
         with self._connection() as connection:
-            if connection.execute("PRAGMA user_version").fetchone()[0] != SCHEMA_VERSION:
+            if connection.execute("PRAGMA user_version").fetchone()[0] != len(SCHEMA):
                 self._make_tables()
 
     # Versions
@@ -170,32 +183,40 @@ class FileStore:
 
     # Histories
 
-    def add_events(self, events: Sequence[Event]) -> Added:
+    def add_events(self, events: Sequence[Event], *, respect_erasures: bool = False) -> Added:
         check_events(events)
         if not events:
             return Added(0, 0)
-        # Sorted, neighbours fall on the same pages; of two with one id the first stays the first.
-        ordered = sorted(events, key=lambda event: (event.user, event.id))
-        rows = [(event.user, event.id, event.item, float(event.time)) for event in ordered]
+        erased: frozenset[str] = frozenset()
         with self._transaction() as connection:
+            if respect_erasures:
+                events, erased = after_erasures(events, self._erasures(connection, {event.user for event in events}))
             accepted = connection.executemany(
-                "INSERT INTO events (user, id, item, time) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", rows
+                "INSERT INTO events (user, id, item, time) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                [(event.user, event.id, event.item, float(event.time)) for event in in_order(events)],
             ).rowcount
-        return Added(accepted, len(events) - accepted)
+        return Added(accepted, len(events) - accepted, erased)
+
+    def _erasures(self, connection: sqlite3.Connection, users: Iterable[str]) -> dict[str, float]:
+        """When each of these customers was erased; only those who were."""
+        question = "SELECT time FROM erasures WHERE user_key = ?"
+        found = ((user, connection.execute(question, (key_of(user),)).fetchone()) for user in users)
+        return {user: row[0] for user, row in found if row}
 
     def history(self, user: str, limit: int = USUAL_HISTORY) -> list[Touch]:
         check_ids("user", [user])
         check_limit(limit)
         with self._connection() as connection:
             rows = connection.execute(
-                "SELECT item, time FROM events WHERE user = ? ORDER BY time DESC, item DESC, id DESC LIMIT ?",
+                "SELECT item, time FROM events WHERE user = ? ORDER BY time DESC, item DESC LIMIT ?",
                 (user, limit),
             ).fetchall()
-        return [Touch(item, time) for item, time in reversed(rows)]
+        return [Touch(item, moment) for item, moment in reversed(rows)]
 
     def forget(self, user: str) -> int:
         check_ids("user", [user])
         with self._transaction() as connection:
+            connection.execute("REPLACE INTO erasures VALUES (?, ?)", (key_of(user), time.time()))
             return connection.execute("DELETE FROM events WHERE user = ?", (user,)).rowcount
 
     # Live items
@@ -222,7 +243,7 @@ class FileStore:
         check_ids("item", [*add, *remove])
         with self._transaction() as connection:
             if connection.execute("SELECT everything FROM live").fetchone()[0]:
-                raise nothing_to_change(self.url)
+                raise nothing_to_change()
             before = connection.total_changes
             connection.executemany("DELETE FROM live_items WHERE item = ?", ((item,) for item in remove))
             connection.executemany(
@@ -242,12 +263,12 @@ class FileStore:
     def _make_tables(self) -> None:
         with self._transaction() as connection:
             version = connection.execute("PRAGMA user_version").fetchone()[0]
-            if version > SCHEMA_VERSION:
+            if version > len(SCHEMA):
                 raise ArtifactError(f"{self._database} was written by a newer lorentzrec: update lorentzrec")
-            if version == 0:
-                for statement in SCHEMA.split(";"):
+            for step in SCHEMA[version:]:
+                for statement in step.split(";"):
                     connection.execute(statement)
-                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            connection.execute(f"PRAGMA user_version = {len(SCHEMA)}")
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

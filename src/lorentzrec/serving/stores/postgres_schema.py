@@ -6,12 +6,10 @@ two ids of 512 characters may have more.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, LiteralString
+from typing import LiteralString
 
 from lorentzrec.errors import ArtifactError, InputError
-
-if TYPE_CHECKING:
-    from lorentzrec.serving.stores.postgres_connections import PostgresConnections
+from lorentzrec.serving.stores.postgres_connections import LONG_ANSWER_SECONDS, Cursor, PostgresConnections
 
 MIGRATIONS: tuple[LiteralString, ...] = (
     """
@@ -49,6 +47,14 @@ MIGRATIONS: tuple[LiteralString, ...] = (
     );
     CREATE INDEX events_in_order ON lorentzrec.events (user_key, time);
     """,
+    """
+    DELETE FROM lorentzrec.events AS later USING lorentzrec.events AS other
+        WHERE other.user_key = later.user_key AND other.time = later.time AND other.item_id = later.item_id
+        AND other.event_id < later.event_id;
+    DROP INDEX lorentzrec.events_in_order;
+    CREATE UNIQUE INDEX events_in_order ON lorentzrec.events (user_key, time, item_id);
+    CREATE TABLE lorentzrec.erasures (user_key uuid PRIMARY KEY, time double precision NOT NULL);
+    """,
 )
 
 _LOCK = 0x6C6F72656E747A  # "lorentz"
@@ -56,20 +62,33 @@ _LOCK = 0x6C6F72656E747A  # "lorentz"
 
 def migrate(connections: PostgresConnections, *, create: bool) -> None:
     """Bring the tables up to date; any number of processes may try at once. `create` makes them if there are none."""
-    with connections.transaction() as cursor:
+    with connections.statement() as cursor:
+        if _done(cursor) == len(MIGRATIONS):
+            return
+    # Many events may have to be gone through, which nobody should break off.
+    with connections.transaction(LONG_ANSWER_SECONDS) as cursor:
         (encoding,) = cursor.execute("SELECT current_setting('server_encoding')").fetchall()[0]
         if encoding != "UTF8":
             raise InputError(f"the database of {connections.url} has encoding {encoding}: create one with UTF8")
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-        (known,) = cursor.execute("SELECT to_regclass('lorentzrec.migrations') IS NOT NULL").fetchall()[0]
-        if not known:
+        done = _done(cursor)
+        if done is None:
             if not create:
                 raise InputError(f"{connections.url} holds no store: publish a model to it first")
             cursor.execute("CREATE SCHEMA IF NOT EXISTS lorentzrec")
             cursor.execute("CREATE TABLE lorentzrec.migrations (number integer PRIMARY KEY, applied timestamptz)")
-        (done,) = cursor.execute("SELECT count(*) FROM lorentzrec.migrations").fetchall()[0]
+            done = 0
         if done > len(MIGRATIONS):
             raise ArtifactError(f"{connections.url} was written by a newer lorentzrec: update lorentzrec")
         for number, statements in enumerate(MIGRATIONS[done:], done + 1):
             cursor.execute(statements, binary=False)  # the binary protocol takes one statement at a time
             cursor.execute("INSERT INTO lorentzrec.migrations VALUES (%s, now())", (number,))
+
+
+def _done(cursor: Cursor) -> int | None:
+    """How many steps were taken; None if there is no store."""
+    # Not by to_regclass, whose memory of what is missing may be older than another process's store.
+    cursor.execute("SELECT FROM pg_tables WHERE schemaname = 'lorentzrec' AND tablename = 'migrations'")
+    if cursor.rowcount == 0:
+        return None
+    return int(cursor.execute("SELECT count(*) FROM lorentzrec.migrations").fetchall()[0][0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -20,10 +21,12 @@ from lorentzrec.serving.stores.store import (
     Event,
     State,
     Touch,
+    after_erasures,
     check_events,
     check_ids,
     check_limit,
     checked_name,
+    in_order,
     key_of,
     no_such_version,
     nothing_to_change,
@@ -136,22 +139,38 @@ class PostgresStore:
 
     # Histories
 
-    def add_events(self, events: Sequence[Event]) -> Added:
+    def add_events(self, events: Sequence[Event], *, respect_erasures: bool = False) -> Added:
         check_events(events)
         if not events:
             return Added(0, 0)
         keys = {user: key_of(user) for user in {event.user for event in events}}
-        # In one order for everybody, so that two batches with the same events wait for one another and never both. Of
-        # two events with one id the first stays the first.
+        patience = ANSWER_SECONDS + len(events) / 1000
+        if not respect_erasures:
+            with self._connections.statement(patience) as cursor:
+                accepted = self._insert(cursor, events, keys)
+            return Added(accepted, len(events) - accepted)
+        with self._connections.transaction(patience) as cursor:
+            # Whoever erases somebody now waits until these events are there, and then removes them, too.
+            cursor.execute("LOCK TABLE lorentzrec.erasures IN SHARE MODE")
+            cursor.execute(
+                "SELECT user_key, time FROM lorentzrec.erasures WHERE user_key = ANY(%s::uuid[])",
+                (list(keys.values()),),
+            )
+            times = {key.hex: moment for key, moment in cursor}
+            erasures = {user: times[key] for user, key in keys.items() if key in times}
+            events, erased = after_erasures(events, erasures)
+            accepted = self._insert(cursor, events, keys)
+        return Added(accepted, len(events) - accepted, erased)
+
+    def _insert(self, cursor: Cursor, events: Sequence[Event], keys: dict[str, str]) -> int:
+        """How many of the events are new. `keys`: of the users."""
         rows = [
             (keys[event.user], key_of(event.id), repr(float(event.time)), event.user, event.item, event.id)
-            for event in events
+            for event in in_order(events)
         ]
-        rows.sort(key=lambda row: row[:2])
-        with self._connections.statement(ANSWER_SECONDS + len(events) / 1000) as cursor:
-            cursor.execute(ADD_EVENTS, [SEPARATOR.join(column) for column in zip(*rows, strict=True)])
-            accepted = cursor.rowcount
-        return Added(accepted, len(events) - accepted)
+        if not rows:
+            return 0
+        return cursor.execute(ADD_EVENTS, [SEPARATOR.join(column) for column in zip(*rows, strict=True)]).rowcount
 
     def history(self, user: str, limit: int = USUAL_HISTORY) -> list[Touch]:
         check_ids("user", [user])
@@ -159,14 +178,19 @@ class PostgresStore:
         with self._connections.statement() as cursor:
             rows = cursor.execute(
                 "SELECT item_id, time FROM lorentzrec.events WHERE user_key = %s::uuid"
-                " ORDER BY time DESC, item_id DESC, event_id DESC LIMIT %s",
+                " ORDER BY time DESC, item_id DESC LIMIT %s",
                 (key_of(user), limit),
             ).fetchall()
-        return [Touch(item, time) for item, time in reversed(rows)]
+        return [Touch(item, moment) for item, moment in reversed(rows)]
 
     def forget(self, user: str) -> int:
         check_ids("user", [user])
-        with self._connections.statement() as cursor:
+        with self._connections.transaction() as cursor:
+            cursor.execute(
+                "INSERT INTO lorentzrec.erasures VALUES (%s::uuid, %s)"
+                " ON CONFLICT (user_key) DO UPDATE SET time = excluded.time",
+                (key_of(user), time.time()),
+            )
             return cursor.execute("DELETE FROM lorentzrec.events WHERE user_key = %s::uuid", (key_of(user),)).rowcount
 
     # Live items
@@ -196,7 +220,7 @@ class PostgresStore:
         with self._connections.transaction() as cursor:
             cursor.execute("SELECT everything_live FROM lorentzrec.state FOR UPDATE")
             if cursor.fetchall() == [(True,)]:
-                raise nothing_to_change(self.url)
+                raise nothing_to_change()
             cursor.execute("DELETE FROM lorentzrec.live_items WHERE item_id = ANY(%s::text[])", (list(remove),))
             changed = cursor.rowcount
             cursor.execute(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -28,7 +28,11 @@ _VERSION_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,127}")
 
 @dataclass(frozen=True)
 class Event:
-    """One customer touched one item once. `id` is unique for the customer: the same (user, id) again is a duplicate."""
+    """One customer touched one item once.
+
+    Of a customer, the same id again is a duplicate, and so is the same item at the same time, whatever its id: an event
+    that comes over HTTP and again with a dataset counts once.
+    """
 
     user: str
     item: str
@@ -43,6 +47,8 @@ class Added:
 
     accepted: int
     duplicates: int
+    erased: frozenset[str] = frozenset()
+    """Customers whose events from before their erasure were left out."""
 
 
 @dataclass(frozen=True)
@@ -98,14 +104,18 @@ class Store(Protocol):
     def clean(self) -> int:
         """Remove what interrupted uploads left behind; how many there were. It cuts an upload under way short, too."""
 
-    def add_events(self, events: Sequence[Event]) -> Added:
-        """Keep events, in any order and of any number of customers; those that are there already are only counted."""
+    def add_events(self, events: Sequence[Event], *, respect_erasures: bool = False) -> Added:
+        """Keep events, in any order and of any number of customers; those that are there already are only counted.
+
+        `respect_erasures`: leave out what a customer did up to the moment of their erasure. This is for events that are
+        read from somewhere; whoever sends one event after an erasure means it.
+        """
 
     def history(self, user: str, limit: int = USUAL_HISTORY) -> list[Touch]:
-        """The newest `limit` events of a customer, oldest first, ordered by (time, item, id) however they arrived."""
+        """The newest `limit` events of a customer, oldest first, ordered by (time, item) however they arrived."""
 
     def forget(self, user: str) -> int:
-        """Erase a customer; the number of events removed."""
+        """Erase a customer; the number of events removed. A hash of the id stays, with the time, see `add_events`."""
 
     def live_items(self) -> list[str] | None:
         """The items that may be recommended, in order of id; None if every item of the version may."""
@@ -150,6 +160,23 @@ def check_events(events: Sequence[Event]) -> None:
             raise InputError(f"event {event.id!r} of user {event.user!r} has time {event.time}: give unix seconds")
 
 
+def in_order(events: Iterable[Event]) -> list[Event]:
+    """A batch by customer, time and item, without events whose id stood there before.
+
+    In one order for everybody, two batches with the same events wait for one another in a database, and never both.
+    """
+    first: dict[tuple[str, str], Event] = {}
+    for event in events:
+        first.setdefault((event.user, event.id), event)
+    return sorted(first.values(), key=lambda event: (event.user, event.time, event.item))
+
+
+def after_erasures(events: Sequence[Event], erasures: Mapping[str, float]) -> tuple[Sequence[Event], frozenset[str]]:
+    """The events from after their customer's erasure, and the customers of the others. `erasures`: times by user."""
+    left_out = frozenset(event.user for event in events if event.time <= erasures.get(event.user, -math.inf))
+    return [event for event in events if event.time > erasures.get(event.user, -math.inf)], left_out
+
+
 def check_limit(limit: int) -> None:
     if limit < 1:
         raise InputError(f"a history of {limit} events cannot be given: ask for 1 or more")
@@ -164,8 +191,9 @@ def key_of(*texts: str) -> str:
     return digest.hexdigest()
 
 
-def nothing_to_change(url: str) -> InputError:
-    return InputError(f"every item is live in {url}: set the live items first, then add to them or remove some")
+def nothing_to_change() -> InputError:
+    """Goes out over HTTP as it is, so it must not name the store's address."""
+    return InputError("every item is live: set the live items first, then add to them or remove some")
 
 
 def no_such_version(name: str, url: str, versions: Sequence[str]) -> InputError:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from cli.command_line import SETTINGS, answer, error_of, run
-from lorentzrec import load
+from lorentzrec import Interactions, load
 from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.stores.store import Touch
 from lorentzrec.serving.version import open_version
 
 
@@ -23,20 +26,53 @@ def test_a_model_with_everything(events_file: Path, model: Path, titles_file: Pa
     parts = ("--items", tmp_path / "titled", "--twin", tmp_path / "twin", "--histories")
     result = answer("publish", model, "--to", store, *parts)
     assert (result["items"], result["described_items"], result["index"]) == (30, 30, None)
-    assert result["events"] == {"accepted": 600, "duplicates": 0}
+    assert result["events"] == {"accepted": 720, "duplicates": 0, "erased_customers": 0}
     assert result["versions"] == [result["model"]]
     opened = open_store(store)
     version = open_version(opened.fetch(result["model"], tmp_path))
     assert [item.title for item in version.items.items(version.items.rows(["i7"]))] == ["Item [7]"]
     assert version.map is not None
     assert version.twin_ranker is not None
-    histories = load(model).histories
-    assert histories is not None
-    assert [touch.item for touch in opened.history("u4")] == histories.history_ids("u4")
+    data = Interactions.from_dataset(tmp_path / "titled")
+    assert data.times is not None
+    times = data.times[data.offsets[data.users.row("u4")] :].tolist()
+    touches = [Touch(str(item), time) for item, time in zip(data.history_ids("u4"), times, strict=False)]
+    assert opened.history("u4") == touches
+    opened.forget("u4")
     opened.close()
-    shown = run("publish", model, "--to", store, "--no-map", "--histories")
+    shown = run("publish", model, "--to", store, "--no-map", "--items", tmp_path / "titled", "--histories")
     assert f"is the current version of {store}: 30 items" in shown.stdout
-    assert "histories: 0 events added, 600 were there" in shown.stdout
+    assert "histories: 0 events added, 708 were there" in shown.stdout
+    assert "histories: 1 erased customers were left out, but for what they did since" in shown.stdout
+    assert "no times" not in shown.stderr
+
+
+def test_histories_without_times_are_told(model: Path, store: str, titles_file: Path, tmp_path: Path) -> None:
+    shown = run("publish", model, "--to", store, "--no-map", "--items", titles_file, "--histories")
+    assert (
+        f"note: {model} has no times of its events, so their places in each history stand for times, "
+        "and what a service was told counts again: give --items DATASET\n"
+    ) in shown.stderr
+    assert "histories: 600 events added, 0 were there" in shown.stdout
+    (tmp_path / "pairs.csv").write_text("user,item\nann,i1\nann,i2\n")
+    run("prepare", tmp_path / "pairs.csv", "--out", tmp_path / "pairs")
+    shown = run("publish", model, "--to", store, "--no-map", "--items", tmp_path / "pairs", "--histories")
+    assert f"note: {tmp_path / 'pairs'} has no times of its events, so their places" in shown.stderr
+    assert "counts again" not in shown.stderr
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "ndjson"])
+def test_items_are_described_by_a_file(model: Path, store: str, titles_file: Path, tmp_path: Path, kind: str) -> None:
+    file = tmp_path / f"items.{kind}"
+    table = pl.read_csv(titles_file).with_columns(category=pl.lit("hats|old"))
+    getattr(table, f"write_{kind}")(file)
+    result = answer("publish", model, "--to", store, "--no-map", "--items", file)
+    assert result["described_items"] == 30
+    with closing(open_store(store)) as opened:
+        items = open_version(opened.fetch(result["model"], tmp_path)).items
+        (item,) = items.items(items.rows(["i7"]))
+        assert (item.title, item.category) == ("Item [7]", "hats")
+        items.close()
 
 
 def test_keep_and_rollback(model: Path, store: str) -> None:
@@ -58,7 +94,11 @@ def test_publishing_what_cannot_be(model: Path, events_file: Path, store: str, t
     assert "--rollback takes none" in error_of("publish", model, "--to", store, "--rollback")
     assert "holds no store: publish a model to" in error_of("publish", "--to", store, "--rollback")
     assert "is not the address of a store" in error_of("publish", model, "--to", "ftp://x")
-    assert "is not a dataset" in error_of("publish", model, "--to", store, "--items", events_file)
+    assert "stands there twice: give each item once" in error_of(
+        "publish", model, "--to", store, "--items", events_file
+    )
+    (tmp_path / "bare.csv").write_text("item,colour\ni1,red\n")
+    assert "says nothing of its items" in error_of("publish", model, "--to", store, "--items", tmp_path / "bare.csv")
     (tmp_path / "file").touch()
     assert "cannot make a store in" in error_of("publish", model, "--to", f"file:{tmp_path / 'file' / 'store'}")
     load(model).save(tmp_path / "bare", histories=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -15,8 +16,9 @@ from lorentzrec.serving.answering import Answerer, Question
 from lorentzrec.serving.publish import add_histories, publish, rollback
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.file_store import FileStore
-from lorentzrec.serving.stores.store import Added, Event, Store
+from lorentzrec.serving.stores.store import Added, Event, Store, Touch, usual_id
 from lorentzrec.serving.version import open_version
+from serving.running_service import service_here, shop_store
 from serving.small_shop import shop_model, shop_table
 
 
@@ -132,11 +134,11 @@ class ForgetfulStore(FileStore):
 
     batches = 2
 
-    def add_events(self, events: Sequence[Event]) -> Added:
+    def add_events(self, events: Sequence[Event], *, respect_erasures: bool = False) -> Added:
         if self.batches == 0:
             raise Interrupted
         self.batches -= 1
-        return super().add_events(events)
+        return super().add_events(events, respect_erasures=respect_erasures)
 
 
 def test_histories_go_on_where_they_were_stopped(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,6 +161,43 @@ def test_newer_events_are_added_to_those_that_are_there(store: Store) -> None:
     assert add_histories(store, newer) == Added(1, 4)
     assert [(touch.item, touch.time) for touch in store.history("a")] == [("x", 10), ("y", 20), ("x", 30)]
     assert [(touch.item, touch.time) for touch in store.history("b")] == [("y", 15), ("z", 40)]
+
+
+def test_what_the_service_was_told_counts_once(tmp_path: Path) -> None:
+    """The day of a shop: events over HTTP, with an id, without one, and without a time; then the data of that day."""
+    store = shop_store(tmp_path)
+    events = [
+        {"user": "ann", "item": "i1", "time": 1735689600, "id": "visit-1"},
+        {"user": "ann", "item": "i2", "time": 1735689601.25},
+        {"user": 7, "item": "i1", "time": 1735689600},
+    ]
+    with service_here(store.url) as service:
+        assert service.post("/v1/events", json={"events": events}).json()["accepted"] == 3
+    # Without an id, it is the one that a dataset gives it.
+    assert store.add_events([Event("ann", "x", 1, usual_id("i2", 1735689601.25))]) == Added(0, 1)
+    users, items = ["ann", "ann", "7", "ann"], ["i1", "i2", "i1", "i1"]
+    times = [1735689600, 1735689601.25, 1735689600, 1735689700]
+    assert add_histories(store, Interactions.from_pairs(users, items, times)) == Added(1, 3)
+    assert store.history("ann") == [Touch("i1", times[0]), Touch("i2", times[1]), Touch("i1", times[3])]
+    store.close()
+
+
+def test_an_erased_customer_does_not_come_back(store: Store) -> None:
+    day = Interactions.from_pairs(["ann", "ann", "bob"], ["x", "y", "x"], times=[10, 20, 10])
+    add_histories(store, day)
+    store.forget("ann")
+    assert add_histories(store, day) == Added(0, 1, frozenset({"ann"}))
+    assert store.history("ann") == []
+    now = int(time.time()) + 10
+    next_day = Interactions.from_pairs(["ann", "ann", "ann", "bob"], ["x", "y", "z", "x"], times=[10, 20, now, 10])
+    assert add_histories(store, next_day) == Added(1, 1, frozenset({"ann"}))
+    assert store.history("ann") == [Touch("z", now)]
+
+
+def test_events_without_times_that_move_count_once(store: Store) -> None:
+    """Without times events stand by item, so a new one pushes others to other places."""
+    assert add_histories(store, Interactions.from_pairs(["a", "a", "a"], ["c", "d", "c"])) == Added(3, 0)
+    assert add_histories(store, Interactions.from_pairs(["a"] * 4, ["c", "d", "c", "b"])) == Added(1, 3)
 
 
 def test_events_without_times_keep_their_order(store: Store) -> None:

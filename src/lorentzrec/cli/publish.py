@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lorentzrec.cli.events import dataset_at
 from lorentzrec.cli.options import Json
 from lorentzrec.cli.output import note, print_json, show, stages
 from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from lorentzrec.data.dataset import Dataset
+    from lorentzrec.serving.stores.store import Added
 
 PARTS = ("items", "twin", "histories", "keep", "map", "index")
 """Options of a new version."""
@@ -24,12 +28,19 @@ def publish(
     to: Annotated[str, typer.Option("--to", metavar="STORE", help="file:DIR, postgresql://... or cosmos://...")],
     model: Annotated[Path | None, typer.Argument(metavar="MODEL", help="The folder of a trained model.")] = None,
     items: Annotated[
-        str | None, typer.Option(metavar="DATASET", help="A dataset with titles and categories of the items.")
+        str | None,
+        typer.Option(
+            metavar="DATASET",
+            help="What the items are called: a dataset, or a file with columns item, title, category.",
+        ),
     ] = None,
     twin: Annotated[
         Path | None, typer.Option(metavar="MODEL2", help="Another model of the same items, to compare answers.")
     ] = None,
-    histories: Annotated[bool, typer.Option("--histories", help="Put the training histories into the store.")] = False,
+    histories: Annotated[
+        bool,
+        typer.Option("--histories", help="Put what customers did into the store: all events of the --items dataset."),
+    ] = False,
     keep: Annotated[int, typer.Option(min=1, help="How many versions the store keeps.")] = 3,
     map: Annotated[bool, typer.Option("--map/--no-map", help="Make the map of all items for the page.")] = True,
     index: Annotated[bool, typer.Option("--index/--no-index", help="Make an index where there are many items.")] = True,
@@ -79,9 +90,13 @@ def _publish(
 
     model = load(folder)
     other = None if twin is None else load(twin)
-    if histories and model.histories is None:
-        raise InputError(f"{folder} was saved without histories: leave --histories out, or train and save again")
-    table = None if items is None else _item_table(items)
+    dataset = None if items is None else dataset_at(items)
+    table = None if items is None else _item_table(items, dataset)
+    events, source = None, folder if dataset is None else items
+    if histories:
+        events = model.histories if dataset is None else dataset.interactions()
+        if events is None:
+            raise InputError(f"{folder} was saved without histories: give --items DATASET, or leave --histories out")
     with closing(open_store(to, create=True)) as store, stages() as tell:
         drawn = None
         if map:
@@ -97,7 +112,7 @@ def _publish(
             items=table,
             disk_map=drawn,
             twin=other,
-            histories=model.histories if histories else None,
+            histories=events,
             keep=keep,
             index=index,
             progress=tell,
@@ -109,23 +124,36 @@ def _publish(
             "described_items": published.manifest["described_items"],
             "index": published.manifest["index"],
             "map": published.manifest["map"],
-            "events": None if published.events is None else vars(published.events),
+            "events": None if published.events is None else _counts(published.events),
             "versions": store.versions(),
         }
+    if events is not None and events.times is None:
+        again = "" if source == items else ", and what a service was told counts again: give --items DATASET"
+        note([f"{source} has no times of its events, so their places in each history stand for times{again}"])
     if json:
         print_json(result)
         return
     show(f"{published.name} is the current version of {result['store']}: {result['items']:,} items")
     if published.events is not None:
-        show(f"histories: {published.events.accepted:,} events added, {published.events.duplicates:,} were there")
+        added = published.events
+        show(f"histories: {added.accepted:,} events added, {added.duplicates:,} were there")
+        if added.erased:
+            show(f"histories: {len(added.erased):,} erased customers were left out, but for what they did since")
     note(published.manifest["notes"])
     if table is not None and result["described_items"] < result["items"]:
         note([f"{result['items'] - result['described_items']:,} items have no title in {items}"])
 
 
-def _item_table(place: str) -> pl.DataFrame:
-    from lorentzrec.data.dataset import is_dataset, open_dataset
+def _item_table(place: str, dataset: Dataset | None) -> pl.DataFrame:
+    from lorentzrec.data.item_table import read_item_table
 
-    if not is_dataset(place):
-        raise InputError(f"{place} is not a dataset: give the folder that `lorentzrec prepare` wrote")
-    return open_dataset(place).items
+    if dataset is not None:
+        return dataset.items
+    table = read_item_table(place).rename({"item": "id"})
+    if table.columns == ["id"]:
+        raise InputError(f"{place} says nothing of its items: give a file with columns item and title, category, ...")
+    return table
+
+
+def _counts(added: Added) -> dict[str, int]:
+    return {"accepted": added.accepted, "duplicates": added.duplicates, "erased_customers": len(added.erased)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError
-from lorentzrec.serving.stores.store import Added, Event, Store, key_of
+from lorentzrec.serving.stores.store import Added, Event, Store, key_of, usual_id
 from lorentzrec.serving.version import open_version, write_version
 
 if TYPE_CHECKING:
@@ -106,20 +107,22 @@ def rollback(store: Store) -> str:
 
 
 def add_histories(store: Store, histories: Interactions, progress: Progress | None = None) -> Added:
-    """Put events of training into a store; how many were new.
+    """Put the events of a dataset into a store; how many were new, and which customers are erased.
 
-    The id of an event follows from its item and its place in the customer's history: whoever publishes again, after an
-    interruption or with newer events at the end of histories, adds only what is not there. Without times, events get
-    the seconds 0, 1, 2 and so on of 1970, which keeps their order and puts them before everything that really happens.
+    An event is its item and its time, as for the service: one that the service was told counts once, and whoever
+    publishes again, after an interruption or with newer events, adds only what is not there. Without times, an event
+    is the first, second, ... of its item, and events get the seconds 0, 1, 2 and so on of 1970, which keeps their order
+    and puts them before everything that really happens.
     """
-    accepted = duplicates = 0
+    accepted, duplicates, done, erased = 0, 0, 0, frozenset[str]()
     events = _events(histories)
     while batch := list(islice(events, EVENTS_A_BATCH)):
-        added = store.add_events(batch)
-        accepted, duplicates = accepted + added.accepted, duplicates + added.duplicates
+        added = store.add_events(batch, respect_erasures=True)
+        accepted, duplicates, done = accepted + added.accepted, duplicates + added.duplicates, done + len(batch)
+        erased |= added.erased
         if progress is not None:
-            progress("adding histories", (accepted + duplicates) / len(histories))
-    return Added(accepted, duplicates)
+            progress("adding histories", done / len(histories))
+    return Added(accepted, duplicates, erased)
 
 
 def _events(histories: Interactions) -> Iterator[Event]:
@@ -127,7 +130,12 @@ def _events(histories: Interactions) -> Iterator[Event]:
     for user, start, end in zip(
         histories.users.series.to_list(), histories.offsets[:-1].tolist(), histories.offsets[1:].tolist(), strict=True
     ):
-        rows = histories.item_rows[start:end].tolist()
-        times = range(len(rows)) if histories.times is None else histories.times[start:end].tolist()
-        for place, (row, time) in enumerate(zip(rows, times, strict=True)):
-            yield Event(str(user), items[row], float(time), key_of("training", str(place), items[row]))
+        touched = [items[row] for row in histories.item_rows[start:end].tolist()]
+        if histories.times is not None:
+            for item, time in zip(touched, histories.times[start:end].tolist(), strict=True):
+                yield Event(str(user), item, float(time), usual_id(item, time))
+        else:
+            met: Counter[str] = Counter()
+            for place, item in enumerate(touched):
+                yield Event(str(user), item, float(place), key_of("without time", item, str(met[item])))
+                met[item] += 1

@@ -12,7 +12,7 @@ from lorentzrec.serving.identifiers import text
 from lorentzrec.serving.messages import EventsAnswer, EventsRequest, NewEvent
 from lorentzrec.serving.problems import described
 from lorentzrec.serving.routes.worker import TheWorker
-from lorentzrec.serving.stores.store import Event, key_of
+from lorentzrec.serving.stores.store import Event, usual_id
 
 STEP_SECONDS = 1e-6
 """Between events of one request that have no time: a number of seconds since 1970 tells these apart, and not less."""
@@ -29,7 +29,7 @@ def add_events(
     """Keep events. With the answer they are durable; a 503 means that they may not be: send them again, same ids.
 
     Order does not matter, since a history is ordered by time; only events without a time happen now, in the order in
-    which they are sent. An event sent twice under one id counts once.
+    which they are sent. An event sent twice under one id counts once, and so does an item at one time under two ids.
     """
     now = time.time()
     events = [_event(event, now + place * STEP_SECONDS) for place, event in enumerate(data.all())]
@@ -49,7 +49,7 @@ def _event(event: NewEvent, now: float) -> Event:
     if event.id is not None:
         id = text(event.id)
     elif event.time is not None:
-        id = key_of(item, repr(event.time))
+        id = usual_id(item, event.time)
     else:
         id = token_hex(12)
     return Event(text(event.user), item, now if event.time is None else event.time, id)

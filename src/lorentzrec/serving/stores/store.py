@@ -191,6 +191,11 @@ def key_of(*texts: str) -> str:
     return digest.hexdigest()
 
 
+def usual_id(item: str, time: float) -> str:
+    """The id of an event that was given none: the same wherever the event comes from."""
+    return key_of(item, repr(float(time)))
+
+
 def nothing_to_change() -> InputError:
     """Goes out over HTTP as it is, so it must not name the store's address."""
     return InputError("every item is live: set the live items first, then add to them or remove some")

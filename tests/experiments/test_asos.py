@@ -63,8 +63,8 @@ def found(**values: float) -> dict[str, Any]:
             "rate 0.05 of a sum, asymmetric, hyperboloid": trial(values["plain"]),
             "rate 0.05 of a sum, asymmetric, euclidean": trial(values["plain_twin"]),
             "rate 0.05 of a mean, symmetric, hyperboloid": trial(0.1, values["seconds"], 200),
-            "defaults (adaptive), asymmetric, hyperboloid": trial(values["adaptive"]),
-            "defaults (adaptive), asymmetric, euclidean": trial(0.5),
+            "adaptive, asymmetric, hyperboloid": trial(values["adaptive"]),
+            "adaptive, asymmetric, euclidean": trial(0.5),
         },
     }
     return {"hyperbolic": shop, "flat": shop}

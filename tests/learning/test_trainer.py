@@ -337,7 +337,7 @@ def test_infinite_points_stop_training(optimiser: str, geometry: str, model: str
 
 
 def test_a_loss_that_is_no_number_stops_training() -> None:
-    config = quick(scale=3e38)
+    config = quick(loss="wmrb", scale=3e38)
     with pytest.raises(TrainingError, match=r"the loss became (inf|nan) in epoch 1: lower scale, initial_width or"):
         train(DATA, config)
 

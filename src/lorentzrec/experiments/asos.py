@@ -43,8 +43,8 @@ BATCH = 512
 PROTOCOLS: tuple[ProtocolName, ...] = ("sampled", "full")
 
 PAPERS = WMRB.replace(epochs=1, learning_rate=0.05 / BATCH)
-ADAPTIVE = TrainingConfig(dimension=50, epochs=1, negative_count=100, learning_rate_decay=0.0)
-MAP = TrainingConfig(dimension=2, epochs=15, targets="shared", recency=1.0, scale=2.0)
+ADAPTIVE = TrainingConfig(loss="wmrb", dimension=50, epochs=1, negative_count=100, learning_rate_decay=0.0)
+MAP = TrainingConfig(loss="wmrb", dimension=2, epochs=15, targets="shared", recency=1.0, scale=2.0)
 """Two dimensions have little room: a low scale lets points spread over the disk."""
 
 
@@ -65,7 +65,7 @@ TRIALS = (
         for settings, config in (
             ("rate 0.05 of a mean", PAPERS),
             ("rate 0.05 of a sum", PAPERS.replace(learning_rate=0.05)),
-            ("defaults (adaptive)", ADAPTIVE),
+            ("adaptive", ADAPTIVE),
         )
         for geometry in ("hyperboloid", "euclidean")
     ),

@@ -133,7 +133,7 @@ def _verdicts(found: Mapping[str, Mapping[str, Any]]) -> tuple[Verdict, ...]:
         ]
         return [hyperboloid > euclidean for hyperboloid, euclidean in pairs]
 
-    mean, total, adaptive = "rate 0.05 of a mean", "rate 0.05 of a sum", "defaults (adaptive)"
+    mean, total, adaptive = "rate 0.05 of a mean", "rate 0.05 of a sum", "adaptive"
     symmetric, asymmetric = (
         [found[space]["trials"][f"{mean}, {model}, hyperboloid"] for space in found]
         for model in ("symmetric", "asymmetric")

@@ -2,7 +2,7 @@
 
 The asymmetric model makes a customer from the films of the history, the symmetric one learns a point for each. Of the
 paper's settings the rate has two readings (`docs/paper.md`): 0.1 as the step of a mean over the batch of 1024, or of a
-sum. Both are run, and beside them the defaults of this package, with an adaptive optimiser.
+sum. Both are run, and beside them the same loss with an adaptive optimiser.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PAPERS = WMRB.replace(epochs=20, learning_rate=0.1 / BATCH, regularisation=0.01)
 READINGS = {
     "paper, rate 0.1 of a mean": PAPERS,
     "paper, rate 0.1 of a sum": PAPERS.replace(learning_rate=0.1),
-    "defaults (adaptive)": TrainingConfig(dimension=50, epochs=20),
+    "adaptive": TrainingConfig(loss="wmrb", dimension=50, epochs=20),
 }
 MAIN = next(iter(READINGS))
 

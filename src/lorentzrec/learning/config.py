@@ -27,7 +27,7 @@ class TrainingConfig:
     """Space of the points; `euclidean` is the twin that runs through the same code."""
     model: Literal["asymmetric", "symmetric"] = "asymmetric"
     """`asymmetric`: a customer is the midpoint of a history. `symmetric`: every customer has a point of their own."""
-    loss: Literal["bpr", "wmrb", "softmax"] = "wmrb"
+    loss: Literal["bpr", "wmrb", "softmax"] | None = None
     score: Literal["inner", "distance"] | None = None
     """`inner`: <u, v>. `distance`: minus the distance."""
     optimiser: Literal["rsgd", "adagrad", "adam"] = "adagrad"
@@ -154,15 +154,19 @@ class TrainingConfig:
         sequence = self.model == "asymmetric" and causal
         triplets = self.model == "symmetric" and self.loss == "bpr"
         adaptive = self.optimiser != "rsgd"
-        # RSGD is the paper's optimiser and gets the paper's score; the others do better on distances with a temperature
+        # RSGD is the paper's optimiser and gets the paper's loss and score; the others do better on distances, and with
+        # midpoints by a softmax over many negatives.
         distance = adaptive if self.score is None else self.score == "distance"
+        loss = self.loss or ("softmax" if adaptive and self.model == "asymmetric" else "wmrb")
+        sharp = loss == "softmax" and self.model == "asymmetric"
         choices: dict[str, Any] = {
+            "loss": loss,
             "score": "distance" if distance else "inner",
             "epochs": 20,
-            "learning_rate": {"rsgd": 0.05, "adagrad": 0.3, "adam": 0.02}[self.optimiser],
+            "learning_rate": {"rsgd": 0.05, "adagrad": 0.6 if sharp else 0.3, "adam": 0.02}[self.optimiser],
             "learning_rate_decay": 0.9 if adaptive and self.schedule == "linear" else 0.0,
-            "negative_count": 1 if triplets else 128,
-            "scale": (6.0 if triplets else 12.0) if adaptive and distance else 1.0,
+            "negative_count": 1 if triplets else min(512 if sharp else 128, items),
+            "scale": (6.0 if triplets else 16.0 if sharp else 12.0) if adaptive and distance else 1.0,
             "initial_width": 0.1,
             "targets": "separate" if sequence else "shared",
             "history": "causal" if causal else "leave_one_out",

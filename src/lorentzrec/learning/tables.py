@@ -68,7 +68,7 @@ def events_of(data: Interactions) -> Events:
 
 def settings_of(config: TrainingConfig, learning_rate: float) -> Settings:
     """A resolved config as the kernels read it."""
-    if config.scale is None or config.recency is None or config.negative_count is None:
+    if config.loss is None or config.scale is None or config.recency is None or config.negative_count is None:
         raise ValueError("resolve the config first")
     return Settings(
         curved=config.geometry == "hyperboloid",

@@ -149,13 +149,14 @@ def test_items_are_found(service: TestClient[Any], store: Store) -> None:
     assert service.get("/v1/items/none").status_code == 404
 
 
-def test_live_items(service: TestClient[Any]) -> None:
+def test_live_items(service: TestClient[Any], store: Store) -> None:
     def live_now() -> int:
         return int(service.get("/v1/model").json()["live"])
 
     try:
         refused = service.patch("/v1/live", json={"add": ["i1"]})
         assert (refused.status_code, refused.json()["type"]) == (400, "urn:lorentzrec:invalid-request")
+        assert store.url.removeprefix("file:") not in refused.text
         changed = service.put("/v1/live", json={"items": ["i1", "i2", "gone"]}).json()
         assert (changed["live"], changed["unknown_items"]) == (3, 1)
         wait_until(lambda: live_now() == 2)
@@ -174,6 +175,7 @@ def test_the_model_tells_what_it_is(service: TestClient[Any], store: Store) -> N
         "geometry": "hyperboloid",
         "dimension": 3,
         "recency": 0.5,
+        "score": "distance",
         "metrics": {"ndcg@10": 0.125},
         "map": {"method": "by hand"},
         "twin": True,

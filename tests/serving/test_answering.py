@@ -125,6 +125,13 @@ def test_items_carry_what_is_known_of_them(answerer: Answerer) -> None:
     assert first.score == 2 * ITEMS - 1
 
 
+@pytest.mark.parametrize("history", [(), ("gone",)])
+def test_the_popular_items_are_the_most_popular_whatever_the_diversity(
+    answerer: Answerer, history: tuple[str, ...]
+) -> None:
+    assert ids(answerer.recommend(Question(history, 6, diversity=1.0))) == [f"i{number}" for number in range(6)]
+
+
 def test_live_items_that_are_unknown_are_counted(version: Version) -> None:
     answerer = Answerer(version, ["i1", "x", "i2", "i1"])
     assert (answerer.live_count, answerer.unknown_live_items) == (2, 1)

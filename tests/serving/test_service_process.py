@@ -132,6 +132,14 @@ def test_the_log_is_json_and_keeps_secrets(tmp_path: Path) -> None:
     store.close()
 
 
+def test_the_log_may_have_only_what_is_wrong(tmp_path: Path) -> None:
+    store = shop_store(tmp_path)
+    with service_process(store.url, tmp_path, "--log-level", "warning") as service:
+        assert service.http.post("/v1/recommend", json={"history": ["i1"]}).status_code == 200
+        assert service.log.read_text() == f"{service.url}\n"
+    store.close()
+
+
 def test_more_than_it_can_hold_is_told_to_come_back(tmp_path: Path) -> None:
     """Bodies that never end fill the service; then a question gets 503, and health still answers."""
     from lorentzrec.serving.settings import ServiceSettings
@@ -180,6 +188,7 @@ def test_what_cannot_be_served_is_one_line(tmp_path: Path, arguments: list[str],
     assert ended.returncode == 2
     assert message in ended.stderr
     assert "Traceback" not in ended.stderr
+    assert not re.search("^http://", ended.stderr, re.MULTILINE), "the address is told only once it is ours"
 
 
 def _number(url: str, beginning: str) -> float:

@@ -14,10 +14,12 @@ import httpx
 import pytest
 
 from lorentzrec.learning.artifact import POINTS
+from lorentzrec.serving.answering import Answer, Answerer, Question
 from lorentzrec.serving.settings import ServiceSettings
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Store
 from serving.running_service import published, service_here, service_process, shop_store, wait_until
+from serving.small_shop import shop_model
 
 
 def damage(store: Store, name: str, cache: Path) -> None:
@@ -68,6 +70,32 @@ def test_twenty_versions_under_load(tmp_path: Path) -> None:
         assert all(future.result() > 0 for future in asking)
     assert len(served) >= 4
     assert [line for line in mixed if labels[line.split()[0]] != line.split()[1]] == []
+    store.close()
+
+
+def test_a_version_is_warm_before_it_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first question of a kind is slow, so the worker asks it itself."""
+    asked: list[tuple[str, bool, bool]] = []
+    recommend, similar = Answerer.recommend, Answerer.similar
+
+    def recommending(answerer: Answerer, question: Question) -> Answer:
+        asked.append(("recommend", question.reasons, question.twin))
+        return recommend(answerer, question)
+
+    def likening(answerer: Answerer, item: str, k: int = 10, *, twin: bool = False, **wishes: Any) -> Answer:
+        asked.append(("similar", False, twin))
+        return similar(answerer, item, k, twin=twin, **wishes)
+
+    monkeypatch.setattr(Answerer, "recommend", recommending)
+    monkeypatch.setattr(Answerer, "similar", likening)
+    warm = [("recommend", True, False), ("similar", False, False)]
+    store = shop_store(tmp_path)
+    with service_here(store.url, poll_seconds=0.05) as service:
+        assert service.get("/readyz").status_code == 200
+        assert asked == warm
+        name = published(store, tmp_path, twin=shop_model(geometry="euclidean"))
+        wait_until(lambda: model_of(service) == name)
+        assert asked == [*warm, *warm, ("recommend", True, True), ("similar", False, True)]
     store.close()
 
 

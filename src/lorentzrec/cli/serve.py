@@ -27,6 +27,9 @@ def serve(
         list[str] | None, typer.Option(help="A web site whose pages may call from a browser; may be given again.")
     ] = None,
     log_format: Annotated[Literal["text", "json"], typer.Option(help="Lines for people, or for machines.")] = "text",
+    log_level: Annotated[
+        Literal["info", "warning"], typer.Option(help="A line for each request, or only what is wrong.")
+    ] = "info",
 ) -> None:
     """Serve recommendations, and a page to look at them, from the current version of a store.
 
@@ -51,6 +54,7 @@ def serve(
         cache=cache,
         allowed_origins=tuple(allow_origin or ()),
         log_format=log_format,
+        log_level=log_level,
     )
     if api_key_file is not None:
         ApiKeys(api_key_file)
@@ -63,8 +67,7 @@ def serve(
         opened.close()
     except StoreUnavailable as error:
         note([f"{error}; the service starts all the same, and answers when the store does"])
-    say(page_address(host, port))
-    run(settings)
+    run(settings, lambda: say(page_address(host, port)))
 
 
 def page_address(host: str, port: int) -> str:

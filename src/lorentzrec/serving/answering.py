@@ -43,7 +43,7 @@ class Question:
     """Nothing of other categories is recommended; empty for all."""
     exclude_seen: bool = True
     diversity: float = 0.0
-    """From 0, the best items, to 1, the most different ones; see `diversity`."""
+    """From 0, the best items, to 1, the most different ones; see `diversity`. Popular items are given as they are."""
     reasons: bool = False
     twin: bool = False
     """Ask the version's other model."""
@@ -110,6 +110,13 @@ class Answerer:
         self._symmetric = version.manifest["model"]["model"] == "symmetric"
         self._code_of = {name: code for code, name in enumerate(version.categories)}
 
+    def warm_up(self) -> None:
+        """Ask one question of each kind: the first reads all points from disk, better now than while somebody waits."""
+        item = self.version.items.items([0])[0].id
+        for twin in (False, True) if self._twin else (False,):
+            self.recommend(Question((item,), reasons=True, twin=twin))
+            self.similar(item, twin=twin)
+
     def recommend(self, question: Question) -> Answer:
         """The best live items for a history; the popular ones if nothing of it is known."""
         return self._recommend(question, never=())
@@ -159,11 +166,10 @@ class Answerer:
         excluded = self._known(question.exclude)
         if question.exclude_seen:
             excluded = np.concatenate([excluded, seen])
+        if not len(seen):  # the most popular ones are meant to be just that, so diversity is left aside
+            return self._answer(side, side.live.popular(question.k, excluded, allowed), question.k, 0.0, remarks)
         pool = pool_size(question.k, question.diversity)
-        if len(seen):
-            ranked = side.live.top(side.ranker.query(seen), pool, excluded, allowed)
-        else:
-            ranked = side.live.popular(pool, excluded, allowed)
+        ranked = side.live.top(side.ranker.query(seen), pool, excluded, allowed)
         return self._answer(side, ranked, question.k, question.diversity, remarks, seen if question.reasons else NOBODY)
 
     def _answer(

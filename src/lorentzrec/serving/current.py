@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 from lorentzrec.errors import InputError, LorentzrecError, StoreUnavailable
-from lorentzrec.serving.answering import Answerer, Question
+from lorentzrec.serving.answering import Answerer
 from lorentzrec.serving.guarded_store import GuardedStore
 from lorentzrec.serving.metrics import Metrics
 from lorentzrec.serving.problems import STORE_AWAY, ServiceUnavailable
@@ -123,8 +123,7 @@ class Current:
             return
         live = self._store.call(lambda store: store.live_items(), seconds=FETCH_SECONDS)
         answerer = Answerer(version, live)
-        # The first question reads all points from disk; better now than while somebody waits.
-        answerer.recommend(Question(history=(version.items.items([0])[0].id,)))
+        answerer.warm_up()
         self._serving = Serving(version, answerer, state.live_revision)
         if before is None or version is not before.version:
             self._tell(before, version)

@@ -24,12 +24,12 @@ class JsonLines(logging.Formatter):
         return json.dumps(entry, ensure_ascii=False, default=str)
 
 
-def set_up_logging(form: Literal["text", "json"]) -> None:
-    """Send the log of this process to standard error."""
+def set_up_logging(form: Literal["text", "json"], level: Literal["info", "warning"] = "info") -> None:
+    """Send the log of this process to standard error, from this level on."""
     handler = logging.StreamHandler()
     text = logging.Formatter("%(asctime)s %(levelname)-7s %(message)s")
     handler.setFormatter(JsonLines() if form == "json" else text)
     for name in ("lorentzrec", "_granian"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(logging.INFO)
+        logger.setLevel(level.upper())

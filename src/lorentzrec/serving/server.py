@@ -8,6 +8,7 @@ import signal
 import socket
 import tempfile
 import time
+from collections.abc import Callable
 from functools import partial
 from threading import Thread
 from typing import Any
@@ -23,17 +24,17 @@ METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """Named here again, since `metrics.py` may be imported only once this is set."""
 
 
-def run(settings: ServiceSettings) -> None:
-    """Serve until SIGTERM or SIGINT; requests under way are finished first.
+def run(settings: ServiceSettings, listening: Callable[[], None] = lambda: None) -> None:
+    """Serve until SIGTERM or SIGINT; requests under way are finished first. `listening` is called with the port bound.
 
     Workers are processes of their own. One that dies is replaced; all end with their parent, even if that is killed.
     """
     _check_address(settings.host, settings.port)
-    set_up_logging(settings.log_format)
+    set_up_logging(settings.log_format, settings.log_level)
     with tempfile.TemporaryDirectory(prefix="lorentzrec-metrics-") as folder:
         os.environ[METRICS_FOLDER] = folder
         try:
-            Granian(
+            server = Granian(
                 "lorentzrec",
                 address=settings.host,
                 port=settings.port,
@@ -43,7 +44,9 @@ def run(settings: ServiceSettings) -> None:
                 respawn_failed_workers=True,
                 workers_kill_timeout=settings.shutdown_seconds,
                 log_enabled=False,
-            ).serve(target_loader=partial(_load, settings), wrap_loader=False)
+            )
+            server.on_startup(listening)
+            server.serve(target_loader=partial(_load, settings), wrap_loader=False)
         finally:
             del os.environ[METRICS_FOLDER]
 
@@ -52,7 +55,7 @@ def _load(settings: ServiceSettings) -> Any:
     """The application, in the process of a worker."""
     from lorentzrec.serving.app import create_app
 
-    set_up_logging(settings.log_format)
+    set_up_logging(settings.log_format, settings.log_level)
     Thread(target=_end_with, args=(os.getppid(),), name="parent", daemon=True).start()
     app = create_app(settings)
     # What is loaded by now stays: the collector need not look through it again, which holds up answers for 50 ms.

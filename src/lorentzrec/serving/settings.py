@@ -28,6 +28,8 @@ class ServiceSettings:
     allowed_origins: tuple[str, ...] = ()
     """Web sites whose pages may call the service from a browser."""
     log_format: Literal["text", "json"] = "text"
+    log_level: Literal["info", "warning"] = "info"
+    """info has a line for each request."""
     poll_seconds: float = 1.0
     """How often a worker looks for a new version or other live items."""
     store_seconds: float = 2.0
@@ -61,6 +63,8 @@ class ServiceSettings:
             raise ConfigError(f"port is {self.port}: give one from 0 to 65535")
         if self.log_format not in ("text", "json"):
             raise ConfigError(f"log_format is {self.log_format!r}: give text or json")
+        if self.log_level not in ("info", "warning"):
+            raise ConfigError(f"log_level is {self.log_level!r}: give info or warning")
         for origin in self.allowed_origins:
             if origin != "*" and not origin.startswith(("http://", "https://")):
                 raise ConfigError(f"the origin {origin!r} is no web site: give one like https://shop.example")

@@ -59,9 +59,10 @@ def demo(
     with working(f"A shop that does not exist: {EVENTS:,} events of {CUSTOMERS:,} customers with {ITEMS:,} items ..."):
         _make_shop(folder / "raw", shop)
         train_part, test_part = open_dataset(shop).parts()
-    models = {}
+    models: dict[str, Model] = {}
     for geometry in ("hyperboloid", "euclidean"):
-        with working(f"One point for each item, {geometry} ..."):
+        compiles = " (the first training on a machine compiles its kernels, which takes half a minute)"
+        with working(f"One point for each item, {geometry}{compiles if not models else ''} ..."):
             models[geometry] = train(train_part, TrainingConfig(geometry=geometry), progress=False)
             if was_interrupted(models[geometry]):
                 raise KeyboardInterrupt
@@ -136,7 +137,7 @@ def _serve(store: str) -> None:
     if port != PORT:
         note([f"port {PORT} is taken, so the page is at port {port}"])
     show("\nOpen the page in a browser; Ctrl-C ends it.")
-    serve(store, host=HOST, port=port)
+    serve(store, host=HOST, port=port, log_level="warning")
 
 
 def _free_port(wanted: int) -> int:

@@ -35,6 +35,12 @@ def test_a_person_sees_settings_epochs_notes_and_place(events_file: Path, tmp_pa
     assert "note: negative_count is 40, more than the 30 items: all of them are used" in result.stderr
 
 
+def test_a_model_that_is_replaced_is_told(events_file: Path, tmp_path: Path) -> None:
+    replaced = f"note: the model that was in {tmp_path / 'model'} is replaced by this one"
+    assert replaced not in run("train", events_file, "--out", tmp_path / "model", *SETTINGS).stderr
+    assert replaced in run("train", events_file, "--out", tmp_path / "model", *SETTINGS).stderr.splitlines()
+
+
 def test_the_parts_of_a_dataset_have_their_uses(shop: Path, model: Path) -> None:
     """Training learns from the training part alone, and the validation part chooses the epoch."""
     train_part = Interactions.from_dataset(shop, "train")

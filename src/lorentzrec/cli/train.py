@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lorentzrec.atomic import MARKER
 from lorentzrec.cli.events import dataset_at, events_at, parts_of
 from lorentzrec.cli.options import ItemColumn, Json, Reader, TimeColumn, UserColumn, WeightColumn
 from lorentzrec.cli.output import note, print_json, say, show, table
@@ -79,6 +80,7 @@ def train(
     chosen = TrainingConfig() if config is None else TrainingConfig.from_toml(config)
     chosen = chosen.with_settings(settings or [])
     refuse_unwritable(out, "lorentzrec model")
+    replaces = (out / MARKER).exists()
     checkpoint = out.with_name(f"{out.name}.checkpoint")
     if checkpoint.exists() and not resume:
         raise InputError(f"{checkpoint} is left from a run that was stopped: add --resume to go on, or remove it")
@@ -98,6 +100,8 @@ def train(
         say(", ".join(f"{name}={value}" for name, value in resolved.to_dict().items() if value is not None))
     model = learn(events, chosen, validation=validation, checkpoint=checkpoint, resume=resume)
     model.save(out)
+    if replaces:
+        note([f"the model that was in {out} is replaced by this one"])
     if json:
         print_json(_result(model, out))
     else:

@@ -200,7 +200,7 @@ _add(
     "reproduce simulations midpoints",
     "reproduce networks movielens --data ~/data --out results",
     "reproduce all --data ~/data --quick",
-    "reproduce twins --data ~/data",
+    "reproduce twins ablations --data ~/data",
 )
 _add("Measurements", bench, "bench", "bench start ranking --quick")
 

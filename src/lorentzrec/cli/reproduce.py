@@ -27,9 +27,9 @@ def reproduce(
 ) -> None:
     """Run experiments of the paper: simulations, midpoints, networks, amazon, movielens, asos, or all.
 
-    One more is not the paper's, and since it takes hours it is not in all: twins tunes the hyperboloid and its
-    Euclidean twin with equally many trials on six data sets, and tests which of them ranks better. Its table is written
-    anew after each data set.
+    Two more are not the paper's, and since they take hours they are not in all. twins tunes the hyperboloid and its
+    Euclidean twin with equally many trials on six data sets, and tests which of them ranks better. ablations changes
+    one hyper-parameter at a time, by validation. Their tables are written anew after each data set.
 
     Each writes OUT/NAME: table.md, results.json, and figures as PNG and SVG; OUT/summary.md has all verdicts on one
     page. Numbers that are ours and numbers that are the paper's stand in columns of their own.

@@ -10,7 +10,7 @@ from lorentzrec.errors import ConfigError
 from lorentzrec.experiments.experiment import Experiment
 
 OF_THE_PAPER: tuple[str, ...] = ("networks", "midpoints", "simulations", "amazon", "movielens", "asos")
-EXPERIMENTS = (*OF_THE_PAPER, "twins")
+EXPERIMENTS = (*OF_THE_PAPER, "twins", "ablations")
 """Each is the name of a module of `lorentzrec.experiments` with an `EXPERIMENT`."""
 
 

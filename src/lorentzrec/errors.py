@@ -33,3 +33,8 @@ class StoreUnavailable(LorentzrecError):  # noqa: N818 - the name says what it i
 
 class StoreBroken(ArtifactError):  # noqa: N818 - the name says what it is
     """A store that answers nobody until it is mended: a wrong key, missing rights or tables, a damaged file."""
+
+
+def how_to_get(extra: str) -> str:
+    """The next action where an optional part is missing; it is on no package index, so it comes from a checkout."""
+    return f"pip install '.[{extra}]' in a checkout of lorentzrec"

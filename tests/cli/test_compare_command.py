@@ -70,7 +70,8 @@ def test_impossible_searches(shop: Path, tmp_path: Path, options: tuple[str, ...
 def test_missing_optuna_is_named(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
     line = error_of("tune", shop, "--out", tmp_path / "tuning")
-    assert line == "tuning needs Optuna: pip install 'lorentzrec[tune]'"
+    assert line == "tuning needs Optuna: pip install '.[tune]' in a checkout of lorentzrec"
+    assert not (tmp_path / "tuning").exists()
 
 
 def test_compare_shows_tests_and_a_plot_and_keeps_its_runs(

@@ -37,5 +37,8 @@ def test_a_stranger_has_factors_from_a_history_or_sees_what_is_popular() -> None
 
 def test_a_missing_peer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "has_implicit", lambda: False)
-    with pytest.raises(InputError, match="implicit is not installed: pip install 'lorentzrec\\[bench\\]', or leave"):
+    with pytest.raises(
+        InputError,
+        match="implicit is not installed: pip install '\\.\\[bench\\]' in a checkout of lorentzrec, or leave",
+    ):
         ImplicitALS(TRAIN)

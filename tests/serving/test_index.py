@@ -138,14 +138,12 @@ def test_without_faiss_ranking_is_exact_and_says_so(
     expected = Answerer(open_version(folder)).recommend(Question(("i5",)))
     monkeypatch.setitem(sys.modules, "faiss", None)
     opened = open_version(folder)
-    extra = "pip install 'lorentzrec[ann]'"
+    extra = "pip install '.[ann]' in a checkout of lorentzrec"
     assert opened.notes == (f"version {opened.name} has an index, but items are ranked exactly without faiss: {extra}",)
     assert Answerer(opened).recommend(Question(("i5",))) == expected
     manifest = write_version(tmp_path / "version", shop_model(items=ITEMS))
     assert manifest["index"] is None
-    assert list(manifest["notes"]) == [
-        "900 items are ranked exactly, not by an index: pip install 'lorentzrec[ann]', publish again"
-    ]
+    assert list(manifest["notes"]) == [f"900 items are ranked exactly, not by an index: {extra}, publish again"]
 
 
 def test_damaged_indexes(folder: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from lorentzrec.atomic import atomic_file
 from lorentzrec.cli.events import dataset_at, parts_of
 from lorentzrec.cli.options import Json
 from lorentzrec.cli.output import note, print_json, say, show, table
-from lorentzrec.errors import ConfigError, InputError
+from lorentzrec.errors import ConfigError, InputError, how_to_get
 
 if TYPE_CHECKING:
     from lorentzrec.evaluation.significance import Comparison
@@ -166,5 +166,5 @@ def _remarks(differences: Sequence[Difference], seeds: int, *, plotted: bool) ->
     if seeds < 2:
         remarks.append("one seed says nothing about methods, only about these models: add --seeds 3")
     if not plotted:
-        remarks.append("there is no plot, as matplotlib is missing: pip install 'lorentzrec[plots]'")
+        remarks.append(f"there is no plot, as matplotlib is missing: {how_to_get('plots')}")
     return remarks

@@ -20,7 +20,7 @@ from lorentzrec.cli.output import note, print_json, show, working
 from lorentzrec.cli.recommend import answer_table
 from lorentzrec.cli.serve import serve
 from lorentzrec.cli.train import was_interrupted
-from lorentzrec.errors import InputError
+from lorentzrec.errors import InputError, how_to_get
 
 if TYPE_CHECKING:
     from lorentzrec.cli.titles import Titles
@@ -131,7 +131,7 @@ def _publish(models: dict[str, Model], shop: Path, folder: Path) -> str:
 def _serve(store: str) -> None:
     """Answer until Ctrl-C, if the parts of a service are installed."""
     if any(find_spec(name) is None for name in ("litestar", "granian", "prometheus_client")):
-        note(["to see it on a page: pip install 'lorentzrec[serve]', then the last of these commands"])
+        note([f"to see it on a page: {how_to_get('serve')}, then the last of these commands"])
         return
     port = _free_port(PORT)
     if port != PORT:

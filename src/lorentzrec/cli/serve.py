@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from lorentzrec.cli.output import note, say
-from lorentzrec.errors import InputError, StoreUnavailable
+from lorentzrec.errors import InputError, StoreUnavailable, how_to_get
 
 
 def serve(
@@ -41,7 +41,7 @@ def serve(
         from lorentzrec.serving.server import run
         from lorentzrec.serving.settings import ServiceSettings
     except ModuleNotFoundError as error:
-        raise InputError(f"serving needs {error.name}: pip install 'lorentzrec[serve]'") from None
+        raise InputError(f"serving needs {error.name}: {how_to_get('serve')}") from None
     from lorentzrec.ranking import available_cores
     from lorentzrec.serving.stores.address import open_store
 

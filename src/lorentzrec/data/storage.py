@@ -21,7 +21,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lorentzrec.errors import InputError
+from lorentzrec.errors import InputError, how_to_get
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -180,7 +180,7 @@ def _store(address: str) -> Iterator[tuple[Any, str]]:
     try:
         import obstore.exceptions as exceptions
     except ImportError:
-        raise InputError(f"{address} needs the package obstore: pip install 'lorentzrec[azure]'") from None
+        raise InputError(f"{address} needs the package obstore: {how_to_get('azure')}") from None
     scheme, _, rest = address.partition("://")
     container, _, path = rest.partition("/")
     try:
@@ -233,7 +233,7 @@ def _azure_identity(container: str) -> Any:
     try:
         from obstore.auth.azure import AzureCredentialProvider
     except ImportError:
-        raise InputError(f"az://{container} needs azure-identity: pip install 'lorentzrec[azure]'") from None
+        raise InputError(f"az://{container} needs azure-identity: {how_to_get('azure')}") from None
     return AzureCredentialProvider()
 
 

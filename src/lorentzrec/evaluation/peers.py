@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.errors import InputError
+from lorentzrec.errors import InputError, how_to_get
 from lorentzrec.evaluation.baselines import Popularity
 from lorentzrec.ranking import SINGLE_THREADED_BLAS, available_cores
 from lorentzrec.vocabulary import UNKNOWN
@@ -30,7 +30,7 @@ class _Factors(Popularity):
     def __init__(self, train: Interactions, *, seed: int = 0, threads: int | None = None, **settings: float) -> None:
         """`settings` are implicit's own, in place of those in `defaults`."""
         if not has_implicit():
-            raise InputError("implicit is not installed: pip install 'lorentzrec[bench]', or leave its systems out")
+            raise InputError(f"implicit is not installed: {how_to_get('bench')}, or leave its systems out")
         # Read when OpenMP loads: its threads would otherwise spin after each iteration and take the cores of others.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         from scipy.sparse import csr_matrix

@@ -14,10 +14,11 @@ from typing import Any
 
 from lorentzrec import __version__
 from lorentzrec.atomic import atomic_file
+from lorentzrec.errors import how_to_get
 from lorentzrec.experiments.experiment import Context, Experiment, Outcome, Table
 from lorentzrec.ranking import available_cores
 
-NO_FIGURES = "no figures were drawn, as matplotlib is missing: pip install 'lorentzrec[plots]'"
+NO_FIGURES = f"no figures were drawn, as matplotlib is missing: {how_to_get('plots')}"
 
 
 def reproduce(experiment: Experiment, context: Context, out: Path, command: Sequence[str]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lorentzrec.atomic import atomic_file
-from lorentzrec.errors import InputError, TrainingError
+from lorentzrec.errors import InputError, TrainingError, how_to_get
 from lorentzrec.evaluation.protocol import cutoff_of
 from lorentzrec.experiments.parts import whole_or_interrupted
 from lorentzrec.experiments.question import Question
@@ -117,7 +117,6 @@ def tune(
     if trials < 1:
         raise InputError(f"trials={trials}: ask for at least one")
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     ordered = question.learned.ordered
     for geometry in geometries:
         _begin(_study(folder, geometry, search), question, search, search.space(geometry, ordered=ordered))
@@ -264,8 +263,9 @@ def _study(folder: Path, geometry: str, search: Search) -> Study:
         from optuna.storages import JournalStorage
         from optuna.storages.journal import JournalFileBackend
     except ImportError:
-        raise InputError("tuning needs Optuna: pip install 'lorentzrec[tune]'") from None
+        raise InputError(f"tuning needs Optuna: {how_to_get('tune')}") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+    folder.mkdir(parents=True, exist_ok=True)
     study = optuna.create_study(
         storage=JournalStorage(JournalFileBackend(str(folder / JOURNAL))),
         study_name=geometry,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lorentzrec.atomic import atomic_file
-from lorentzrec.errors import InputError
+from lorentzrec.errors import InputError, how_to_get
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,7 +31,7 @@ def canvas(path: str | Path, width: float, height: float) -> Iterator[Figure]:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError:
-        raise InputError("figures need matplotlib: pip install 'lorentzrec[plots]'") from None
+        raise InputError(f"figures need matplotlib: {how_to_get('plots')}") from None
 
     style: Any = {
         "font.size": 8,

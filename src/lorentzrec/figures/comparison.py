@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lorentzrec.atomic import atomic_file
-from lorentzrec.errors import InputError
+from lorentzrec.errors import InputError, how_to_get
 
 COLOURS = ("#0072B2", "#D55E00", "#595959")
 """Blue, vermilion and grey of Okabe and Ito's palette: the hyperboloid, its twin, and whatever else there is."""
@@ -31,7 +31,7 @@ def plot_comparison(systems: Sequence[ShownSystem], metric: str, path: str | Pat
         from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError:
-        raise InputError("figures need matplotlib: pip install 'lorentzrec[plots]'") from None
+        raise InputError(f"figures need matplotlib: {how_to_get('plots')}") from None
 
     ordered = sorted(systems, key=lambda system: system.value)
     style: Any = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "lorentzrec"}

@@ -12,7 +12,7 @@ import numpy as np
 from lorentzrec.atomic import atomic_file
 from lorentzrec.data.network import NetworkStatistics
 from lorentzrec.data.tail import Floats, Integers, PowerLawFit, log_zeta
-from lorentzrec.errors import InputError
+from lorentzrec.errors import InputError, how_to_get
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +38,7 @@ def plot_degrees(many: Sequence[NetworkStatistics], path: str | Path, *, columns
         from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError:
-        raise InputError("figures need matplotlib: pip install 'lorentzrec[plots]'") from None
+        raise InputError(f"figures need matplotlib: {how_to_get('plots')}") from None
 
     columns = min(len(many), columns or (2 if len(many) in (2, 4) else 3))
     rows = math.ceil(len(many) / columns)

@@ -25,7 +25,7 @@ import narwhals as nw
 from lorentzrec.data.dataset import USERS_A_BLOCK, EventFile, write_events, write_frame
 from lorentzrec.data.engine import EventInput, Frame, dataset_columns, typed_events
 from lorentzrec.data.storage import credentials, outlined
-from lorentzrec.errors import InputError
+from lorentzrec.errors import InputError, how_to_get
 
 if TYPE_CHECKING:
     import polars as pl
@@ -61,9 +61,7 @@ def spark_engine(
     try:
         from pyspark.sql import SparkSession
     except ImportError:
-        raise InputError(
-            "the spark engine needs pyspark: pip install 'lorentzrec[spark]', and Java 17 or newer"
-        ) from None
+        raise InputError(f"the spark engine needs pyspark: {how_to_get('spark')}, and Java 17 or newer") from None
     own = session is None
     if own:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -49,7 +49,7 @@ QUESTIONS = 300
 """How many histories the recall is measured with."""
 SPREAD = 0.5
 """The best n items lie in about n to this power as many lists; measured on trained points."""
-EXTRA = "pip install 'lorentzrec[ann]'"
+EXTRA = how_to_get("ann")
 Score = Literal["inner", "distance"]
 
 

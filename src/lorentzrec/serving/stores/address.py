@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lorentzrec.errors import InputError
+from lorentzrec.errors import InputError, how_to_get
 
 if TYPE_CHECKING:
     from lorentzrec.serving.stores.store import Store
@@ -43,4 +43,4 @@ def open_store(url: str, *, create: bool = False) -> Store:
 
 
 def _missing(what: str, extra: str, error: ImportError) -> InputError:
-    return InputError(f"a store in {what} needs {error.name or error}: pip install 'lorentzrec[{extra}]'")
+    return InputError(f"a store in {what} needs {error.name or error}: {how_to_get(extra)}")

@@ -16,7 +16,7 @@ from azure.core.exceptions import AzureError
 from azure.cosmos import ContainerProxy, CosmosClient, PartitionKey
 from azure.cosmos.exceptions import CosmosHttpResponseError, CosmosResourceExistsError, CosmosResourceNotFoundError
 
-from lorentzrec.errors import InputError, StoreBroken, StoreUnavailable
+from lorentzrec.errors import InputError, StoreBroken, StoreUnavailable, how_to_get
 
 CONNECT_SECONDS, READ_SECONDS = 3, 5
 THROTTLED_TRIES, THROTTLED_SECONDS = 9, 10
@@ -183,5 +183,5 @@ def _identity() -> Any:
     try:
         from azure.identity import DefaultAzureCredential
     except ImportError as error:
-        raise InputError("neither COSMOS_KEY nor azure-identity is there: pip install 'lorentzrec[azure]'") from error
+        raise InputError(f"neither COSMOS_KEY nor azure-identity is there: {how_to_get('azure')}") from error
     return DefaultAzureCredential()

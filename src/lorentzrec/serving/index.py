@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.errors import ArtifactError, LorentzrecError
+from lorentzrec.errors import ArtifactError, LorentzrecError, how_to_get
 from lorentzrec.geometry import FloatArray
 from lorentzrec.ranking import GATHERED_SHARE, SINGLE_THREADED_BLAS, Ranker, Rows, available_cores
 

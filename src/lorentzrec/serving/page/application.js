@@ -1,6 +1,6 @@
 /** The page: what the reader does becomes questions to the service, and its answers become lists and a picture. */
 
-import { CatalogueMap } from "./catalogue_map.js";
+import { CatalogueMap, byFrequency } from "./catalogue_map.js";
 import { Customer } from "./customer.js";
 import { Disk } from "./disk.js";
 import { byId, element, titleOf } from "./element.js";
@@ -8,7 +8,7 @@ import { examplesOfCategories, examplesOfMap } from "./examples.js";
 import { fillAnswers, fillHistory } from "./item_lists.js";
 import { KnownItems } from "./known_items.js";
 import { Legend } from "./legend.js";
-import { factsOf, noticeOf } from "./notices.js";
+import { SCORES, factsOf, isPopular, noticeOf } from "./notices.js";
 import { COLOURED } from "./palette.js";
 import { Picture } from "./picture.js";
 import { Search } from "./search.js";
@@ -32,10 +32,11 @@ class Application {
     this.customer = new Customer();
     this.disk = new Disk(byId("stage"), {
       point: (row, place, kind) => (row === null ? this.tooltip.hide() : this.tooltip.show(row, place, kind)),
-      pick: (row, _, kind) => kind !== "touch" && this.#addRow(row),
+      pick: (row, place, kind) => this.#pick(row, place, kind),
+      hint: (text, place) => this.tooltip.say(text, place),
     });
     this.picture = new Picture(this.disk, this.known);
-    this.tooltip = new Tooltip(async (row) => (await this.known.ofRows([row]))[0], (item) => this.add(item));
+    this.tooltip = new Tooltip(async (row) => (await this.known.ofRows([row]))[0], (item) => this.add(item), () => this.disk.overlay.taken);
     this.legend = new Legend(byId("legend"), (code) => this.disk.highlight(code));
     this.search = new Search(this.service, (item) => this.add(item), (error) => this.fail(error, () => {}));
     /** @type {import("./service.js").Model | null} */
@@ -93,8 +94,7 @@ class Application {
     byId("no-map").hidden = Boolean(disk.map);
     byId("twin-switch").hidden = !model.twin;
     if (!model.twin) byId("twin").checked = false;
-    this.legend.fill(disk.map, disk.palette);
-    disk.highlight(-1);
+    this.legend.begin(disk.map, disk.palette);
     const select = byId("category");
     const chosen = select.value;
     select.replaceChildren(element("option", { value: "" }, "All"), ...model.categories.map((name) => element("option", { value: name }, name)));
@@ -113,6 +113,7 @@ class Application {
   async #begin() {
     const asked = new URLSearchParams(window.location.hash.slice(1));
     const ids = asked.getAll("history").filter(Boolean);
+    if (this.model?.twin) byId("twin").checked = asked.has("twin");
     if (asked.get("customer")) await this.#become(/** @type {string} */ (asked.get("customer")));
     else if (ids.length) this.customer.chosen = await Promise.all(ids.map((id) => this.service.item(id).catch(() => ({ id, title: null, category: null }))));
     else this.customer.chosen = (await this.examples[0]?.items()) ?? [];
@@ -145,9 +146,11 @@ class Application {
     const k = Number(byId("k").value);
     const categories = byId("category").value ? [byId("category").value] : [];
     const diversity = Number(byId("diversity").value);
-    if (this.similarTo) return [this.service.similar(this.similarTo.id, { k, categories, diversity }, signal)];
-    const question = { ...this.customer.question, k, categories, diversity };
-    return (byId("twin").checked ? [false, true] : [false]).map((twin) => this.service.recommend({ ...question, twin }, signal));
+    const { similarTo, service } = this;
+    return (byId("twin").checked ? [false, true] : [false]).map((twin) => {
+      const wishes = { k, categories, diversity, twin };
+      return similarTo ? service.similar(similarTo.id, wishes, signal) : service.recommend({ ...this.customer.question, ...wishes }, signal);
+    });
   }
 
   #showHistory() {
@@ -158,14 +161,27 @@ class Application {
     fillHistory(byId("history"), history, (place) => this.#remove(place), byId("search"));
     byId("clear").hidden = chosen.length === 0;
     byId("leave-customer").hidden = id === null;
+    this.#showWholeHistory(false);
     const address = new URLSearchParams();
     if (id !== null) address.set("customer", id);
     else for (const item of chosen) address.append("history", item.id); // not one list: ids may hold commas
+    if (byId("twin").checked) address.set("twin", "");
     window.history.replaceState(null, "", `#${address}`);
+  }
+
+  /** A long history is cut, and says so. @param {boolean} whole */
+  #showWholeHistory(whole) {
+    const list = byId("history");
+    list.classList.toggle("whole", whole);
+    const button = byId("whole-history");
+    button.hidden = !whole && list.scrollHeight <= list.clientHeight;
+    button.textContent = whole ? "Show fewer" : `Show all ${this.customer.history.length}`;
+    button.setAttribute("aria-expanded", String(whole));
   }
 
   #showAnswers() {
     const [answer, twin] = this.answers;
+    this.#colourCategories();
     byId("answers-heading").textContent = this.similarTo ? `Similar to ${titleOf(this.similarTo)}` : "Recommended";
     byId("leave-similar").hidden = !this.similarTo;
     byId("milliseconds").textContent = `${answer.milliseconds.toFixed(1)} ms`;
@@ -176,15 +192,39 @@ class Application {
     byId("answers").classList.toggle("two", Boolean(twin));
     const ids = new Set(answer.items.map(({ id }) => id));
     const shared = new Set(twin?.items.map(({ id }) => id).filter((id) => ids.has(id)) ?? []);
-    const actions = {
+    const scored = isPopular(answer) ? "count" : this.similarTo ? "distance" : (this.model?.score ?? "distance");
+    const explained = !this.similarTo && !isPopular(answer);
+    byId("score-help").textContent = SCORES[scored];
+    byId("because-help").hidden = !explained;
+    const options = {
       shared,
+      scored,
+      explained,
       colourOf: (/** @type {string | null} */ category) => this.#colourOf(category),
       add: (/** @type {Item} */ item) => this.add(item),
       similar: (/** @type {Item} */ item) => this.#showSimilar(item),
+      show: this.disk.map ? (/** @type {Item} */ item) => this.#showOnDisk(item) : null,
     };
-    fillAnswers(byId("own-answers"), answer.items, { ...actions, emphasise: (place) => this.disk.show({ emphasised: place }) });
-    if (twin) fillAnswers(byId("twin-answers"), twin.items, actions);
+    fillAnswers(byId("own-answers"), answer.items, { ...options, emphasise: (place) => this.disk.show({ emphasised: place }) });
+    if (twin) fillAnswers(byId("twin-answers"), twin.items, options);
     byId("shared").textContent = twin ? `${shared.size} of ${answer.items.length} items are in both lists.` : "";
+  }
+
+  /** Colours go to the categories of the answer, whose items are looked for on the disk. */
+  #colourCategories() {
+    const { disk } = this;
+    if (!disk.map?.colour(byFrequency(this.answers.flatMap(({ items }) => items.map(({ category }) => category))))) return;
+    disk.recolour();
+    this.legend.fill(disk.map, disk.palette);
+  }
+
+  /** @param {Item} item brought to the middle, and into sight where the disk is above the lists */
+  async #showOnDisk(item) {
+    const { disk } = this;
+    const [row] = await this.known.rowsOf([item.id]);
+    if (row === null || !disk.map || row >= disk.map.count) return;
+    disk.goTo({ point: disk.map.at(row), label: titleOf(item) });
+    disk.stage.scrollIntoView({ block: "nearest" });
   }
 
   /** @param {string | null} category */
@@ -208,8 +248,11 @@ class Application {
     });
   }
 
-  /** @param {number} row */
-  #addRow(row) {
+  /** A finger that taps sees the card, and may press its button. @param {number | null} row @param {import("./poincare.js").Point} place @param {string} kind */
+  #pick(row, place, kind) {
+    if (row === null && kind === "keyboard") this.tooltip.say("No item here: move on with the arrow keys", place);
+    if (row === null || kind === "touch") return;
+    this.tooltip.dismiss();
     this.#attempt(async () => {
       const [item] = await this.known.ofRows([row]);
       if (item) await this.add(item);
@@ -277,6 +320,12 @@ class Application {
     press("zoom-in", () => view.zoomBy(1.4));
     press("zoom-out", () => view.zoomBy(1 / 1.4));
     press("reset-view", () => this.disk.showAll());
+    press("whole-history", () => this.#showWholeHistory(!byId("history").classList.contains("whole")));
+    press("reading", () => {
+      const help = byId("reading-help");
+      help.hidden = !help.hidden;
+      byId("reading").setAttribute("aria-expanded", String(!help.hidden));
+    });
     press("go-to-star", () => this.disk.goToStar());
     press("clear", () => {
       this.#replaceHistory([]);
@@ -306,7 +355,6 @@ class Application {
     document.addEventListener("themechange", () => {
       this.disk.readColours();
       this.legend.fill(this.disk.map, this.disk.palette);
-      this.disk.highlight(-1);
       if (this.answers.length) this.#showAnswers();
     });
   }

@@ -7,7 +7,14 @@ const SMALLEST = 3.4;
 const LARGEST = 16;
 /** Up to this many items, points have their full size; beyond it they shrink so that the disk stays readable. */
 const ROOMY = 3000;
-const HALF_WITHIN = 0.78;
+const HALF_WITHIN = 0.72;
+
+/** Each name once, most frequent first, then in the order given. @param {(string | null | undefined)[]} names @returns {string[]} */
+export function byFrequency(names) {
+  const counts = new Map();
+  for (const name of names) if (name) counts.set(name, (counts.get(name) ?? 0) + 1);
+  return [...counts].sort((a, b) => b[1] - a[1]).map(([name]) => name);
+}
 
 export class CatalogueMap {
   /**
@@ -21,13 +28,16 @@ export class CatalogueMap {
     this.positions = new Float32Array(bytes, 0, 2 * this.count);
     this.codes = new Int32Array(bytes, 8 * this.count, this.count);
     this.popularity = new Float32Array(bytes, 12 * this.count, this.count);
-    /** Categories with a colour, most popular first. */
-    this.coloured = this.#mostPopularCategories();
+    /** All categories, most popular first. */
+    this.byPopularity = this.#byPopularity();
+    /** The category of each colour. */
+    this.coloured = this.byPopularity.slice(0, COLOURED);
     this.groups = this.#groups();
     this.sizes = this.#sizes();
     this.gaps = this.#gaps();
     /** The lens under which half of the items lie within HALF_WITHIN of the disk on the screen. */
     this.fittingZoom = this.#fittingZoom();
+    this.bySize = Uint32Array.from(this.sizes.keys()).sort((a, b) => this.sizes[b] - this.sizes[a]);
     /** Rows in the order of drawing: grey before coloured, then large before small, so that nothing hides. */
     this.order = this.#order();
   }
@@ -37,18 +47,65 @@ export class CatalogueMap {
     return point(this.positions[2 * row], this.positions[2 * row + 1]);
   }
 
-  /** The most popular rows of a category. @param {number} code @param {number} limit */
-  popularRows(code, limit) {
+  /**
+   * Rows of a category that are well known, but no top sellers: those stand in the middle, near to everything, and say
+   * little about a customer. @param {number} code @param {number} limit
+   */
+  tellingRows(code, limit) {
     const rows = [];
     for (let row = 0; row < this.count; row++) if (this.codes[row] === code) rows.push(row);
-    return rows.sort((a, b) => this.popularity[b] - this.popularity[a]).slice(0, limit);
+    const start = Math.min(rows.length >> 2, Math.max(rows.length - limit, 0));
+    return rows.sort((a, b) => this.popularity[b] - this.popularity[a]).slice(start, start + limit);
   }
 
-  #mostPopularCategories() {
+  /** The rows nearest to a place, nearest first. @param {import("./poincare.js").Point} place @param {number} limit */
+  nearestRows(place, limit) {
+    /** @type {{row: number, far: number}[]} */
+    let nearest = [];
+    // Only the nearest so far are kept and sorted: all of a million would hold the page up for seconds.
+    for (let row = 0; row < this.count; row++) {
+      const x = this.positions[2 * row] - place.x;
+      const y = this.positions[2 * row + 1] - place.y;
+      const far = (x * x + y * y) / this.gaps[row]; // grows with the distance in the disk
+      if (nearest.length < limit || far < nearest[limit - 1].far) {
+        nearest = [...nearest, { row, far }].sort((a, b) => a.far - b.far).slice(0, limit);
+      }
+    }
+    return nearest.map(({ row }) => row);
+  }
+
+  /**
+   * Gives colours to categories, and the rest of them to the most popular others. Who is wanted and has a colour keeps
+   * it; a popular category comes back to the colour that it had at first, if that is free.
+   * @param {string[]} names most important first @returns {boolean} whether anything changed
+   */
+  colour(names) {
+    const wanted = [...new Set(names.map((name) => this.categories.indexOf(name)))].filter((code) => code >= 0).slice(0, COLOURED);
+    const next = this.coloured.map((code) => (wanted.includes(code) ? code : -1));
+    const comeBack = (/** @type {(code: number) => boolean} */ may) =>
+      this.byPopularity.slice(0, COLOURED).forEach((code, place) => {
+        if (next[place] < 0 && !next.includes(code) && may(code)) next[place] = code;
+      });
+    const fill = (/** @type {number[]} */ codes) => {
+      for (const code of codes) if (next.includes(-1) && !next.includes(code)) next[next.lastIndexOf(-1)] = code;
+    };
+    comeBack((code) => wanted.includes(code));
+    fill(wanted);
+    comeBack(() => true);
+    fill(this.byPopularity);
+    const changed = next.some((code, place) => code !== this.coloured[place]);
+    if (changed) {
+      this.coloured = next;
+      this.groups = this.#groups();
+      this.order = this.#order();
+    }
+    return changed;
+  }
+
+  #byPopularity() {
     const sums = new Float64Array(this.categories.length);
     for (let row = 0; row < this.count; row++) if (this.codes[row] >= 0) sums[this.codes[row]] += this.popularity[row];
-    const codes = Array.from(sums.keys()).sort((a, b) => sums[b] - sums[a]);
-    return codes.slice(0, COLOURED);
+    return Array.from(sums.keys()).sort((a, b) => sums[b] - sums[a]);
   }
 
   /** The place of each row's colour in the palette. */
@@ -87,8 +144,10 @@ export class CatalogueMap {
   }
 
   #order() {
-    const order = Uint32Array.from({ length: this.count }, (_, row) => row);
-    const grey = (/** @type {number} */ row) => (this.groups[row] === COLOURED ? 0 : 1);
-    return order.sort((a, b) => grey(a) - grey(b) || this.sizes[b] - this.sizes[a]);
+    const grey = this.bySize.filter((row) => this.groups[row] === COLOURED);
+    const order = new Uint32Array(this.count);
+    order.set(grey);
+    order.set(this.bySize.filter((row) => this.groups[row] !== COLOURED), grey.length);
+    return order;
   }
 }

@@ -9,7 +9,7 @@ import { Projection } from "./projection.js";
 import { Motion, View } from "./view.js";
 import { WebglPoints } from "./webgl_points.js";
 
-const REACH = { mouse: 10, pen: 14, touch: 22, keyboard: 22 };
+const REACH = { mouse: 10, pen: 14, touch: 22, keyboard: 60 };
 const STAR_MILLISECONDS = 650;
 const REST_MILLISECONDS = 300;
 /** Frames that take longer than this are no longer smooth. */
@@ -25,7 +25,9 @@ export class Disk {
    * @param {HTMLElement} stage holds two canvases: .points and .overlay
    * @param {object} actions
    * @param {(row: number | null, place: Point, kind: string) => void} actions.point a row is pointed at, or no longer
-   * @param {(row: number, place: Point, kind: string) => void} actions.pick a row is clicked, tapped or entered
+   * @param {(row: number | null, place: Point, kind: string) => void} actions.pick a row is clicked, tapped or entered;
+   *   null if none is within reach
+   * @param {(text: string, place: Point) => void} actions.hint
    */
   constructor(stage, actions) {
     this.stage = stage;
@@ -52,6 +54,7 @@ export class Disk {
     listenToGestures(stage, this.view, {
       pick: (place, kind) => this.#pick(place, kind),
       hover: (place) => this.#hover(place, "mouse"),
+      oneFinger: (place) => actions.hint("Two fingers move the disk", place),
       pickCentre: () => this.#pick(this.view.middle, "keyboard"),
       showAll: () => this.showAll(),
       goToStar: () => this.goToStar(),
@@ -112,6 +115,18 @@ export class Disk {
   /** The whole disk, as it is seen at the start. */
   showAll() {
     this.view.flyTo(ORIGIN, this.map?.fittingZoom ?? 1);
+  }
+
+  /** Brings an item to the middle, with its name. @param {import("./overlay.js").Mark} mark */
+  goTo(mark) {
+    this.show({ hovered: mark });
+    this.view.flyTo(mark.point);
+  }
+
+  /** After the categories of the map have got other colours. */
+  recolour() {
+    if (this.map) this.points.load(this.map);
+    this.redraw();
   }
 
   goToStar() {
@@ -199,6 +214,6 @@ export class Disk {
   #pick(place, kind) {
     const row = this.#rowAt(place, kind);
     if (kind !== "mouse") this.#hover(place, kind);
-    if (row !== null && this.map) this.actions.pick(row, this.view.toScreen(this.map.at(row)), kind);
+    this.actions.pick(row, place, kind);
   }
 }

@@ -1,4 +1,4 @@
-/** Hands on the disk: mouse, wheel, touch with one finger or two, and keys become moves of the view. */
+/** Hands on the disk: mouse, wheel, two fingers and keys become moves of the view. One finger scrolls the page. */
 
 import { point } from "./poincare.js";
 
@@ -11,6 +11,7 @@ const KEY_STEP = 48;
  * @param {object} actions
  * @param {(place: import("./poincare.js").Point, kind: string) => void} actions.pick a click or a tap
  * @param {(place: import("./poincare.js").Point | null) => void} actions.hover
+ * @param {(place: import("./poincare.js").Point) => void} actions.oneFinger one finger tries to drag
  * @param {() => void} actions.pickCentre Enter
  * @param {() => void} actions.showAll the key "0"
  * @param {() => void} actions.goToStar the key "c"
@@ -49,6 +50,8 @@ export function listenToGestures(stage, view, actions) {
       const spread = Math.hypot(before.x - other.x, before.y - other.y);
       if (spread > 1) view.zoomBy(Math.hypot(place.x - other.x, place.y - other.y) / spread, middle);
       view.pan(middle, point((place.x + other.x) / 2, (place.y + other.y) / 2));
+    } else if (event.pointerType === "touch") {
+      actions.oneFinger(place);
     } else {
       view.pan(before, place);
     }
@@ -62,6 +65,11 @@ export function listenToGestures(stage, view, actions) {
   stage.addEventListener("pointercancel", (event) => down.delete(event.pointerId));
   // A finger that is lifted leaves too, but what it tapped stays in view.
   stage.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && actions.hover(null));
+
+  // The style sheet lets the page scroll under a finger; with two of them nothing but the disk moves.
+  for (const type of ["touchstart", "touchmove"]) {
+    stage.addEventListener(type, (event) => /** @type {TouchEvent} */ (event).touches.length > 1 && event.preventDefault(), { passive: false });
+  }
 
   stage.addEventListener(
     "wheel",

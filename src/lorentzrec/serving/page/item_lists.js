@@ -1,6 +1,7 @@
 /** Lists of items: the history, and answers with their reasons and buttons. */
 
 import { element, titleOf } from "./element.js";
+import { scoreOf } from "./notices.js";
 
 /** @typedef {import("./service.js").Item} Item */
 
@@ -37,41 +38,48 @@ export function fillHistory(list, items, remove, whenEmpty) {
 
 /** @param {import("./service.js").Reason[] | undefined} reasons */
 function because(reasons) {
-  if (!reasons?.length) return [];
-  const names = reasons.map(({ item, title, share }) => `${title || item} (${Math.round(100 * share)}\u00a0%)`);
-  return [element("p", { className: "because" }, `because of ${names.join(", ")}`)];
+  const share = (/** @type {import("./service.js").Reason} */ reason) => (reasons?.length === 1 ? "" : `\u00a0(${Math.round(100 * reason.share)}\u00a0%)`);
+  const names = (reasons ?? []).map((reason) => `${reason.title || reason.item}${share(reason)}`);
+  return element("p", { className: "because" }, names.length ? `because of ${names.join(", ")}` : "because of no single item");
 }
-
-/** With a minus sign that does not look like a hyphen, or break. @param {{score: number}} item */
-const scoreOf = ({ score }) => score.toFixed(3).replace("-", "\u2212");
 
 /**
  * @param {HTMLElement} list
  * @param {import("./service.js").AnsweredItem[]} items best first
  * @param {object} options
- * @param {Set<string>} [options.shared] ids that the other list has too
+ * @param {Set<string>} options.shared ids that the other list has too
+ * @param {"distance" | "inner" | "count"} options.scored what the scores are
+ * @param {boolean} options.explained whether items of the history are given as reasons
  * @param {(category: string | null) => string} options.colourOf
  * @param {(item: Item) => void} options.add
  * @param {(item: Item) => void} options.similar
+ * @param {((item: Item) => void) | null} options.show a title is pressed; null where there is no disk
  * @param {(place: number) => void} [options.emphasise] a line is pointed at (-1: none)
  */
-export function fillAnswers(list, items, { shared = new Set(), colourOf, add, similar, emphasise }) {
+export function fillAnswers(list, items, { shared, scored, explained, colourOf, add, similar, show, emphasise }) {
   const lines = items.map((item, place) => {
     const title = titleOf(item);
-    const button = (/** @type {string} */ name, /** @type {string} */ label, /** @type {(item: Item) => void} */ act) => {
-      const made = element("button", { type: "button", "aria-label": label, data: { action: name } }, name);
+    const button = (/** @type {string} */ name, /** @type {string} */ label, /** @type {(item: Item) => void} */ act, text = name) => {
+      const made = element("button", { type: "button", "aria-label": label, data: { action: name } }, text);
       made.addEventListener("click", () => act(item));
       return made;
     };
+    const score = scoreOf(item.score, scored);
     const swatch = element("i", { className: "swatch" });
     swatch.style.backgroundColor = colourOf(item.category);
     const line = element(
       "li",
       { className: shared.has(item.id) ? "shared" : "", data: { id: item.id } },
       element("span", { className: "place", "aria-hidden": "true" }, String(place + 1)),
-      element("p", { className: "title" }, title, ...(shared.has(item.id) ? [element("em", {}, "in both")] : [])),
-      element("p", { className: "facts" }, element("span", {}, swatch, item.category ?? "no category"), element("span", { title: "score" }, scoreOf(item))),
-      ...because(item.because),
+      element("p", { className: "title" }, show ? button("show", `Show ${title} on the disk`, show, title) : title),
+      element(
+        "p",
+        { className: "facts" },
+        element("span", {}, swatch, item.category ?? "no category"),
+        element("span", { title: score.title }, score.text),
+        ...(shared.has(item.id) ? [element("em", {}, "in both")] : []),
+      ),
+      ...(explained ? [because(item.because)] : []),
       element("div", { className: "buttons" }, button("add", `Add ${title} to the history`, add), button("similar", `Items similar to ${title}`, similar)),
     );
     if (emphasise) {

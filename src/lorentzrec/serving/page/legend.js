@@ -11,9 +11,16 @@ export class Legend {
     this.chosen = -1;
   }
 
-  /** @param {import("./catalogue_map.js").CatalogueMap | null} map @param {string[]} colours */
-  fill(map, colours) {
+  /** For another map. @param {import("./catalogue_map.js").CatalogueMap | null} map @param {string[]} colours */
+  begin(map, colours) {
     this.chosen = -1;
+    this.highlight(-1);
+    this.fill(map, colours);
+  }
+
+  /** Again, after colours have changed. @param {import("./catalogue_map.js").CatalogueMap | null} map @param {string[]} colours */
+  fill(map, colours) {
+    const open = this.root.querySelector("details")?.open ?? false;
     if (!map) {
       this.root.replaceChildren();
       return;
@@ -26,7 +33,7 @@ export class Legend {
       children.push(
         element(
           "details",
-          {},
+          { open },
           element("summary", {}, swatch, `${others.length} other ${others.length === 1 ? "category" : "categories"}`),
           element("div", {}, ...named.map(({ code, name }) => this.#button(name, code, colours[COLOURED]))),
         ),
@@ -44,7 +51,7 @@ export class Legend {
 
   /** @param {string} name @param {number} code @param {string} colour */
   #button(name, code, colour) {
-    const button = element("button", { type: "button", "aria-pressed": "false", data: { code: String(code) } }, this.#swatch(colour), name);
+    const button = element("button", { type: "button", "aria-pressed": String(code === this.chosen), data: { code: String(code) } }, this.#swatch(colour), name);
     button.addEventListener("click", () => {
       this.chosen = this.chosen === code ? -1 : code;
       for (const other of this.root.querySelectorAll("button"))

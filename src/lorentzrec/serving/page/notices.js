@@ -23,6 +23,23 @@ export function noticeOf({ fallback, degraded }) {
   return parts.join(" ");
 }
 
+/** Whether an answer is the most popular items, scored by how often they were chosen. @param {import("./service.js").Answer} answer */
+export const isPopular = ({ fallback }) => (fallback ?? "").startsWith("popular");
+
+/** What scores are. */
+export const SCORES = {
+  distance: "minus the distance, nearer is better",
+  inner: "the inner product, larger is better",
+  count: "how often the item was chosen in the data of the model",
+};
+
+/** @param {number} score @param {keyof SCORES} kind @returns {{text: string, title: string}} */
+export function scoreOf(score, kind) {
+  // A minus sign that does not look like a hyphen, or break.
+  const text = kind === "count" ? `chosen ${score.toLocaleString("en")} ${score === 1 ? "time" : "times"}` : score.toFixed(3).replace("-", "\u2212");
+  return { text, title: `score: ${SCORES[kind]}` };
+}
+
 /** @param {import("./service.js").Model} model */
 export function factsOf({ model, items, geometry, dimension }) {
   return `${items.toLocaleString("en")} items · ${geometry}, ${dimension} dimensions · version ${model}`;
@@ -30,7 +47,7 @@ export function factsOf({ model, items, geometry, dimension }) {
 
 /**
  * Where the star is, for those who cannot see it.
- * @param {number | null} distance @param {string[]} near categories of the answer, most frequent first
+ * @param {number | null} distance @param {string[]} near categories of the items around it, most frequent first
  */
 export function placeOf(distance, near) {
   if (distance === null) return "The history is empty: the customer has no place on the disk yet.";

@@ -1,5 +1,6 @@
 /** What lies over the points: a faint grid, the history, the answer joined to its star by geodesics, and the star. */
 
+import { beside, freeSpot } from "./placement.js";
 import { ORIGIN, geodesic, point } from "./poincare.js";
 
 /**
@@ -25,6 +26,7 @@ export class Overlay {
   constructor(canvas) {
     this.canvas = canvas;
     this.context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+    this.taken = [];
     this.rings = RINGS.map((distance) =>
       Array.from({ length: RING_STEPS + 1 }, (_, step) => {
         const angle = (2 * Math.PI * step) / RING_STEPS;
@@ -49,31 +51,39 @@ export class Overlay {
     this.colours = colours;
     this.scale = Math.min(Math.max(view.radius / 300, 0.75), 1); // marks are smaller on a phone
     for (const line of [...this.rings, ...this.rays]) this.#line(line, colours.grid, 1);
-    this.#dot(ORIGIN, 1.5, colours.grid);
+    this.#dot(view.toScreen(ORIGIN), 1.5, colours.grid);
     if (scene.source) this.#arcs(scene.source, scene);
-    for (const mark of scene.history) this.#historyMark(mark.point);
-    this.#answerMarks(scene);
-    if (scene.star) this.#star(scene.star);
+    const star = scene.star && view.toScreen(scene.star);
+    const history = scene.history.map((mark) => view.toScreen(mark.point));
+    /** What later marks and labels keep away from. @type {import("./placement.js").Obstacle[]} */
+    this.taken = history.map((place) => ({ ...place, radius: 7.5 * this.scale }));
+    if (star) this.taken.push({ ...star, radius: 12 * this.scale });
+    for (const place of history) this.#historyMark(place);
+    const emphasised = this.#answerMarks(scene, star ?? view.middle);
+    if (star) this.#star(star);
     if (scene.crosshair) this.#crosshair();
-    if (scene.hovered) this.#ring(scene.hovered.point, 9, colours.ink, 2);
+    if (scene.hovered) this.#ring(view.toScreen(scene.hovered.point), 9, colours.ink, 2);
+    if (emphasised) this.#caption(emphasised, scene.answers[scene.emphasised].label);
+    else if (scene.hovered?.label) this.#caption(view.toScreen(scene.hovered.point), scene.hovered.label);
   }
 
   /** @param {Point[]} world @param {string} colour @param {number} width */
   #line(world, colour, width) {
+    this.#stroke(world.map((place) => this.view.toScreen(place)), colour, width);
+  }
+
+  /** @param {Point[]} places on the screen @param {string} colour @param {number} width */
+  #stroke(places, colour, width) {
     const { context } = this;
     context.beginPath();
-    for (const place of world) {
-      const screen = this.view.toScreen(place);
-      context.lineTo(screen.x, screen.y);
-    }
+    for (const { x, y } of places) context.lineTo(x, y);
     context.strokeStyle = colour;
     context.lineWidth = width;
     context.stroke();
   }
 
-  /** @param {Point} world @param {number} radius @param {string} colour */
-  #dot(world, radius, colour) {
-    const { x, y } = this.view.toScreen(world);
+  /** @param {Point} place on the screen @param {number} radius @param {string} colour */
+  #dot({ x, y }, radius, colour) {
     this.context.beginPath();
     this.context.arc(x, y, radius * this.scale, 0, 2 * Math.PI);
     this.context.fillStyle = colour;
@@ -81,8 +91,7 @@ export class Overlay {
   }
 
   /** A ring with a halo of paper, so that it shows on any colour. */
-  #ring(world, radius, colour, width) {
-    const { x, y } = this.view.toScreen(world);
+  #ring({ x, y }, radius, colour, width) {
     const { context } = this;
     context.beginPath();
     context.arc(x, y, radius * this.scale, 0, 2 * Math.PI);
@@ -103,63 +112,67 @@ export class Overlay {
     this.context.globalAlpha = 1;
   }
 
-  #historyMark(world) {
-    this.#dot(world, 7.5, this.colours.paper);
-    this.#dot(world, 5.5, this.colours.star);
-    this.#dot(world, 2, this.colours.paper);
+  #historyMark(place) {
+    this.#dot(place, 7.5, this.colours.paper);
+    this.#dot(place, 5.5, this.colours.star);
+    this.#dot(place, 2, this.colours.paper);
   }
 
-  /** Numbered as in the list; a number that would cover another is left out, its ring stays. */
-  #answerMarks(scene) {
-    const taken = scene.star ? [this.view.toScreen(scene.star)] : [];
-    const order = scene.answers.map((_, place) => place);
+  /**
+   * Numbered as in the list. A number that would cover another mark stands aside, with a line to its place, which a ring
+   * marks; where there is no room, the ring is alone.
+   * @param {Scene} scene @param {Point} star @returns {Point | null} where the number of the emphasised answer is
+   */
+  #answerMarks(scene, star) {
+    const { taken, view, colours, context } = this;
+    const radius = 10.5 * this.scale;
+    const disk = { ...view.middle, radius: view.radius };
+    const places = scene.answers.map((mark) => mark && view.toScreen(mark.point));
+    const order = [...places.keys()].filter((index) => places[index]);
     if (scene.emphasised >= 0) order.sort((a, b) => Number(b === scene.emphasised) - Number(a === scene.emphasised));
-    const numbered = order.filter((place) => {
-      const world = scene.answers[place]?.point;
-      if (!world) return false;
-      const screen = this.view.toScreen(world);
-      const free = taken.every((other) => Math.hypot(other.x - screen.x, other.y - screen.y) > 18 * this.scale);
-      if (free) taken.push(screen);
-      else this.#ring(world, 4.5, this.colours.accent, 1.75);
-      return free;
+    const numbers = order.flatMap((index) => {
+      const place = /** @type {Point} */ (places[index]);
+      const others = places.filter((other) => other && other !== place).map((other) => ({ ...other, radius: 4 * this.scale }));
+      // At its own place a number may cover the places of others, which stand aside in turn; aside it may not.
+      const spotAmong = (/** @type {import("./placement.js").Obstacle[]} */ marks) => freeSpot(place, radius, marks, star, disk);
+      const spot = spotAmong(taken) === place ? place : spotAmong([...taken, ...others, { ...place, radius: 5 }]);
+      if (spot) taken.push({ ...spot, radius });
+      if (spot !== place) {
+        if (spot) this.#stroke([place, spot], colours.accent, 1.5);
+        this.#ring(place, 4, colours.accent, 1.75);
+      }
+      return spot ? [{ index, spot }] : [];
     });
-    for (const place of numbered) this.#number(scene.answers[place].point, String(place + 1));
-    const emphasised = scene.answers[scene.emphasised];
-    if (emphasised) this.#caption(emphasised);
+    for (const { index, spot } of numbers.reverse()) {
+      this.#dot(spot, 10.5, colours.paper);
+      this.#dot(spot, 9, colours.accent);
+      context.fillStyle = colours.paper;
+      context.font = `600 ${11 * this.scale}px ${colours.font}`;
+      context.textAlign = "center";
+      context.textBaseline = "middle";
+      context.fillText(String(index + 1), spot.x, spot.y + 0.5);
+    }
+    return numbers.find(({ index }) => index === scene.emphasised)?.spot ?? null;
   }
 
-  /** @param {Point} world @param {string} number */
-  #number(world, number) {
-    const { context } = this;
-    const { x, y } = this.view.toScreen(world);
-    this.#dot(world, 10.5, this.colours.paper);
-    this.#dot(world, 9, this.colours.accent);
-    context.fillStyle = this.colours.paper;
-    context.font = `600 ${11 * this.scale}px ${this.colours.font}`;
+  /** @param {Point} place @param {string} label */
+  #caption(place, label) {
+    const { context, colours } = this;
+    context.font = `600 14px ${colours.font}`;
     context.textAlign = "center";
     context.textBaseline = "middle";
-    context.fillText(number, x, y + 0.5);
-  }
-
-  /** @param {Mark} mark */
-  #caption(mark) {
-    const { context } = this;
-    const { x, y } = this.view.toScreen(mark.point);
-    context.font = `600 14px ${this.colours.font}`;
-    context.textAlign = "center";
-    const half = context.measureText(mark.label).width / 2;
-    const middle = Math.min(Math.max(x, half + 6), 2 * this.view.middle.x - half - 6);
-    const line = y > 40 ? y - 22 : y + 24;
-    context.strokeStyle = this.colours.paper;
+    const box = { width: context.measureText(label).width + 12, height: 20 };
+    const { x, y } = beside(place, box, this.taken, this.view.middle, 12);
+    context.strokeStyle = colours.paper;
     context.lineWidth = 5;
-    context.strokeText(mark.label, middle, line);
-    context.fillStyle = this.colours.ink;
-    context.fillText(mark.label, middle, line);
+    context.strokeText(label, x, y);
+    context.fillStyle = colours.ink;
+    context.fillText(label, x, y);
   }
 
-  #star(world) {
+  /** @param {Point} place */
+  #star({ x, y }) {
     const { context } = this;
-    const { x, y } = this.view.toScreen(world);
     context.beginPath();
     for (let corner = 0; corner < 10; corner++) {
       const radius = (corner % 2 ? 6 : 14) * this.scale;

@@ -1,8 +1,12 @@
 /** History and answer, drawn: looks up where their items lie on the map and hands places to the disk. */
 
+import { byFrequency } from "./catalogue_map.js";
 import { byId, titleOf } from "./element.js";
 import { distanceFromCentre, einsteinMidpoint, recencyWeights } from "./poincare.js";
 import { placeOf } from "./notices.js";
+
+/** Items nearest to the star on the map that tell among what it stands. */
+const COMPANY = 15;
 
 /** @typedef {import("./service.js").Item} Item */
 
@@ -42,16 +46,15 @@ export class Picture {
     // An answer without a place would shift the numbers of those after it, so it stays as a gap.
     const answerMarks = placed.slice(history.length, history.length + answers.length).map((mark) => mark ?? null);
     const source = from ? (placed[placed.length - 1]?.point ?? null) : this.disk.scene.star;
-    this.disk.show({ history: present, answers: answerMarks, source, emphasised: -1 });
+    this.disk.show({ history: present, answers: answerMarks, source, emphasised: -1, hovered: null });
     this.disk.moveStar(star, from === null);
-    this.#tell(star, answers);
+    this.#tell(star, map);
   }
 
-  /** @param {import("./poincare.js").Point | null} star @param {Item[]} answers */
-  #tell(star, answers) {
-    const counts = new Map();
-    for (const { category } of answers) if (category) counts.set(category, (counts.get(category) ?? 0) + 1);
-    const near = [...counts].sort((a, b) => b[1] - a[1]).map(([name]) => name);
+  /** @param {import("./poincare.js").Point | null} star @param {import("./catalogue_map.js").CatalogueMap} map */
+  #tell(star, map) {
+    const company = star ? map.nearestRows(star, COMPANY) : [];
+    const near = byFrequency(company.map((row) => map.categories[map.codes[row]]));
     const place = byId("customer-place");
     place.textContent = placeOf(star && distanceFromCentre(star), near);
     place.dataset.star = star ? `${star.x.toFixed(6)} ${star.y.toFixed(6)}` : "";

@@ -67,16 +67,17 @@ export class Projection {
 
   /**
    * The row drawn nearest to a place, or null if the edge of no dot is within `reach` pixels.
-   * @param {import("./poincare.js").Point} place @param {number} reach at most one cell
+   * @param {import("./poincare.js").Point} place @param {number} reach
    * @returns {number | null}
    */
   nearest(place, reach) {
     this.starts ??= this.#fillGrid();
     let best = null;
     let bestDistance = Infinity;
-    for (const stepY of [-CELL, 0, CELL]) {
-      const first = this.#cell(place.x - CELL, place.y + stepY);
-      const last = this.#cell(place.x + CELL, place.y + stepY);
+    const far = CELL * Math.ceil(reach / CELL);
+    for (let stepY = -far; stepY <= far; stepY += CELL) {
+      const first = this.#cell(place.x - far, place.y + stepY);
+      const last = this.#cell(place.x + far, place.y + stepY);
       for (let slot = this.starts[first]; slot < this.starts[last + 1]; slot++) {
         const row = this.rows[slot];
         const away = Math.hypot(this.screen[2 * row] - place.x, this.screen[2 * row + 1] - place.y);

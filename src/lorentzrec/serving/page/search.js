@@ -93,7 +93,8 @@ export class Search {
   /** @param {KeyboardEvent} event */
   #key(event) {
     const open = !this.list.hidden && this.found.length > 0;
-    if (event.key === "Escape") this.#close();
+    if (event.key === "Escape" && this.list.hidden) this.input.value = "";
+    else if (event.key === "Escape") this.#close();
     else if (!open && event.key === "ArrowDown") this.#typed();
     else if (open && event.key === "ArrowDown") this.#activate((this.active + 1) % this.found.length);
     else if (open && event.key === "ArrowUp") this.#activate((this.active + this.found.length - 1) % this.found.length);

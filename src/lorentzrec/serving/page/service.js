@@ -6,7 +6,7 @@
  * @typedef {Item & {score: number, because?: Reason[]}} AnsweredItem
  * @typedef {{items: AnsweredItem[], model: string, fallback: string | null, degraded: string | null, milliseconds: number}} Answer
  * @typedef {{history?: string[], user?: string, context?: string[], k: number, categories: string[], diversity: number, twin: boolean}} Question
- * @typedef {{model: string, items: number, geometry: string, dimension: number, recency?: number, map: object | null, twin: boolean, categories: string[]}} Model
+ * @typedef {{model: string, items: number, geometry: string, dimension: number, score: "distance" | "inner", recency?: number, map: object | null, twin: boolean, categories: string[]}} Model
  */
 
 /** What went wrong, in one line for the reader. */
@@ -76,11 +76,11 @@ export class Service {
   }
 
   /**
-   * @param {string} id @param {{k: number, categories: string[], diversity: number}} wishes @param {AbortSignal} [signal]
+   * @param {string} id @param {{k: number, categories: string[], diversity: number, twin: boolean}} wishes @param {AbortSignal} [signal]
    * @returns {Promise<Answer>}
    */
-  similar(id, { k, categories, diversity }, signal) {
-    const wishes = new URLSearchParams([["k", String(k)], ["diversity", String(diversity)]]);
+  similar(id, { k, categories, diversity, twin }, signal) {
+    const wishes = new URLSearchParams([["k", String(k)], ["diversity", String(diversity)], ["twin", String(twin)]]);
     for (const name of categories) wishes.append("categories", name);
     return this.#json(`/v1/items/${segment(id)}/similar?${wishes}`, { signal });
   }

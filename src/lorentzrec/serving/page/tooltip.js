@@ -1,16 +1,21 @@
 /** The small card beside a point of the disk. Under a finger it has a button; under a mouse the click itself adds. */
 
 import { byId, titleOf } from "./element.js";
+import { beside } from "./placement.js";
+import { point } from "./poincare.js";
 
 const PAUSE_MILLISECONDS = 50;
+const READING_MILLISECONDS = 2500;
 
 export class Tooltip {
   /**
    * @param {(row: number) => Promise<import("./service.js").Item>} look
    * @param {(item: import("./service.js").Item) => void} add
+   * @param {() => import("./placement.js").Obstacle[]} marks what the card should not cover
    */
-  constructor(look, add) {
+  constructor(look, add, marks) {
     this.look = look;
+    this.marks = marks;
     this.card = byId("tooltip");
     this.button = this.card.querySelector("button");
     /** @type {number | null} */
@@ -26,32 +31,62 @@ export class Tooltip {
 
   /** @param {number} row @param {import("./poincare.js").Point} place @param {string} kind of pointer */
   show(row, place, kind) {
-    this.button.hidden = kind !== "touch";
-    this.card.style.left = `${place.x}px`;
-    this.card.style.top = `${place.y}px`;
-    const width = this.card.parentElement.clientWidth;
-    this.card.classList.toggle("below", place.y < 90);
-    this.card.classList.toggle("from-left", place.x < 110);
-    this.card.classList.toggle("from-right", place.x > width - 110);
-    if (row === this.row) return;
+    if (row === this.row) {
+      this.#move(place);
+      return;
+    }
     this.hide();
     this.row = row;
-    this.timer = window.setTimeout(() => this.#fill(row), PAUSE_MILLISECONDS);
+    this.timer = window.setTimeout(() => this.#fill(row, place, kind), PAUSE_MILLISECONDS);
   }
 
-  /** @param {number} row */
-  async #fill(row) {
+  /** @param {number} row @param {import("./poincare.js").Point} place @param {string} kind */
+  async #fill(row, place, kind) {
     const item = await this.look(row).catch(() => null); // no card is better than an error under every move
     if (row !== this.row || !item) return;
     this.item = item;
-    this.card.querySelector("strong").textContent = titleOf(item);
-    this.card.querySelector("span").textContent = item.category ?? "no category";
-    this.card.hidden = false;
+    this.button.hidden = kind !== "touch";
+    this.#put(titleOf(item), item.category ?? "no category", place);
+    if (kind === "keyboard") byId("said").textContent = titleOf(item);
+  }
+
+  /** A word where no item is. @param {string} text @param {import("./poincare.js").Point} place */
+  say(text, place) {
+    this.hide();
+    this.button.hidden = true;
+    this.#put(text, "", place);
+    byId("said").textContent = text;
+    this.timer = window.setTimeout(() => this.hide(), READING_MILLISECONDS);
+  }
+
+  /** @param {string} title @param {string} more @param {import("./poincare.js").Point} place */
+  #put(title, more, place) {
+    this.card.querySelector("strong").textContent = title;
+    this.card.querySelector("span").textContent = more;
+    this.#move(place);
+    this.card.classList.add("shown");
+  }
+
+  /** @param {import("./poincare.js").Point} place */
+  #move(place) {
+    const { card } = this;
+    const stage = card.parentElement;
+    const middle = beside(place, { width: card.offsetWidth, height: card.offsetHeight }, this.marks(), point(stage.clientWidth / 2, stage.clientHeight / 2), 14);
+    card.style.left = `${middle.x - card.offsetWidth / 2}px`;
+    card.style.top = `${middle.y - card.offsetHeight / 2}px`;
+  }
+
+  /** Until another row is pointed at. */
+  dismiss() {
+    const { row } = this;
+    this.hide();
+    this.row = row;
   }
 
   hide() {
     clearTimeout(this.timer);
     this.row = this.item = null;
-    this.card.hidden = true;
+    this.card.classList.remove("shown");
+    byId("said").textContent = "";
   }
 }

@@ -105,8 +105,12 @@ export class WebglPoints {
     const gl = this.context;
     const table = new Float32Array(6 * map.count);
     map.order.forEach((row, place) => {
-      const size = map.sizes[row];
-      table.set([map.positions[2 * row], map.positions[2 * row + 1], map.gaps[row], size, map.groups[row], map.codes[row]], 6 * place);
+      table[6 * place] = map.positions[2 * row];
+      table[6 * place + 1] = map.positions[2 * row + 1];
+      table[6 * place + 2] = map.gaps[row];
+      table[6 * place + 3] = map.sizes[row];
+      table[6 * place + 4] = map.groups[row];
+      table[6 * place + 5] = map.codes[row];
     });
     gl.bindBuffer(gl.ARRAY_BUFFER, this.buffer);
     gl.bufferData(gl.ARRAY_BUFFER, table, gl.STATIC_DRAW);

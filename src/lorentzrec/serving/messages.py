@@ -76,8 +76,8 @@ class NewEvent(Request, frozen=True):
     time: Time | None = None
     """Now, if left out."""
     id: JsonId | None = None
-    """One event, one id: sent again with the same id, it counts once. Left out, it is made of item and time; without
-    a time it is new for every event."""
+    """One event, one id: sent again with the same id, it counts once, and so does an item at one time under two ids.
+    Left out, it is made of item and time; without a time it is new for every event."""
 
 
 class EventsRequest(Request, frozen=True):

@@ -36,6 +36,6 @@ def get_history(user: UserInPath, worker: TheWorker, limit: Limit = 100) -> Hist
     responses=described(400, 401, 403),
 )
 def forget_user(user: UserInPath, worker: TheWorker) -> Forgotten:
-    """Erase all that is kept of a customer. Models hold nothing of them that could be asked for."""
+    """Erase all events of a customer. A hash of the id stays, so that a dataset published later leaves them out."""
     id = from_path(user)
     return Forgotten(id, worker.store.call(lambda opened: opened.forget(id)), worker.current.name)

@@ -17,8 +17,9 @@ def main(url: str = "http://127.0.0.1:8000") -> None:
         history = [item.id for item in popular]
         answer = client.recommend(history, k=5, reasons=True)
         for item in answer.items:
-            because = ", ".join(f"{reason.title or reason.item} ({reason.share:.0%})" for reason in item.because)
-            print(f"{item.score:8.3f}  {item.title or item.id}  because of {because or 'its place'}")
+            reasons = ", ".join(f"{reason.title or reason.item} ({reason.share:.0%})" for reason in item.because)
+            why = f"because of {reasons}" if reasons else "near the middle of the catalogue: it suits most customers"
+            print(f"{item.score:8.3f}  {item.title or item.id}  {why}")
 
         client.add_events({"user": "example-customer", "item": item} for item in history)
         own = client.recommend(user="example-customer", k=5)

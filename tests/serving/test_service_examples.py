@@ -70,6 +70,11 @@ def test_the_page_of_a_shop(tmp_path: Path) -> None:
             page.goto(f"{origin}/shop_page.html?service={service.url}&history=i3,i7")
             page.wait_for_selector("li")
             shown = page.locator("li").all_text_contents()
+            assert page.get_by_role("heading").is_visible()
+            # A service that is away costs the shop nothing but its recommendations.
+            with page.expect_console_message(lambda message: "no recommendations" in message.text):
+                page.goto(f"{origin}/shop_page.html?service=http://127.0.0.1:1&history=i3")
+            assert not page.get_by_role("heading").is_visible()
             browser.close()
         site.shutdown()
     expected = shop_model().recommend(["i3", "i7"], k=5).ids

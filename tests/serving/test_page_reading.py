@@ -82,7 +82,7 @@ def test_scores_say_what_they_are(visit: Visit) -> None:
     expect(score).to_have_attribute("title", "score: minus the distance, nearer is better")
     expect(score).to_have_text(re.compile(r"^\u2212\d\.\d{3}$"))
     visit.page.locator("#reading").click()
-    expect(visit.page.locator("#reading-help")).to_contain_text("Because of names items of the history")
+    expect(visit.page.locator("#reading-help")).to_contain_text("Because of names the items of the history")
     visit.page.locator("#clear").click()
     expect(score).to_have_text(re.compile(r"^chosen [\d,]+ times$"))
     expect(visit.page.locator("#because-help")).to_be_hidden()

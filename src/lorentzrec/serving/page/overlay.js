@@ -17,6 +17,8 @@ import { ORIGIN, geodesic, point } from "./poincare.js";
  * @typedef {{ink: string, paper: string, accent: string, grid: string, star: string, font: string}} Colours
  */
 
+/** As many numbers, of the best, stand aside where they have no room; more of them would cover the map. */
+const ASIDE = 15;
 const RAYS = 12;
 const RINGS = [1, 2, 3, 4, 5, 6];
 const RING_STEPS = 240; // many: near the rim of the view a few of them make most of the ring
@@ -135,7 +137,8 @@ export class Overlay {
       const others = places.filter((other) => other && other !== place).map((other) => ({ ...other, radius: 4 * this.scale }));
       // At its own place a number may cover the places of others, which stand aside in turn; aside it may not.
       const spotAmong = (/** @type {import("./placement.js").Obstacle[]} */ marks) => freeSpot(place, radius, marks, star, disk);
-      const spot = spotAmong(taken) === place ? place : spotAmong([...taken, ...others, { ...place, radius: 5 }]);
+      const mayMove = index < ASIDE || index === scene.emphasised;
+      const spot = spotAmong(taken) === place ? place : mayMove ? spotAmong([...taken, ...others, { ...place, radius: 5 }]) : null;
       if (spot) taken.push({ ...spot, radius });
       if (spot !== place) {
         if (spot) this.#stroke([place, spot], colours.accent, 1.5);

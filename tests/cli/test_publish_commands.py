@@ -43,7 +43,7 @@ def test_a_model_with_everything(events_file: Path, model: Path, titles_file: Pa
     shown = run("publish", model, "--to", store, "--no-map", "--items", tmp_path / "titled", "--histories")
     assert f"is the current version of {store}: 30 items" in shown.stdout
     assert "histories: 0 events added, 708 were there" in shown.stdout
-    assert "histories: 1 erased customers were left out, but for what they did since" in shown.stdout
+    assert "histories: 1 erased customer was left out, but for what they did since" in shown.stdout
     assert "no times" not in shown.stderr
 
 

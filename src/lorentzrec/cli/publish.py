@@ -138,7 +138,8 @@ def _publish(
         added = published.events
         show(f"histories: {added.accepted:,} events added, {added.duplicates:,} were there")
         if added.erased:
-            show(f"histories: {len(added.erased):,} erased customers were left out, but for what they did since")
+            who = "1 erased customer was" if len(added.erased) == 1 else f"{len(added.erased):,} erased customers were"
+            show(f"histories: {who} left out, but for what they did since")
     note(published.manifest["notes"])
     if table is not None and result["described_items"] < result["items"]:
         note([f"{result['items'] - result['described_items']:,} items have no title in {items}"])

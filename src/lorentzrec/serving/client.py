@@ -84,7 +84,10 @@ class Client:
         return self._ask(Recommended, "POST", "/v1/basket", {"items": items, "k": k, **wishes})
 
     def add_events(self, events: Iterable[Mapping[str, Any]]) -> EventsAnswer:
-        """Send events: user and item, perhaps time and id. They are durable when this returns."""
+        """Send events: user and item, perhaps time and id. They are durable when this returns.
+
+        Give the time that your data will have: then `publish --histories` knows the event again.
+        """
         sent = [{**event, "id": secrets.token_hex(12) if event.get("id") is None else event["id"]} for event in events]
         return self._ask(EventsAnswer, "POST", "/v1/events", {"events": sent})
 

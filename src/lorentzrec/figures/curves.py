@@ -74,4 +74,4 @@ def plot_curves(panels: Sequence[Panel], path: str | Path, *, columns: int = 3) 
                 axes.xaxis.set_major_locator(MaxNLocator(integer=True))
             axes.set_ylim(bottom=0)
             if number == 1:
-                axes.legend(frameon=False)
+                axes.legend(frameon=True, edgecolor="none", framealpha=1.0)  # a line may run behind it

@@ -337,7 +337,8 @@ def test_asymmetric_steps_is_its_twin(geometry: str, kind: str, loss: str, optim
         options = {"history": history, "targets": targets, "regularisation": regularisation, "sampler": sampler}
         config = resolved(recency=0.7 if history == "causal" else 1.0, scale=2.0, **fixed, **options)
         found, expected = run_both(config, events(SMALL, ITEMS, weighted=weighted, seed=seed), ITEMS, seed=seed)
-        assert_same(found, expected, (options, weighted))
+        # errors of rounding are as long as the steps, and those as the rate
+        assert_same(found, expected, (options, weighted), 1e-5 * max(0.3, config.learning_rate or 0))
         assert found.counters[SATURATED] >= 1
 
 

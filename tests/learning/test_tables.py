@@ -33,7 +33,7 @@ def test_points_go_in_and_come_out(geometry: str, optimiser: str) -> None:
         assert points.shape == (5, 6)
     assert table.points.ctypes.data % 64 == 0, "rows start on a cache line"
     assert (table.points[:, 7:] == 0).all()
-    assert len(table.squared) == (1 if optimiser == "rsgd" else 5)
+    assert len(table.squared) == 5
     assert len(table.momentum) == len(table.steps) == (5 if optimiser == "adam" else 1)
     points[:] = 0
     assert points_of(table, config)[:, -6:].tolist() == space.tolist(), "a copy"

@@ -165,7 +165,7 @@ class TrainingConfig:
             "epochs": 20,
             "learning_rate": {"rsgd": 0.05, "adagrad": 0.6 if sharp else 0.3, "adam": 0.02}[self.optimiser],
             "learning_rate_decay": 0.9 if adaptive and self.schedule == "linear" else 0.0,
-            "negative_count": 1 if triplets else min(512 if sharp else 128, items),
+            "negative_count": 1 if triplets else 512 if sharp else 128,
             "scale": (6.0 if triplets else 16.0 if sharp else 12.0) if adaptive and distance else 1.0,
             "initial_width": 0.1,
             "targets": "separate" if sequence else "shared",

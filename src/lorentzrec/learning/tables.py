@@ -44,7 +44,7 @@ def table_of(space: NDArray[np.float32], config: TrainingConfig) -> Table:
     momentum = config.optimiser == "adam"
     return Table(
         points=points,
-        squared=np.zeros(count if config.optimiser != "rsgd" else 1, np.float32),
+        squared=np.zeros(count, np.float32),  # for RSGD, too, which has no use for it: the kernels read it all the same
         momentum=_aligned(count if momentum else 1, points.shape[1]),
         steps=np.zeros(count if momentum else 1, np.int32),
     )

@@ -125,8 +125,7 @@ def row_step(table, row, gradients, slot, settings, counters):
         counters[CAPPED] += allowed < factor
         factor = allowed
     else:
-        place = row if settings.optimiser == ADAGRAD else 0  # RSGD keeps no sums: its table has one place
-        factor, new_squared, was_clipped, was_capped = step_factor(squared_norm, squared[place], settings)
+        factor, new_squared, was_clipped, was_capped = step_factor(squared_norm, squared[row], settings)
         counters[CLIPPED] += was_clipped
         counters[CAPPED] += was_capped
         if settings.optimiser == ADAGRAD:

@@ -159,6 +159,7 @@ def test_everything_with_the_keyboard_alone(visit: Visit) -> None:
     expect(visit.page.locator("#search")).to_have_attribute("aria-activedescendant", "search-option-1")
     keys.press("Enter")
     expect(visit.page.locator("#history li")).to_have_count(4)
+    visit.settled()
     keys.press("Tab")
     assert visit.page.evaluate("document.activeElement.id") == "stage"
     stage = visit.page.locator("#stage")

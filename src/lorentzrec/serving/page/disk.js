@@ -51,6 +51,8 @@ export class Disk {
     this.stride = 1;
     this.rest = 0;
     this.flight = null;
+    /** Where the star stands, or will when its flight is over. @type {Point | null} */
+    this.starTarget = null;
     listenToGestures(stage, this.view, {
       pick: (place, kind) => this.#pick(place, kind),
       hover: (place) => this.#hover(place, "mouse"),
@@ -101,6 +103,7 @@ export class Disk {
    */
   moveStar(target, withArcs) {
     this.flight?.stop();
+    this.starTarget = target;
     const start = this.scene.star ?? ORIGIN;
     if (!target) {
       this.show(withArcs ? { star: null, source: null } : { star: null });
@@ -129,8 +132,9 @@ export class Disk {
     this.redraw();
   }
 
+  /** To where the star is going, should it still be on its way. */
   goToStar() {
-    if (this.scene.star) this.view.flyTo(this.scene.star);
+    if (this.starTarget) this.view.flyTo(this.starTarget);
   }
 
   redraw() {

@@ -18,9 +18,11 @@ from lorentzrec.vocabulary import Vocabulary
 from measuring import like_movielens, report
 
 CASES = {
-    "asymmetric wmrb adagrad": TrainingConfig(epochs=1, negative_count=100),
-    "asymmetric wmrb adam": TrainingConfig(epochs=1, negative_count=100, optimiser="adam", learning_rate=0.01),
-    "symmetric wmrb adagrad": TrainingConfig(epochs=1, negative_count=100, model="symmetric"),
+    "asymmetric wmrb adagrad": TrainingConfig(loss="wmrb", epochs=1, negative_count=100),
+    "asymmetric wmrb adam": TrainingConfig(
+        loss="wmrb", epochs=1, negative_count=100, optimiser="adam", learning_rate=0.01
+    ),
+    "symmetric wmrb adagrad": TrainingConfig(loss="wmrb", epochs=1, negative_count=100, model="symmetric"),
     "symmetric bpr rsgd": TrainingConfig(epochs=1, model="symmetric", loss="bpr", optimiser="rsgd"),
 }
 

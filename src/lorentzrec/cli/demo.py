@@ -91,7 +91,7 @@ def demo(
     chance = "chance hardly explains it" if difference.significant else "chance explains it"
     show(
         f"Hyperboloid against Euclidean twin, ndcg@10 of full ranking: {difference.difference:+.4f} "
-        f"[{difference.low:+.4f}, {difference.high:+.4f}], p = {difference.p_value:.2f}: {chance}.\n"
+        f"[{difference.low:+.4f}, {difference.high:+.4f}], p = {difference.p_value:.2g}: {chance}.\n"
     )
     show(f"Customer {known} bought, among others:", _titles(train_part.history_ids(known)[-3:], titles))
     show(answer_table(answers["known customer"], titles, "and may like"), "")

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -60,8 +61,8 @@ def test_an_answer_without_the_history_says_so_once(visit: Visit) -> None:
     expect(visit.page.locator("#notice")).to_have_text("The history of the customer could not be read: try again.")
 
 
-def test_items_of_another_version_than_the_model_are_not_kept(visit: Visit) -> None:
-    """While the page loads, a worker that is still at another version tells which items its own rows are."""
+def answer_first(visit: Visit, pattern: str, answer: Callable[[str], dict[str, Any]]) -> list[str]:
+    """Answer the first request of a kind ourselves, and let the service answer all others; what is asked."""
     asked: list[str] = []
 
     def late(route: Any) -> None:
@@ -69,11 +70,21 @@ def test_items_of_another_version_than_the_model_are_not_kept(visit: Visit) -> N
         if len(asked) > 1:
             route.continue_()
         else:
-            rows = route.request.url.partition("rows=")[2].split(",")
-            items = [{"row": int(row), "id": f"older-{row}", "title": None, "category": None} for row in rows]
-            route.fulfill(json={"items": items, "model": "older"})
+            route.fulfill(**answer(route.request.url))
 
-    visit.page.route("**/v1/map/items?*", late)
+    visit.page.route(pattern, late)
+    return asked
+
+
+def test_items_of_another_version_than_the_model_are_not_kept(visit: Visit) -> None:
+    """While the page loads, a worker that is still at another version tells which items its own rows are."""
+
+    def older(url: str) -> dict[str, Any]:
+        rows = url.partition("rows=")[2].split(",")
+        items = [{"row": int(row), "id": f"older-{row}", "title": None, "category": None} for row in rows]
+        return {"json": {"items": items, "model": "older"}}
+
+    asked = answer_first(visit, "**/v1/map/items?*", older)
     visit.open()
     assert asked
     visit.page.locator("#examples button").first.click()
@@ -83,16 +94,7 @@ def test_items_of_another_version_than_the_model_are_not_kept(visit: Visit) -> N
 
 def test_a_map_of_another_version_than_the_model_is_not_shown(visit: Visit) -> None:
     """Two workers may answer, one of which has not gone on to the new version yet."""
-    asked: list[str] = []
-
-    def late(route: Any) -> None:
-        asked.append(route.request.url)
-        if len(asked) > 1:
-            route.continue_()
-        else:
-            route.fulfill(body=b"\0" * 16, headers={"ETag": '"older"'})
-
-    visit.page.route("**/v1/map", late)
+    asked = answer_first(visit, "**/v1/map", lambda _: {"body": b"\0" * 16, "headers": {"ETag": '"older"'}})
     visit.open()
     assert len(asked) == 2
     expect(visit.page.locator("#legend button").first).to_be_visible()

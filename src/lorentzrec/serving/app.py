@@ -55,6 +55,7 @@ def create_app(settings: ServiceSettings) -> Gate:
         lambda: open_store(settings.store), seconds=settings.store_seconds, threads=settings.store_threads
     )
     current = Current(store, settings.cache_folder, metrics, settings.poll_seconds)
+    worker = Worker(current, store, metrics)
     # Ranking is a matrix product that leaves Python's lock alone, so handlers run side by side in threads.
     set_asyncio_executor(ThreadPoolExecutor(settings.request_threads, "request"))
 
@@ -71,7 +72,7 @@ def create_app(settings: ServiceSettings) -> Gate:
 
     app = Litestar(
         [Router("/v1", route_handlers=VERSIONED, guards=[authorise] if keys else []), *OPEN],
-        dependencies={"worker": Provide(lambda: Worker(current, store, metrics), sync_to_thread=False)},
+        dependencies={"worker": Provide(lambda: worker, sync_to_thread=False)},
         state=State({"api_keys": keys}),
         exception_handlers=EXCEPTION_HANDLERS,
         request_class=StrictRequest,

@@ -93,9 +93,7 @@ def train(
         weight_column=weight_column,
     )
     if not sys.stderr.isatty():  # on a terminal, the progress bar says these things itself
-        resolved = chosen.resolve(
-            ordered=events.ordered, events=len(events), users=len(events.users), items=len(events.items)
-        )
+        resolved = chosen.resolve_for(events)
         say(f"training on {events!r}")
         say(", ".join(f"{name}={value}" for name, value in resolved.to_dict().items() if value is not None))
     model = learn(events, chosen, validation=validation, checkpoint=checkpoint, resume=resume)

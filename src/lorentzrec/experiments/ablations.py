@@ -88,10 +88,7 @@ def measure(asked: Asked, context: Context) -> Table:
 
 def _decided(change: dict[str, Any], data: Interactions) -> TrainingConfig:
     """Without the number of threads, which is no part of what is measured."""
-    config = BASE.replace(**change).resolve(
-        ordered=data.ordered, events=len(data), users=len(data.users), items=len(data.items)
-    )
-    return config.replace(threads=None)
+    return BASE.replace(**change).resolve_for(data).replace(threads=None)
 
 
 def _matters(change: dict[str, Any], data: Interactions) -> bool:

@@ -55,6 +55,12 @@ class System:
             return SEEDLESS[self.kind](data, **self.settings)
         return PEERS[self.kind](data, **self.settings, seed=seed, threads=threads)
 
+    def decided_for(self, data: Interactions) -> dict[str, Any]:
+        """All its settings, also those that are left to the data: what a run depends on."""
+        if self.kind not in GEOMETRIES:
+            return dict(self.settings)
+        return self.config.resolve_for(data).replace(threads=None).to_dict()
+
     @property
     def config(self) -> TrainingConfig:
         # validation would take events from training that the other systems learn from
@@ -182,7 +188,7 @@ class Comparer:
             learned, histories, asked = question.before, question.histories, question.asked_test()
         key = {
             "kind": system.kind,
-            "settings": dict(system.settings),
+            "settings": system.decided_for(learned),
             "seed": None if system.kind in SEEDLESS else seed,
             "k": k,
             "data": [learned.digest, histories.digest, asked.digest],

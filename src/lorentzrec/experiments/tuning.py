@@ -22,7 +22,7 @@ from lorentzrec.errors import InputError, TrainingError, how_to_get
 from lorentzrec.evaluation.protocol import cutoff_of
 from lorentzrec.experiments.parts import whole_or_interrupted
 from lorentzrec.experiments.question import Question
-from lorentzrec.experiments.search_spaces import NEEDS_ORDER, SPACES, Between, Space
+from lorentzrec.experiments.search_spaces import NEEDS_ORDER, OTHER_SCORE, SPACES, Between, Space
 from lorentzrec.learning.config import TrainingConfig
 from lorentzrec.ranking import available_cores
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 JOURNAL = "trials.journal"
 STOPPED = "stopped"
 """The study's list of trials that Ctrl-C cut off: they count for nothing, and their settings are tried again."""
+VALIDATE_EVERY = 4
+"""Epochs between two looks at the validation part: on sparse data, looking takes as long as learning."""
 STARTUP_TRIALS = 8
 """Trials drawn at random before the sampler learns from them, and before the pruner ends any."""
 
@@ -211,7 +213,8 @@ class _Worker:
         metric, values = self.search.metric, [0.0]
 
         def watch(record: EpochRecord) -> None:
-            assert record.validation is not None
+            if record.validation is None:
+                return
             values.append(record.validation[metric])
             trial.report(values[-1], record.epoch)
             if trial.should_prune():
@@ -220,7 +223,15 @@ class _Worker:
         try:
             # Training takes Ctrl-C for a wish to end early, and half a trial is worth nothing.
             with whole_or_interrupted():
-                train(self.learned, config, validation=self.validation, progress=False, metric=metric, watch=watch)
+                train(
+                    self.learned,
+                    config,
+                    validation=self.validation,
+                    progress=False,
+                    metric=metric,
+                    validate_every=VALIDATE_EVERY,
+                    watch=watch,
+                )
         except TrialPruned:
             study.tell(trial, state=TrialState.PRUNED)
         except TrainingError as error:
@@ -282,7 +293,7 @@ def _study(folder: Path, geometry: str, search: Search) -> Study:
 
 def _begin(study: Study, question: Question, search: Search, space: Space) -> None:
     """Refuse trials of another question, set free what was running when an earlier run stopped, and ask the defaults
-    first, so that a search never ends below them."""
+    first, so that a search never ends below them, then the other score, whose scale is another."""
     from optuna.trial import TrialState
 
     asked = {
@@ -298,7 +309,10 @@ def _begin(study: Study, question: Question, search: Search, space: Space) -> No
         raise InputError(f"the folder holds trials of another search (other {differing}): choose another --out")
     study.set_user_attr("question", asked)
     if not study.get_trials(deepcopy=False):
-        study.enqueue_trial(_defaults(question, search.base(study.study_name), space))
+        defaults = _defaults(question, search.base(study.study_name), space)
+        study.enqueue_trial(defaults)
+        if {"score", "scale"} <= space.keys():
+            study.enqueue_trial(defaults | OTHER_SCORE)
     for trial in study.get_trials(states=(TrialState.RUNNING,)):
         study.set_user_attr(STOPPED, [*study.user_attrs.get(STOPPED, []), trial.number])
         study.tell(trial.number, state=TrialState.FAIL)
@@ -307,8 +321,7 @@ def _begin(study: Study, question: Question, search: Search, space: Space) -> No
 
 def _defaults(question: Question, base: TrainingConfig, space: Space) -> dict[str, Any]:
     """What a config without tuning would have, as far as it lies within the space."""
-    data = question.learned
-    resolved = base.resolve(ordered=data.ordered, events=len(data), users=len(data.users), items=len(data.items))
+    resolved = base.resolve_for(question.learned)
     return {name: getattr(resolved, name) for name, where in space.items() if where.holds(getattr(resolved, name))}
 
 
@@ -331,9 +344,9 @@ def _counted(study: Study) -> list[FrozenTrial]:
 
 
 def _row(geometry: str, trial: FrozenTrial) -> TrialRow:
-    epochs = len(trial.intermediate_values)
+    epochs = max(trial.intermediate_values, default=0)
     state = {"COMPLETE": "complete", "PRUNED": "pruned"}.get(trial.state.name, "failed")
-    value = trial.intermediate_values[max(trial.intermediate_values)] if epochs else None
+    value = trial.intermediate_values[epochs] if epochs else None
     seconds = trial.duration.total_seconds() if trial.duration is not None else 0.0
     return TrialRow(
         geometry, trial.number, state, value, epochs, seconds, dict(trial.params), trial.user_attrs.get("error", "")

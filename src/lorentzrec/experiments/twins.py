@@ -30,8 +30,8 @@ from lorentzrec.learning.config import TrainingConfig
 
 DIMENSIONS: tuple[int, ...] = (10, 50, 128)
 SEEDS: tuple[int, ...] = (0, 1, 2)
-SETTINGS: dict[str, Any] = {"model": "asymmetric", "dimension": 50}
-"""What all trials have in common, besides the defaults."""
+SETTINGS: dict[str, Any] = {"model": "asymmetric", "dimension": 50, "negative_count": 256}
+"""What all trials have in common: half of the usual negatives, as there are hundreds of trials."""
 THREADS: int | None = None
 """None: all cores. One would give the same bits again."""
 
@@ -121,8 +121,7 @@ def _chosen(
 
 def _defaults(data: Interactions) -> dict[str, Any]:
     """What a trial leaves to the package: where that changes, trials of before are not comparable with those after."""
-    sizes = {"events": len(data), "users": len(data.users), "items": len(data.items)}
-    return TrainingConfig().resolve(ordered=data.ordered, **sizes).replace(threads=None).to_dict()
+    return TrainingConfig().resolve_for(data).replace(threads=None).to_dict()
 
 
 def _search(

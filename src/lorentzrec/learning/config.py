@@ -9,10 +9,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from lorentzrec.errors import ConfigError
 from lorentzrec.ranking import available_cores
+
+if TYPE_CHECKING:
+    from lorentzrec.data.interactions import Interactions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +145,10 @@ class TrainingConfig:
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
+    def resolve_for(self, data: Interactions) -> TrainingConfig:
+        """A copy in which everything is decided for these data, as training on them will."""
+        return self.resolve(ordered=data.ordered, events=len(data), users=len(data.users), items=len(data.items))
+
     def resolve(self, *, ordered: bool, events: int, users: int, items: int) -> TrainingConfig:
         """A copy in which everything that depends on the data is decided; `docs/quality.md` has the measurements
         behind it."""
@@ -159,11 +166,14 @@ class TrainingConfig:
         distance = adaptive if self.score is None else self.score == "distance"
         loss = self.loss or ("softmax" if adaptive and self.model == "asymmetric" else "wmrb")
         sharp = loss == "softmax" and self.model == "asymmetric"
+        # Few events for each item are soon learned by heart, order and all.
+        gentle = min(1.0, math.sqrt(events / max(items, 1) / 100))
+        rate = (round(0.6 * gentle, 3) if sequence else 0.8) if sharp else 0.3
         choices: dict[str, Any] = {
             "loss": loss,
             "score": "distance" if distance else "inner",
             "epochs": 20,
-            "learning_rate": {"rsgd": 0.05, "adagrad": 0.6 if sharp else 0.3, "adam": 0.02}[self.optimiser],
+            "learning_rate": {"rsgd": 0.05, "adagrad": rate, "adam": 0.02}[self.optimiser],
             "learning_rate_decay": 0.9 if adaptive and self.schedule == "linear" else 0.0,
             "negative_count": 1 if triplets else 512 if sharp else 128,
             "scale": (6.0 if triplets else 16.0 if sharp else 12.0) if adaptive and distance else 1.0,

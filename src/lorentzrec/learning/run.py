@@ -37,6 +37,7 @@ class TrainingRun:
     config: TrainingConfig
     metric: str = VALIDATION_METRIC
     """What the best epoch is chosen by."""
+    validate_every: int = 1
     record: list[EpochRecord] = field(default_factory=list)
     best_epoch: int = 0
     best: dict[str, NDArray[np.float32]] = field(default_factory=dict)
@@ -48,14 +49,13 @@ class TrainingRun:
         config: TrainingConfig | None = None,
         validation: Interactions | None = None,
         metric: str = VALIDATION_METRIC,
+        validate_every: int = 1,
     ) -> TrainingRun:
         """Decide what `config` leaves open, hold events out if asked, and put every point at its start."""
-        config = (config or TrainingConfig()).resolve(
-            ordered=data.ordered, events=len(data), users=len(data.users), items=len(data.items)
-        )
+        config = (config or TrainingConfig()).resolve_for(data)
         _refuse_hopeless(data, config)
         learned, held_out = (data, validation) if validation is not None else _hold_out(data, config)
-        return cls(data, learned, held_out, config, metric)
+        return cls(data, learned, held_out, config, metric, validate_every)
 
     def __post_init__(self) -> None:
         config = self.config
@@ -82,7 +82,7 @@ class TrainingRun:
         return len(self.record) >= self.epochs or (self.held_out is not None and waited >= self.config.patience)
 
     def epoch(self, progress: TrainingProgress, cancelled: threading.Event) -> EpochRecord:
-        """Run the next epoch, validate it, and keep its points if they are the best so far."""
+        """Run the next epoch, validate it if it is its turn, and keep its points if they are the best so far."""
         number = len(self.record) + 1
         progress.begin(number)
         rate = learning_rate(self.config, number)
@@ -90,7 +90,7 @@ class TrainingRun:
         if number == 1:
             self._note_first(result)
         metrics = None
-        if self.held_out is not None:
+        if self.held_out is not None and (number % self.validate_every == 0 or number == self.epochs):
             k = cutoff_of(self.metric)
             model, threads = self._model(self._points()), self.config.threads
             report = evaluate(model, self.held_out, k=k, intervals=False, threads=threads)

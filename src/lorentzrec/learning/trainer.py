@@ -28,6 +28,7 @@ def train(
     resume: bool = False,
     progress: bool | None = None,
     metric: str = VALIDATION_METRIC,
+    validate_every: int = 1,
     watch: Callable[[EpochRecord], None] | None = None,
 ) -> Model:
     """Learn the points. Hyper-parameters that `config` leaves open are decided from the data; the model's config has
@@ -38,12 +39,13 @@ def train(
     checkpoint: a folder that is written as training goes on; with `resume`, training continues from it.
     progress: show a bar on standard error; None does where that is a terminal.
     metric: of full ranking, what the best epoch is chosen by: "ndcg@10", "recall@20", ...
+    validate_every: validate after every so many epochs, and after the last.
     watch: told the record of each epoch as it ends; what it raises ends training and goes to the caller.
 
     Ctrl-C ends training early and returns the model so far (the best one, where there is validation); its notes say
     so.
     """
-    run = TrainingRun.begin(data, config, validation, metric)
+    run = TrainingRun.begin(data, config, validation, metric, validate_every)
     if resume:
         if checkpoint is None:
             raise InputError("resume without a checkpoint: name the folder of the checkpoint")

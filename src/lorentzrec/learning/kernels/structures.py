@@ -19,8 +19,8 @@ RUN = 4
 """Neighbouring events that a block of the symmetric model takes together: what their customer has touched is looked up
 once for all of them."""
 
-TILE = 64
-"""Queries scored at once: the scores of a tile against all negatives stay in the second-level cache."""
+TILE = 128
+"""Queries scored at once: fewer make the matrix products slow, and the scores of more leave the second-level cache."""
 
 
 class Settings(NamedTuple):

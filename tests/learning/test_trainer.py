@@ -270,6 +270,17 @@ def test_weights_that_are_no_weights_are_refused(weight: float) -> None:
         grouped(weights=np.where(np.arange(1500) == 2, weight, 1.0))
 
 
+def test_validation_after_every_few_epochs_and_the_last() -> None:
+    """Patience ends only after an epoch that was validated."""
+
+    def validated(**settings: Any) -> list[int]:
+        model = train(TRAIN, quick(**settings), validation=TEST, validate_every=3)
+        return [0 if epoch.validation is None else epoch.epoch for epoch in model.record]
+
+    assert validated(epochs=7) == [0, 0, 3, 0, 0, 6, 7]
+    assert validated(epochs=40, learning_rate=0.0, patience=1) == [0, 0, 3, 0, 0, 6]
+
+
 def test_validation_without_anybody_to_hold_out() -> None:
     with pytest.raises(InputError, match=r"validation=0\.5 holds out no event, as 0 customers have the three it takes"):
         train(ordered([1, 1, 2, 2], [1, 2, 2, 3]), quick(validation=0.5))

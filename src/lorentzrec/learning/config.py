@@ -169,13 +169,15 @@ class TrainingConfig:
         # Few events for each item are soon learned by heart, order and all.
         gentle = min(1.0, math.sqrt(events / max(items, 1) / 100))
         rate = (round(0.6 * gentle, 3) if sequence else 0.8) if sharp else 0.3
+        # What has no order is not learned by heart so soon: as long as it takes minutes, more is better.
+        patient = sharp and not sequence and events < 2_000_000
         choices: dict[str, Any] = {
             "loss": loss,
             "score": "distance" if distance else "inner",
-            "epochs": 20,
+            "epochs": 40 if patient else 20,
             "learning_rate": {"rsgd": 0.05, "adagrad": rate, "adam": 0.02}[self.optimiser],
             "learning_rate_decay": 0.9 if adaptive and self.schedule == "linear" else 0.0,
-            "negative_count": 1 if triplets else 512 if sharp else 128,
+            "negative_count": 1 if triplets else (1024 if items > 30_000 else 512) if sharp else 128,
             "scale": (6.0 if triplets else 16.0 if sharp else 12.0) if adaptive and distance else 1.0,
             "initial_width": 0.1,
             "targets": "separate" if sequence else "shared",

@@ -78,8 +78,12 @@ class TrainingRun:
 
     @property
     def finished(self) -> bool:
+        return len(self.record) >= self.epochs or self._out_of_patience
+
+    @property
+    def _out_of_patience(self) -> bool:
         waited = len(self.record) - self.best_epoch
-        return len(self.record) >= self.epochs or (self.held_out is not None and waited >= self.config.patience)
+        return self.held_out is not None and waited >= self.config.patience and self.record[-1].validation is not None
 
     def epoch(self, progress: TrainingProgress, cancelled: threading.Event) -> EpochRecord:
         """Run the next epoch, validate it if it is its turn, and keep its points if they are the best so far."""
@@ -141,11 +145,7 @@ class TrainingRun:
     def result(self) -> Model:
         """The best points where there was validation, else the last; with all histories that were given."""
         notes = list(self.notes)
-        if (
-            self.held_out is not None
-            and len(self.record) < self.epochs
-            and len(self.record) - self.best_epoch >= self.config.patience
-        ):
+        if len(self.record) < self.epochs and self._out_of_patience:
             notes.append(
                 f"stopped after epoch {len(self.record)}: no better {self.metric} since epoch {self.best_epoch}"
             )

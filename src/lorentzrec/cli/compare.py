@@ -126,8 +126,12 @@ def _result(
 
 
 def _table(runs: Sequence[Runs], differences: Sequence[Difference], metric: str) -> Any:
+    from lorentzrec.evaluation.protocol import cutoff_of
+
+    k = cutoff_of(metric)
+    others = [name for name in (f"ndcg@{k}", f"recall@{k}", f"hr@{k}") if name != metric]
     columns = {"system": "left bold", metric: "left", f"{runs[0].system.name} is better by": "right"}
-    columns |= {"over customers": "right", "over seeds": "right", "training": "right"}
+    columns |= {"over customers": "right", "over seeds": "right", **dict.fromkeys(others, "right"), "training": "right"}
     rows = []
     for run, difference in zip(runs, [None, *differences], strict=True):
         low, high = run.interval
@@ -136,7 +140,9 @@ def _table(runs: Sequence[Runs], differences: Sequence[Difference], metric: str)
             if difference is None
             else [f"{difference.over_users.difference:+.4f}", _p(difference.over_users), _p(difference.over_seeds)]
         )
-        rows.append([run.system.name, f"{run.value:.4f} [{low:.4f}, {high:.4f}]", *tests, f"{run.seconds:.1f} s"])
+        values = [f"{run.all_metrics[name]:.4f}" for name in others]
+        row = [run.system.name, f"{run.value:.4f} [{low:.4f}, {high:.4f}]", *tests, *values, f"{run.seconds:.1f} s"]
+        rows.append(row)
     return table(columns, rows, title="Full ranking of the test, with 95 % intervals over customers")
 
 

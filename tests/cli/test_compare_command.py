@@ -96,7 +96,7 @@ def test_compare_shows_tests_and_a_plot_and_keeps_its_runs(
     rows = lines[header + 2 : header + 5]
     assert [line.split()[0] for line in rows] == ["hyperboloid", "euclidean", "popularity"]
     assert [line.count("p = ") for line in rows] == [0, 2, 2]
-    assert {"ndcg@5", "recall@5", "hr@5"} <= set(lines[header].split())
+    assert {"ndcg@5", "recall@5"} <= set(lines[header].split())
     assert "note: with 2 comparisons, ask for p below 0.025" in first.stderr
     assert {path.name for path in (tmp_path / "compared").iterdir()} >= {"comparison.png", "comparison.svg"}
     again = answer("compare", shop, *options)

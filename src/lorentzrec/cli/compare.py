@@ -129,9 +129,12 @@ def _table(runs: Sequence[Runs], differences: Sequence[Difference], metric: str)
     from lorentzrec.evaluation.protocol import cutoff_of
 
     k = cutoff_of(metric)
-    others = [name for name in (f"ndcg@{k}", f"recall@{k}", f"hr@{k}") if name != metric]
-    columns = {"system": "left bold", metric: "left", f"{runs[0].system.name} is better by": "right"}
+    others = [name for name in (f"ndcg@{k}", f"recall@{k}") if name != metric]
+    columns = {"system": "left bold", metric: "left", "difference": "right"}
     columns |= {"over customers": "right", "over seeds": "right", **dict.fromkeys(others, "right"), "training": "right"}
+    title = "Full ranking of the test, with 95 % intervals over customers"
+    if differences:
+        title += f"; differences are {runs[0].system.name} less the row"
     rows = []
     for run, difference in zip(runs, [None, *differences], strict=True):
         low, high = run.interval
@@ -143,7 +146,7 @@ def _table(runs: Sequence[Runs], differences: Sequence[Difference], metric: str)
         values = [f"{run.all_metrics[name]:.4f}" for name in others]
         row = [run.system.name, f"{run.value:.4f} [{low:.4f}, {high:.4f}]", *tests, *values, f"{run.seconds:.1f} s"]
         rows.append(row)
-    return table(columns, rows, title="Full ranking of the test, with 95 % intervals over customers")
+    return table(columns, rows, title=title)
 
 
 def _p(comparison: Comparison | None) -> str:

@@ -175,8 +175,12 @@ def test_escape_closes_the_search_and_then_empties_it(visit: Visit) -> None:
 
 def test_enter_takes_the_nearest_item_or_says_that_there_is_none(visit: Visit) -> None:
     visit.open()
-    visit.page.locator("#stage").focus()
+    visit.settled()
+    stage = visit.page.locator("#stage")
+    stage.focus()
     visit.page.keyboard.press("c")
+    star = [float(part) for part in visit.star().split()]
+    expect(stage).to_have_attribute("data-centre", f"{star[0]:.4f} {star[1]:.4f}")  # drawn, not only asked for
     visit.page.keyboard.press("Enter")
     expect(visit.page.locator("#history li")).to_have_count(4)
     visit.settled()

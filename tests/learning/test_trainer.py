@@ -279,6 +279,8 @@ def test_validation_after_every_few_epochs_and_the_last() -> None:
 
     assert validated(epochs=7) == [0, 0, 3, 0, 0, 6, 7]
     assert validated(epochs=40, learning_rate=0.0, patience=1) == [0, 0, 3, 0, 0, 6]
+    with pytest.raises(InputError, match="validate_every=0: validate after every 1, 2"):
+        train(TRAIN, quick(), validation=TEST, validate_every=0)
 
 
 def test_validation_without_anybody_to_hold_out() -> None:

@@ -52,6 +52,8 @@ class TrainingRun:
         validate_every: int = 1,
     ) -> TrainingRun:
         """Decide what `config` leaves open, hold events out if asked, and put every point at its start."""
+        if validate_every < 1:
+            raise InputError(f"validate_every={validate_every}: validate after every 1, 2, ... epochs")
         config = (config or TrainingConfig()).resolve_for(data)
         _refuse_hopeless(data, config)
         learned, held_out = (data, validation) if validation is not None else _hold_out(data, config)

@@ -78,7 +78,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     train_part, _ = open_dataset(data).parts()
 
     def trained(geometry: str) -> Model:
-        config = TrainingConfig.from_mapping({"geometry": geometry, "dimension": 8, "epochs": 5, "seed": 1})
+        settings = {"geometry": geometry, "dimension": 8, "epochs": 5, "seed": 1, "threads": 1}  # the same every time
+        config = TrainingConfig.from_mapping(settings)
         return train(train_part, config, progress=False)
 
     model, twin, items = trained("hyperboloid"), trained("euclidean"), open_dataset(data).items

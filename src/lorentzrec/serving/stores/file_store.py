@@ -310,7 +310,7 @@ class FileStore:
             connection = sqlite3.connect(
                 self._database, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
-            connection.execute("PRAGMA journal_mode = WAL")
+            _write_ahead(connection)
             connection.execute("PRAGMA synchronous = FULL")
             # In KiB, for each connection of each worker. Much more would not make a load of sorted events faster.
             connection.execute("PRAGMA cache_size = -8192")
@@ -322,3 +322,16 @@ class FileStore:
         if isinstance(error, sqlite3.OperationalError):
             return StoreUnavailable(f"{self._database} cannot be used now ({error}): try again, and look at the disk")
         return StoreBroken(f"{self._database} is damaged ({error}): put a copy back")
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """A new file changes its mode with its first connection, and SQLite lets others fail meanwhile without waiting."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)

@@ -12,8 +12,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray
 from lorentzrec.geometry.sums import (
-    leave_one_out_sums,
-    leave_one_out_sums_gradient,
+    leave_out_sums,
+    leave_out_sums_gradient,
     prefix_sums,
     prefix_sums_gradient,
     total_weight,
@@ -53,20 +53,22 @@ def test_gradients_of_sums_are_their_transposes(points: FloatArray, gradients: F
     forwards = (gradients * prefix_sums(points, weights, recency)).sum()
     backwards = (prefix_sums_gradient(gradients, weights, recency) * points).sum()
     assert_allclose(forwards, backwards, atol=1e-9)
-    forwards = (gradients * leave_one_out_sums(points, weights)).sum()
-    backwards = (leave_one_out_sums_gradient(gradients, weights) * points).sum()
-    assert_allclose(forwards, backwards, atol=1e-9)
+    for folds in (None, np.array([0, 1, 1, 2, 0, 1])):
+        forwards = (gradients * leave_out_sums(points, weights, folds)).sum()
+        backwards = (leave_out_sums_gradient(gradients, weights, folds) * points).sum()
+        assert_allclose(forwards, backwards, atol=1e-9)
 
 
-def test_leave_one_out_sums_by_hand() -> None:
-    assert_array_equal(leave_one_out_sums(THREE)[:, 0], [2 + 4, 1 + 4, 1 + 2])
-    assert_array_equal(leave_one_out_sums(THREE, WEIGHTS)[:, 0], [1 + 28, 3 + 28, 3 + 1])
+def test_leave_out_sums_by_hand() -> None:
+    assert_array_equal(leave_out_sums(THREE)[:, 0], [2 + 4, 1 + 4, 1 + 2])
+    assert_array_equal(leave_out_sums(THREE, WEIGHTS)[:, 0], [1 + 28, 3 + 28, 3 + 1])
+    assert_array_equal(leave_out_sums(THREE, WEIGHTS, np.array([7, 2, 7]))[:, 0], [1, 3 + 28, 1])
 
 
 def test_batches_and_dtype() -> None:
     batch = np.stack([THREE, 2 * THREE]).astype(np.float32)
-    gradients = (prefix_sums_gradient, leave_one_out_sums_gradient)
-    for function in (weighted_sum, prefix_sums, leave_one_out_sums, *gradients):
+    gradients = (prefix_sums_gradient, leave_out_sums_gradient)
+    for function in (weighted_sum, prefix_sums, leave_out_sums, *gradients):
         result = function(batch, WEIGHTS)
         assert result.dtype == np.float32
         assert_allclose(result[1], function(2 * THREE, WEIGHTS))

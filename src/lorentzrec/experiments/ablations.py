@@ -41,12 +41,13 @@ CHANGES: tuple[dict[str, Any], ...] = (
     {"targets": "shared"},
     {"targets": "separate"},
     *({"recency": recency} for recency in (0.5, 0.9, 1.0)),
+    *({"folds": folds} for folds in (2, 3, 10, 1000)),
     {"initialisation": "frequency"},
     *({"initial_width": width} for width in (0.01, 0.5)),
     *({"regularisation": weight} for weight in (0.01, 0.1)),
     *({"epochs": epochs} for epochs in (10, 40)),
 )
-"""What is changed. Skipped is what is the default anyway, or needs an order that the data have not."""
+"""What is changed. Skipped is what is the default anyway, or has no meaning with order or without."""
 QUICK_CHANGES = 5
 
 
@@ -92,7 +93,8 @@ def _decided(change: dict[str, Any], data: Interactions) -> TrainingConfig:
 
 
 def _matters(change: dict[str, Any], data: Interactions) -> bool:
-    if "recency" in change and not data.ordered:
+    meaningless = "folds" if data.ordered else "recency"
+    if meaningless in change:
         return False
     return not change or _decided(change, data) != _decided({}, data)
 

@@ -8,6 +8,7 @@ Weights are positive or zero, and are taken in the dtype of the points. A midpoi
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray
@@ -56,13 +57,26 @@ def prefix_sums_gradient(gradients: FloatArray, weights: FloatArray | None = Non
     return weights_of(gradients, weights)[..., None] * running
 
 
-def leave_one_out_sums(points: FloatArray, weights: FloatArray | None = None) -> FloatArray:
-    """S - w_t x_t for every row t: the sum of the rest, for a history that has no order."""
+def leave_out_sums(
+    points: FloatArray, weights: FloatArray | None = None, folds: NDArray[np.int64] | None = None
+) -> FloatArray:
+    """S less w_s x_s of all rows s in the fold of t, for every row t: the sum of the rest, for a history that has no
+    order. Without folds, of `count` numbers, every row is one of its own."""
     weighted = weights_of(points, weights)[..., None] * points
-    rest: FloatArray = weighted.sum(axis=-2, keepdims=True) - weighted
+    rest: FloatArray = weighted.sum(axis=-2, keepdims=True) - _sums_of_folds(weighted, folds)
     return rest
 
 
-def leave_one_out_sums_gradient(gradients: FloatArray, weights: FloatArray | None = None) -> FloatArray:
-    """From the gradients h_t in all S - w_t x_t those in all x_t: w_t (sum_s h_s - h_t)."""
-    return weights_of(gradients, weights)[..., None] * leave_one_out_sums(gradients)
+def leave_out_sums_gradient(
+    gradients: FloatArray, weights: FloatArray | None = None, folds: NDArray[np.int64] | None = None
+) -> FloatArray:
+    """From the gradients h_t in all sums of `leave_out_sums` those in all x_t: w_t times the sum of h_s over all rows
+    outside the fold of t."""
+    return weights_of(gradients, weights)[..., None] * leave_out_sums(gradients, folds=folds)
+
+
+def _sums_of_folds(values: FloatArray, folds: NDArray[np.int64] | None) -> FloatArray:
+    if folds is None:
+        return values
+    sums: FloatArray = (folds[:, None] == folds).astype(values.dtype) @ values
+    return sums

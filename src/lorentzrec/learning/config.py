@@ -61,7 +61,11 @@ class TrainingConfig:
     targets: Literal["shared", "separate"] | None = None
     """`separate`: an item has one point as part of a history and another as a recommendation."""
     history: Literal["causal", "leave_one_out"] | None = None
-    """`causal`: the items before the target. `leave_one_out`: all the others."""
+    """What a target is predicted from. `causal`: the items before it. `leave_one_out`: all the others, or with longer
+    histories those of other `folds`."""
+    folds: int = 5
+    """Parts that a history without order is cut into, anew in every epoch; the items of a part are predicted together,
+    from all the others. As many as the longest history has items leave out one at a time."""
     recency: float | None = None
     """Weight of a history item per step back from the target; 1 weighs all alike."""
     sampler: Literal["uniform", "popularity"] = "uniform"
@@ -91,6 +95,7 @@ class TrainingConfig:
             "initial_width", self.initial_width, 0, 0.9 if self.initialisation != "cube" else math.inf, exclusive=True
         )
         _check_range("recency", self.recency, 0, 1, exclusive=True)
+        _check_range("folds", self.folds, 2)
         _check_range("validation", self.validation, 0)
         _check_range("patience", self.patience, 1)
         _check_range("threads", self.threads, 1)

@@ -20,7 +20,7 @@ from lorentzrec.learning import losses, optimisers, sampling
 from lorentzrec.learning.kernels.structures import COINCIDENT, RUN, SATURATED, Events, Settings, Table
 from lorentzrec.learning.losses import Geometry, LossName, ScoreKind
 from lorentzrec.learning.optimisers import Counters, row_step
-from lorentzrec.learning.sampling import GOLDEN, WORD, draw_negatives, mix, permuted, unseen
+from lorentzrec.learning.sampling import GOLDEN, WORD, draw_negatives, folds, mix, permuted, unseen
 
 Rows = NDArray[np.int64]
 LOSSES: tuple[LossName, ...] = ("bpr", "wmrb", "softmax")
@@ -111,7 +111,7 @@ def asymmetric_steps(
     """Blocks start..stop-1 of an epoch: block b is the customers order[bounds[b]:bounds[b + 1]]; the summed loss.
 
     Every event with a history is a target. Its history is all events before it, weighed down by the recency with every
-    step back, or all other events; the customer is the midpoint of that.
+    step back, or all events outside its fold; the customer is the midpoint of that.
     """
     total = 0.0
     for number in range(start, stop):
@@ -123,18 +123,25 @@ def asymmetric_steps(
             block.note_saturation(rows)
             for row in rows:
                 block.of_histories[row] += 0.0  # all points of a block step once, also where nothing pulls at them
-            for target, row in enumerate(rows):
-                if settings.leave_one_out:
-                    others = [place for place in range(len(rows)) if place != target]
-                    shares = [weights[place] for place in others]
-                else:
-                    others = list(range(target))
-                    shares = [weights[place] * float(settings.recency) ** (target - 1 - place) for place in others]
-                if others:
-                    value = block.compare_history([rows[place] for place in others], shares, row, weights[target], rows)
-                    total += value
+            for target, others, shares in histories_of(weights, settings, key + customer * GOLDEN):
+                history = [rows[place] for place in others]
+                total += block.compare_history(history, shares, rows[target], weights[target], rows)
         block.step()
     return total
+
+
+def histories_of(weights: list[float], settings: Settings, key: int) -> list[tuple[int, list[int], list[float]]]:
+    """Each target of a customer with the places of its history and their weights, from the weights of all events."""
+    length = len(weights)
+    if settings.leave_one_out:
+        fold = folds(length, settings.folds, mix(key & WORD))
+        others = [[place for place in range(length) if fold[place] != fold[target]] for target in range(length)]
+        return [(target, rest, [weights[place] for place in rest]) for target, rest in enumerate(others)]
+    decay = float(settings.recency)
+    return [
+        (target, list(range(target)), [weights[place] * decay ** (target - 1 - place) for place in range(target)])
+        for target in range(1, length)
+    ]
 
 
 class _Block:
@@ -219,11 +226,10 @@ def cosh_and_sinhc(squared: FloatArray) -> tuple[FloatArray, FloatArray]:
     return np.cosh(length), np.divide(np.sinh(length), length, out=np.ones_like(length), where=length != 0)
 
 
-def chain(derivatives: FloatArray, slopes: FloatArray) -> tuple[FloatArray, float, float]:
-    """The derivatives by inner products, from those by scores; the target's derivative by its score, and the sum of the
-    first."""
+def chain(derivatives: FloatArray, slopes: FloatArray) -> tuple[FloatArray, float]:
+    """The derivatives by inner products, from those by scores; and their sum."""
     products = derivatives * slopes
-    return products, -float(derivatives.sum()), float(products.sum())
+    return products, float(products.sum())
 
 
 TWINS: dict[str, Callable[..., Any]] = {
@@ -240,7 +246,7 @@ TWINS: dict[str, Callable[..., Any]] = {
     "score_of": losses.score,
     "distances_of": losses.score,
     "offset_of": losses.score_gradients,
-    "loss_of_row": losses.loss,
+    "losses_of_row": losses.loss,
     "chain": chain,
     "pull_to_origin": losses.penalty,
     "clipping_of": optimisers.clipping_of,
@@ -249,6 +255,10 @@ TWINS: dict[str, Callable[..., Any]] = {
     "shrink_of": optimisers.shrink_of,
     "time_of": hyperboloid.lift,
     "row_step": optimisers.row_step,
+    "slot_of": dict.setdefault,
+    "query_count": histories_of,
+    "write_queries": histories_of,
+    "spread_gradients": histories_of,
     "triplet_steps": triplet_steps,
     "symmetric_steps": symmetric_steps,
     "asymmetric_steps": asymmetric_steps,

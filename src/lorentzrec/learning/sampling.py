@@ -50,6 +50,16 @@ def permuted(index: int, count: int, key: int) -> int:
             return index
 
 
+def folds(length: int, count: int, key: int) -> list[int]:
+    """The fold of each of `length` places: a shuffle dealt out in heaps as equal as can be, none of them empty."""
+    count = min(length, count)
+    fold = [0] * length
+    for heap in range(count):
+        for card in range(heap * length // count, (heap + 1) * length // count):
+            fold[permuted(card, length, key)] = heap
+    return fold
+
+
 def draw_negatives(wanted: int, item_count: int, items: Sequence[int], popular: bool, key: int) -> list[int]:
     """Distinct items, as many as wanted or as there are.
 

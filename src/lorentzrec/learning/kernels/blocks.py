@@ -10,8 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from lorentzrec.learning.kernels.compiling import kernel
+from lorentzrec.learning.kernels.histories import query_count, spread_gradients, write_queries
 from lorentzrec.learning.kernels.numbers import GOLDEN, below, mix, permuted
-from lorentzrec.learning.kernels.scores import FAR, MASKED, chain, distances_of, loss_of_row, score_of
+from lorentzrec.learning.kernels.scores import FAR, MASKED, chain, distances_of, losses_of_row, score_of
+from lorentzrec.learning.kernels.slots import slot_of
 from lorentzrec.learning.kernels.steps import dot, row_step
 from lorentzrec.learning.kernels.structures import HISTORY, RUN, SATURATED, TARGET, TILE
 
@@ -103,21 +105,6 @@ def _mask_history(first, last, owner, items, negatives, counters):
 
 
 @kernel
-def _slot_of(row, side, used, slots):
-    """Where the gradient of a row stands in this block, zero when first asked for; and the number of slots in use."""
-    slot_of_row = slots.histories if side == HISTORY else slots.targets
-    slot = slot_of_row[row]
-    if slot < 0:
-        slot = used
-        slot_of_row[row] = slot
-        slots.rows[slot] = row
-        slots.sides[slot] = side
-        slots.gradients[slot, :] = _ZERO
-        used += 1
-    return slot, used
-
-
-@kernel
 def _mask(scores, start, value, queries, negatives):
     """Give the negatives that a customer has touched this score, in the tile of queries from `start` on."""
     for t in range(scores.shape[0]):
@@ -127,9 +114,11 @@ def _mask(scores, start, value, queries, negatives):
 
 
 @kernel
-def _compare(count, items, settings, used, queries, negatives, slots, tile, counters):
-    """Score `count` queries against targets and negatives: the loss, and the gradients of all three."""
+def _compare(count, items, settings, queries, positives, negatives, slots, tile, counters):
+    """Score `count` queries against their positives and the negatives: the loss, the gradients of all three, and the
+    number of slots in use."""
     total = 0.0
+    used = 0
     targets = items.points
     size_of_all, width = negatives.points.shape
     flat_distance = settings.distance and not settings.curved
@@ -147,17 +136,27 @@ def _compare(count, items, settings, used, queries, negatives, slots, tile, coun
             distances_of(scores, slopes, points, negatives.points, negatives.sizes, settings, counters)
         _mask(scores, start, MASKED, queries, negatives)
         for t in range(size):
-            row = queries.targets[start + t]
-            product = dot(points, t, targets, row)
-            positive, slope = score_of(product, points, t, targets, row, settings, counters)
-            total += loss_of_row(scores, t, positive, queries.weights[start + t], settings)
-            pull, own = chain(scores, slopes, t, settings)
-            pull *= slope
-            slot, used = _slot_of(row, TARGET, used, slots)
-            for k in range(width):
-                u, v = points[t, k], targets[row, k]
-                slots.gradients[slot, k] += pull * (u - v if flat_distance else u)
-                gradients[t, k] = pull * v - ((own + pull) * u if flat_distance else _ZERO)
+            first, last = queries.ends[start + t - 1] if start + t > 0 else 0, queries.ends[start + t]
+            for p in range(first, last):
+                row = positives.targets[p]
+                product = dot(points, t, targets, row)
+                score, slope = score_of(product, points, t, targets, row, settings, counters)
+                positives.scores[p], positives.slopes[p] = score, slope
+            total += losses_of_row(scores, t, first, last, positives, tile.sums, settings)
+            own = chain(scores, slopes, t, settings)
+            gradients[t, :] = _ZERO
+            for p in range(first, last):
+                row = positives.targets[p]
+                pull = positives.pulls[p] * positives.slopes[p]
+                own += pull
+                slot, used = slot_of(row, TARGET, used, slots)
+                for k in range(width):
+                    u, v = points[t, k], targets[row, k]
+                    slots.gradients[slot, k] += pull * (u - v if flat_distance else u)
+                    gradients[t, k] += pull * v
+            if flat_distance:
+                for k in range(width):
+                    gradients[t, k] -= own * points[t, k]
         products = tile.products[:size]
         np.dot(scores, negatives.points, products)
         gradients += products
@@ -175,7 +174,7 @@ def _apply(histories, items, settings, used, negatives, slots, counters):
     """Add the negatives' gradients, step once per distinct row, and leave the workspace as it was found."""
     for place in range(negatives.rows.shape[0]):
         row = negatives.rows[place]
-        slot, used = _slot_of(row, TARGET, used, slots)
+        slot, used = slot_of(row, TARGET, used, slots)
         for k in range(negatives.gradients.shape[1]):
             slots.gradients[slot, k] += negatives.gradients[place, k]
         _clear(negatives.bits, row)
@@ -198,7 +197,7 @@ def symmetric_steps(start, stop, rows, events, users, items, settings, key, work
 
     Returns the summed loss.
     """
-    queries, negatives, slots, tile, _, counters = workspace
+    queries, positives, negatives, slots, tile, _, counters = workspace
     total = 0.0
     event_count = events.items.shape[0]
     run_count = -(-event_count // RUN)
@@ -219,15 +218,16 @@ def symmetric_steps(start, stop, rows, events, users, items, settings, key, work
                     _mask_history(begin, end, owner, events.items, negatives, counters)
                 queries.owners[count] = owner
                 queries.customers[count] = user
-                queries.targets[count] = events.items[event]
-                queries.weights[count] = events.weights[event] if weighted else _ONE
+                queries.ends[count] = count + 1
+                positives.targets[count] = events.items[event]
+                positives.weights[count] = events.weights[event] if weighted else _ONE
                 for k in range(users.points.shape[1]):
                     queries.points[count, k] = users.points[user, k]
                 count += 1
-        loss, used = _compare(count, items, settings, 0, queries, negatives, slots, tile, counters)
+        loss, used = _compare(count, items, settings, queries, positives, negatives, slots, tile, counters)
         total += loss
         for t in range(count):
-            slot, used = _slot_of(queries.customers[t], HISTORY, used, slots)
+            slot, used = slot_of(queries.customers[t], HISTORY, used, slots)
             for k in range(queries.gradients.shape[1]):
                 slots.gradients[slot, k] += queries.gradients[t, k]
         _apply(users, items, settings, used, negatives, slots, counters)
@@ -238,96 +238,12 @@ def symmetric_steps(start, stop, rows, events, users, items, settings, key, work
 
 
 @kernel
-def _write_query(sums, place, weight, row, settings, queries):
-    """The midpoint of a history from its sum: S / sqrt(-<S, S>), and in flat space S / W."""
-    divisor = weight
-    if settings.curved:
-        # -<S, S> >= W^2 for a sum of points with weights W in all; only rounding, or a torn row, takes it below
-        divisor = np.sqrt(max(-dot(sums, place, sums, place), weight * weight))
-    queries.divisors[row] = divisor
-    for k in range(sums.shape[1]):
-        queries.points[row, k] = sums[place, k] / divisor
-
-
-@kernel
-def _write_queries(first, last, owner, count, events, points, settings, queries, sums):
-    """All queries of one customer in linear time; the new count.
-
-    Prefixes share a running sum, and leave-one-out is the whole minus one.
-    """
-    weighted = events.weights.shape[0] > 1
-    sums[0, :] = _ZERO
-    weight_sum = _ZERO
-    if settings.leave_one_out:
-        for t in range(first, last):
-            weight = events.weights[t] if weighted else _ONE
-            weight_sum += weight
-            for k in range(sums.shape[1]):
-                sums[0, k] += weight * points[events.items[t], k]
-    for t in range(first, last):
-        weight = events.weights[t] if weighted else _ONE
-        item = events.items[t]
-        if settings.leave_one_out or t > first:
-            queries.owners[count] = owner
-            queries.targets[count] = item
-            queries.weights[count] = weight
-            if settings.leave_one_out:
-                for k in range(sums.shape[1]):
-                    sums[1, k] = sums[0, k] - weight * points[item, k]
-                _write_query(sums, 1, weight_sum - weight, count, settings, queries)
-            else:
-                _write_query(sums, 0, weight_sum, count, settings, queries)
-            count += 1
-        if not settings.leave_one_out:
-            weight_sum = settings.recency * weight_sum + weight
-            for k in range(sums.shape[1]):
-                sums[0, k] = settings.recency * sums[0, k] + weight * points[item, k]
-    return count
-
-
-@kernel
-def _gradient_of_sum(row, settings, queries):
-    """Turn the gradient of a query into that of the sum it was made from: (h + <u, h> u) / n."""
-    points, gradients = queries.points, queries.gradients
-    along = dot(points, row, gradients, row) if settings.curved else _ZERO
-    for k in range(gradients.shape[1]):
-        gradients[row, k] = (gradients[row, k] + along * points[row, k]) / queries.divisors[row]
-
-
-@kernel
-def _spread_gradients(first, last, row, events, settings, used, queries, slots, sums):
-    """Hand the gradients of one customer's queries, from `row` on, to the history: the same recurrence backwards."""
-    weighted = events.weights.shape[0] > 1
-    width = sums.shape[1]
-    count = last - first if settings.leave_one_out else last - first - 1
-    sums[0, :] = _ZERO
-    for q in range(row, row + count):
-        _gradient_of_sum(q, settings, queries)
-        if settings.leave_one_out:
-            for k in range(width):
-                sums[0, k] += queries.gradients[q, k]
-    for t in range(last - 1, first - 1, -1):
-        weight = events.weights[t] if weighted else _ONE
-        slot, used = _slot_of(events.items[t], HISTORY, used, slots)
-        if settings.leave_one_out:
-            for k in range(width):
-                slots.gradients[slot, k] += weight * (sums[0, k] - queries.gradients[row + t - first, k])
-        else:
-            for k in range(width):
-                slots.gradients[slot, k] += weight * sums[0, k]
-            if t > first:
-                for k in range(width):
-                    sums[0, k] = queries.gradients[row + t - first - 1, k] + settings.recency * sums[0, k]
-    return used
-
-
-@kernel
 def asymmetric_steps(order, bounds, start, stop, events, histories, items, settings, key, workspace):
     """Blocks start..stop-1 of an epoch: block b is the customers order[bounds[b]:bounds[b + 1]]; the summed loss.
 
     Customers with fewer than two events have nothing to be predicted from: the caller leaves them out of `order`.
     """
-    queries, negatives, slots, tile, vectors, counters = workspace
+    queries, positives, negatives, slots, tile, _, counters = workspace
     total = 0.0
     for block in range(start, stop):
         customers = order[bounds[block] : bounds[block + 1]]
@@ -335,14 +251,15 @@ def asymmetric_steps(order, bounds, start, stop, events, histories, items, setti
         count = 0
         for owner in range(customers.shape[0]):
             first, last = events.offsets[customers[owner]], events.offsets[customers[owner] + 1]
-            count = _write_queries(first, last, owner, count, events, histories.points, settings, queries, vectors)
+            own_key = mix(key + u64(customers[owner]) * GOLDEN)
+            count = write_queries(first, last, owner, count, events, histories.points, settings, own_key, workspace)
             _mask_history(first, last, owner, events.items, negatives, counters)
-        loss, used = _compare(count, items, settings, 0, queries, negatives, slots, tile, counters)
+        loss, used = _compare(count, items, settings, queries, positives, negatives, slots, tile, counters)
         total += loss
         row = 0
         for owner in range(customers.shape[0]):
             first, last = events.offsets[customers[owner]], events.offsets[customers[owner] + 1]
-            used = _spread_gradients(first, last, row, events, settings, used, queries, slots, vectors)
-            row += last - first if settings.leave_one_out else last - first - 1
+            used = spread_gradients(first, last, row, events, settings, used, workspace)
+            row += query_count(last - first, settings)
         _apply(histories, items, settings, used, negatives, slots, counters)
     return total

@@ -7,7 +7,7 @@ import numpy as np
 from lorentzrec.learning.kernels.compiling import inlined, kernel
 from lorentzrec.learning.kernels.numbers import fast_exp, fast_log
 from lorentzrec.learning.kernels.steps import dot
-from lorentzrec.learning.kernels.structures import BPR, COINCIDENT, WMRB
+from lorentzrec.learning.kernels.structures import COINCIDENT, SOFTMAX, WMRB
 from lorentzrec.learning.limits import COINCIDENT_DISTANCE, NEAR
 
 f32 = np.float32
@@ -98,66 +98,95 @@ def distances_of(scores, slopes, queries, negatives, sizes, settings, counters):
 
 
 @kernel
-def loss_of_row(scores, t, positive, weight, settings):
-    """The loss of one positive score against its negatives' scores, which are overwritten with the loss's derivatives
-    by them.
+def losses_of_row(scores, t, first, last, positives, sums, settings):
+    """The summed loss of the positives first..last-1 against the negatives of their query, row t of `scores`.
 
-    All three losses depend on differences of scores alone, so the derivative by the positive score is minus the sum
-    of the others.
+    The negatives' scores are overwritten with the loss's derivatives by them. All three losses depend on differences
+    of scores alone, so the derivative by a positive's score, its pull, is minus the sum of those by the negatives'.
     BPR: mean_k ln(1 + e^x_k); WMRB: ln(1 + sum_k max(0, margin + x_k)); softmax: ln(1 + sum_k e^x_k), with x_k =
     scale (s_k - positive).
     """
-    count = scores.shape[1]
-    scale = settings.scale
-    if settings.loss == WMRB:
-        rank = _ZERO
-        for k in range(count):
-            x = settings.margin + scale * (scores[t, k] - positive)
-            rank += x if x > _ZERO else _ZERO
-        part = weight * scale / (_ONE + rank)
-        for k in range(count):
-            x = settings.margin + scale * (scores[t, k] - positive)
-            scores[t, k] = part if x > _ZERO else _ZERO
-        return weight * np.log1p(rank)
-    if settings.loss == BPR:
-        total = _ZERO
-        counted = _ZERO
-        for k in range(count):
-            x = scale * (scores[t, k] - positive)
-            total += (x if x > _ZERO else _ZERO) + fast_log(_ONE + fast_exp(-abs(x)))
-            counted += _ONE if scores[t, k] > _HALF_MASKED else _ZERO
-        counted = max(counted, _ONE)
-        part = weight * scale / counted
-        for k in range(count):
-            x = scale * (scores[t, k] - positive)
-            scores[t, k] = part / (_ONE + fast_exp(-x)) if scores[t, k] > _HALF_MASKED else _ZERO
-        return weight * total / counted
-    highest = positive
+    if settings.loss == SOFTMAX:
+        return _softmax_of_row(scores, t, first, last, positives, settings)
+    sums[:] = _ZERO
+    total = 0.0
+    for p in range(first, last):
+        if settings.loss == WMRB:
+            total += _wmrb_of_positive(scores, t, p, positives, sums, settings)
+        else:
+            total += _bpr_of_positive(scores, t, p, positives, sums, settings)
+    scores[t, :] = sums
+    return total
+
+
+@kernel
+def _wmrb_of_positive(scores, t, p, positives, sums, settings):
+    weight, scale, positive = positives.weights[p], settings.scale, positives.scores[p]
+    rank = _ZERO
+    for k in range(sums.shape[0]):
+        x = settings.margin + scale * (scores[t, k] - positive)
+        rank += x if x > _ZERO else _ZERO
+    part = weight * scale / (_ONE + rank)
+    pull = _ZERO
+    for k in range(sums.shape[0]):
+        x = settings.margin + scale * (scores[t, k] - positive)
+        derivative = part if x > _ZERO else _ZERO
+        sums[k] += derivative
+        pull -= derivative
+    positives.pulls[p] = pull
+    return weight * np.log1p(rank)
+
+
+@kernel
+def _bpr_of_positive(scores, t, p, positives, sums, settings):
+    weight, scale, positive = positives.weights[p], settings.scale, positives.scores[p]
     total = _ZERO
-    for k in range(count):
+    counted = _ZERO
+    for k in range(sums.shape[0]):
+        x = scale * (scores[t, k] - positive)
+        total += (x if x > _ZERO else _ZERO) + fast_log(_ONE + fast_exp(-abs(x)))
+        counted += _ONE if scores[t, k] > _HALF_MASKED else _ZERO
+    counted = max(counted, _ONE)
+    part = weight * scale / counted
+    pull = _ZERO
+    for k in range(sums.shape[0]):
+        x = scale * (scores[t, k] - positive)
+        derivative = part / (_ONE + fast_exp(-x)) if scores[t, k] > _HALF_MASKED else _ZERO
+        sums[k] += derivative
+        pull -= derivative
+    positives.pulls[p] = pull
+    return weight * total / counted
+
+
+@kernel
+def _softmax_of_row(scores, t, first, last, positives, settings):
+    """All positives share the exponentials of their negatives: each adds no more than its share of them."""
+    scale = settings.scale
+    highest = scores[t, 0]
+    for k in range(scores.shape[1]):
+        highest = max(highest, scores[t, k])
+    total = _ZERO
+    for k in range(scores.shape[1]):
         total += fast_exp(scale * (scores[t, k] - highest))
-    if not total < f32(1e30):  # the exponentials near their range: start again from the highest score
-        for k in range(count):
-            highest = max(highest, scores[t, k])
-        total = _ZERO
-        for k in range(count):
-            total += fast_exp(scale * (scores[t, k] - highest))
-    own = fast_exp(scale * (positive - highest))
-    part = weight * scale / (own + total)
-    for k in range(count):
+    part = _ZERO
+    loss = 0.0
+    for p in range(first, last):
+        x = np.log(total) + scale * (highest - positives.scores[p])  # ln sum_k e^x_k
+        share = _ONE / (_ONE + np.exp(-x))
+        loss += positives.weights[p] * (max(x, _ZERO) + np.log1p(np.exp(-abs(x))))
+        positives.pulls[p] = -positives.weights[p] * scale * share
+        part -= positives.pulls[p] / total
+    for k in range(scores.shape[1]):
         scores[t, k] = part * fast_exp(scale * (scores[t, k] - highest))
-    return weight * (scale * (highest - positive) + np.log(own + total))
+    return loss
 
 
 @kernel
 def chain(derivatives, slopes, t, settings):
-    """The chain rule from scores to inner products, in place; minus the sum before it (the positive's derivative) and
-    the sum after it."""
-    before = _ZERO
-    after = _ZERO
+    """The chain rule from scores to inner products, in place; their sum."""
+    total = _ZERO
     for k in range(derivatives.shape[1]):
-        before += derivatives[t, k]
         if settings.distance:
             derivatives[t, k] *= slopes[t, k]
-        after += derivatives[t, k]
-    return -before, after
+        total += derivatives[t, k]
+    return total

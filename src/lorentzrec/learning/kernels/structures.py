@@ -37,6 +37,7 @@ class Settings(NamedTuple):
     clip_norm: np.float32
     recency: np.float32
     leave_one_out: bool
+    folds: int
     popular: bool
     negative_count: int
 
@@ -60,15 +61,24 @@ class Events(NamedTuple):
 
 
 class Queries(NamedTuple):
-    """The questions of a block: one row per positive."""
+    """The questions of a block: a customer's point, and the positives that are asked of it."""
 
     points: Any  # (rows, width) the customers' points
     gradients: Any  # (rows, width)
     divisors: Any  # (rows,) what the sum of a history was divided by
-    targets: Any  # (rows,) item rows
-    weights: Any  # (rows,)
+    ends: Any  # (rows,) where the query's positives end; they begin where those of the one before end
     owners: Any  # (rows,) place in the block of the customer who asks
     customers: Any  # (rows,) their user rows, where they have points of their own
+
+
+class Positives(NamedTuple):
+    """What the queries of a block should find."""
+
+    targets: Any  # (rows,) item rows
+    weights: Any  # (rows,)
+    scores: Any  # (rows,)
+    slopes: Any  # (rows,) derivatives of the scores by the inner products
+    pulls: Any  # (rows,) derivatives of the loss by the scores
 
 
 class Negatives(NamedTuple):
@@ -100,12 +110,14 @@ class Tile(NamedTuple):
     scores: Any  # (TILE, negatives) scores, then the loss's derivatives by the inner products
     slopes: Any  # (TILE, negatives) derivatives of the scores by the inner products
     products: Any  # (max(TILE, negatives), width)
+    sums: Any  # (negatives,) of the derivatives by the scores, over the positives of one query
 
 
 class Workspace(NamedTuple):
     """What one thread scribbles on: allocated once, sized for the largest block."""
 
     queries: Queries
+    positives: Positives
     negatives: Negatives
     slots: Slots
     tile: Tile

@@ -1,0 +1,25 @@
+"""One gradient for each distinct point of a block, whatever roles the point plays in it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lorentzrec.learning.kernels.compiling import kernel
+from lorentzrec.learning.kernels.structures import HISTORY
+
+_ZERO = np.float32(0)
+
+
+@kernel
+def slot_of(row, side, used, slots):
+    """Where the gradient of a row stands in this block, zero when first asked for; and the number of slots in use."""
+    slot_of_row = slots.histories if side == HISTORY else slots.targets
+    slot = slot_of_row[row]
+    if slot < 0:
+        slot = used
+        slot_of_row[row] = slot
+        slots.rows[slot] = row
+        slots.sides[slot] = side
+        slots.gradients[slot, :] = _ZERO
+        used += 1
+    return slot, used

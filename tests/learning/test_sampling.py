@@ -126,7 +126,7 @@ def test_epoch_keys_depend_on_seed_and_epoch() -> None:
 
 @given(lengths=st.lists(st.integers(1, 3 * BLOCK_ROWS), min_size=1, max_size=40))
 def test_blocks_hold_everybody_once_and_close_when_full(lengths: list[int]) -> None:
-    bounds = block_bounds(np.array(lengths)).tolist()
+    bounds = block_bounds(np.array(lengths), BLOCK_ROWS).tolist()
     assert bounds[0] == 0
     assert bounds[-1] == len(lengths)
     for first, last in pairwise(bounds):

@@ -63,7 +63,7 @@ class TrainingConfig:
     history: Literal["causal", "leave_one_out"] | None = None
     """What a target is predicted from. `causal`: the items before it. `leave_one_out`: all the others, or with longer
     histories those of other `folds`."""
-    folds: int = 5
+    folds: int = 3
     """Parts that a history without order is cut into, anew in every epoch; the items of a part are predicted together,
     from all the others. As many as the longest history has items leave out one at a time."""
     recency: float | None = None
@@ -176,13 +176,14 @@ class TrainingConfig:
         rate = (round(0.6 * gentle, 3) if sequence else 0.8) if sharp else 0.3
         # What has no order is not learned by heart so soon: as long as it takes minutes, more is better.
         patient = sharp and not sequence and events < 2_000_000
+        many = 1024 if sequence else 2048  # folds share the scores of their negatives, so more of them cost less
         choices: dict[str, Any] = {
             "loss": loss,
             "score": "distance" if distance else "inner",
             "epochs": 40 if patient else 20,
             "learning_rate": {"rsgd": 0.05, "adagrad": rate, "adam": 0.02}[self.optimiser],
             "learning_rate_decay": 0.9 if adaptive and self.schedule == "linear" else 0.0,
-            "negative_count": 1 if triplets else (1024 if items > 30_000 else 512) if sharp else 128,
+            "negative_count": 1 if triplets else (many if items > 30_000 else 512) if sharp else 128,
             "scale": (6.0 if triplets else 16.0 if sharp else 12.0) if adaptive and distance else 1.0,
             "initial_width": 0.1,
             "targets": "separate" if sequence else "shared",

@@ -20,7 +20,7 @@ from lorentzrec.learning.config import TrainingConfig
 from lorentzrec.learning.kernels.blocks import asymmetric_steps, symmetric_steps
 from lorentzrec.learning.kernels.structures import BROKEN, CAPPED, CLIPPED, COINCIDENT, SATURATED, Table, Workspace
 from lorentzrec.learning.kernels.triplets import triplet_steps
-from lorentzrec.learning.tables import BLOCK_ROWS, events_of, settings_of, workspace_of
+from lorentzrec.learning.tables import BLOCK_ROWS, FOLDED_BLOCK_ROWS, events_of, settings_of, workspace_of
 from lorentzrec.ranking import SINGLE_THREADED_BLAS
 
 _EVENTS_PER_CALL = 1 << 15
@@ -59,7 +59,8 @@ class EpochRunner:
         self.positives = int((self.lengths[self.learners] - skipped_first).sum())
         if symmetric and config.loss == "bpr":
             self.positives *= config.negative_count or 1  # a triplet has one negative: a positive counts with each
-        rows = BLOCK_ROWS if symmetric else BLOCK_ROWS + int(self.lengths.max(initial=0))
+        self.block_rows = FOLDED_BLOCK_ROWS if config.history == "leave_one_out" and not symmetric else BLOCK_ROWS
+        rows = self.block_rows if symmetric else self.block_rows + int(self.lengths.max(initial=0))
         self.workspaces = [
             workspace_of(config, rows, len(histories.points), len(items.points), shared=histories is items)
             for _ in range(config.threads or 1)
@@ -118,8 +119,9 @@ class EpochRunner:
         """How to run places first..last-1 of the epoch, and the positives in each place (a customer, or a block)."""
         shared = (self.events, self.histories, self.items, settings, key)
         if self.config.model == "symmetric" and self.config.loss != "bpr":
-            sizes = np.minimum(BLOCK_ROWS, self.positives - np.arange(0, self.positives, BLOCK_ROWS))
-            return lambda first, last, workspace: symmetric_steps(first, last, BLOCK_ROWS, *shared, workspace), sizes
+            rows = self.block_rows
+            sizes = np.minimum(rows, self.positives - np.arange(0, self.positives, rows))
+            return lambda first, last, workspace: symmetric_steps(first, last, rows, *shared, workspace), sizes
         order = np.random.default_rng([self.config.seed, epoch]).permutation(self.learners)
         lengths = self.lengths[order]
         if self.config.model == "symmetric":
@@ -127,7 +129,7 @@ class EpochRunner:
                 lambda first, last, workspace: triplet_steps(order, first, last, *shared, workspace),
                 lengths * settings.negative_count,
             )
-        bounds = block_bounds(lengths)
+        bounds = block_bounds(lengths, self.block_rows)
         positives = np.diff(offsets_of(lengths - (0 if settings.leave_one_out else 1))[bounds])
         return lambda first, last, workspace: asymmetric_steps(
             order, bounds, first, last, *shared, workspace
@@ -166,14 +168,14 @@ def epoch_key(seed: int, epoch: int) -> np.uint64:
     return np.uint64(int.from_bytes(hashlib.sha256(f"{seed}:{epoch}".encode()).digest()[:8], "little"))
 
 
-def block_bounds(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where blocks of customers begin, and the end: a block is closed by the customer with whom it reaches BLOCK_ROWS
+def block_bounds(lengths: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
+    """Where blocks of customers begin, and the end: a block is closed by the customer with whom it reaches this many
     events."""
     ends = np.cumsum(lengths)
     bounds = [0]
     while bounds[-1] < len(lengths):
         before = ends[bounds[-1] - 1] if bounds[-1] else 0
-        bounds.append(min(int(np.searchsorted(ends, before + BLOCK_ROWS)) + 1, len(lengths)))
+        bounds.append(min(int(np.searchsorted(ends, before + rows)) + 1, len(lengths)))
     return np.array(bounds, np.int64)
 
 

@@ -37,6 +37,7 @@ def resolved(config: TrainingConfig, *, ordered: bool = True) -> TrainingConfig:
         ("clip_norm", 0.0, "clip_norm is 0.0: it must be above 0"),
         ("initial_width", 0.95, "initial_width is 0.95: it must be above 0 and at most 0.9"),
         ("recency", 0.0, "recency is 0.0: it must be above 0 and at most 1"),
+        ("folds", 1, "folds is 1: it must be at least 2"),
         ("recency", 1.1, "recency is 1.1: it must be above 0 and at most 1"),
         ("validation", -0.5, "validation is -0.5: it must be at least 0"),
         ("patience", 0, "patience is 0: it must be at least 1"),
@@ -145,6 +146,15 @@ def test_data_decide_what_is_left_open(ordered: bool, model: str, optimiser: str
     assert decided.history == ("causal" if ordered else "leave_one_out")
     if not ordered or model == "symmetric":
         assert (decided.recency, decided.targets) == (1.0, "shared")
+
+
+@pytest.mark.parametrize(
+    ("ordered", "items", "negatives"),
+    [(True, 30_000, 512), (True, 30_001, 1024), (False, 30_000, 512), (False, 30_001, 2048)],
+)
+def test_large_catalogues_get_more_negatives(ordered: bool, items: int, negatives: int) -> None:
+    decided = TrainingConfig().resolve(ordered=ordered, events=10**6, users=10**4, items=items)
+    assert decided.negative_count == negatives
 
 
 def test_what_is_given_stays() -> None:

@@ -31,8 +31,8 @@ class OneOf(NamedTuple):
 
 Space = dict[str, Between | OneOf]
 
-# Not searched: loss and sampler, as no data set was seen to prefer others than the defaults, and the numbers of
-# negatives and epochs, which are a matter of time.
+# Not searched: loss and sampler, as no data set was seen to prefer others than the defaults (`reproduce ablations`),
+# and the numbers of negatives, folds and epochs, which are a matter of time.
 _ASYMMETRIC: Space = {
     "learning_rate": Between(0.03, 1.5, logarithmic=True),
     "score": OneOf(("distance", "inner")),

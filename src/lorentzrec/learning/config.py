@@ -95,7 +95,7 @@ class TrainingConfig:
             "initial_width", self.initial_width, 0, 0.9 if self.initialisation != "cube" else math.inf, exclusive=True
         )
         _check_range("recency", self.recency, 0, 1, exclusive=True)
-        _check_range("folds", self.folds, 2)
+        _check_range("folds", self.folds, 2, 2**31 - 1)
         _check_range("validation", self.validation, 0)
         _check_range("patience", self.patience, 1)
         _check_range("threads", self.threads, 1)

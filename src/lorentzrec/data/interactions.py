@@ -35,6 +35,8 @@ class Interactions:
     """Unix seconds of each event, if known."""
     weights: NDArray[np.float32] | None = None
     """Positive and finite; None where every event weighs 1."""
+    labels: NDArray[np.bool_] | None = None
+    """Which events are targets, such as purchases among views; None: all of them. Histories hold every event."""
     notes: tuple[str, ...] = field(default=())
     """What a reader of results should know about these data, one sentence each."""
 
@@ -191,6 +193,7 @@ class Interactions:
             item_rows=self.item_rows[keep],
             times=None if self.times is None else self.times[keep],
             weights=None if self.weights is None else self.weights[keep],
+            labels=None if self.labels is None else self.labels[keep],
             notes=self.notes + notes,
         )
 
@@ -213,12 +216,12 @@ class Interactions:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of the content: ids, and events in order with their times and weights."""
+        """A hash of the content: ids, and events in order with their times, weights and labels."""
         digest = hashlib.sha256()
         self.users.update_digest(digest)
         self.items.update_digest(digest)
         arrays: list[NDArray[Any]] = [self.offsets, self.item_rows]
-        arrays += [np.asarray(values) for values in (self.times, self.weights) if values is not None]
+        arrays += [np.asarray(values) for values in (self.times, self.weights, self.labels) if values is not None]
         digest_of_arrays(digest, arrays)
         return digest.hexdigest()
 

@@ -1,0 +1,88 @@
+"""Compiling the kernels before they are needed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from lorentzrec.data.interactions import Interactions
+from lorentzrec.learning.config import TrainingConfig
+from lorentzrec.learning.kernels.compiling import announced, between_passes
+from lorentzrec.learning.run import TrainingRun, learning_rate
+
+VARIANTS = (
+    TrainingConfig(),
+    TrainingConfig(model="symmetric", loss="softmax"),
+    TrainingConfig(model="symmetric", loss="bpr"),
+)
+"""Configs that together call every kernel."""
+
+
+def warm_up(config: TrainingConfig | None = None, announce: Callable[[str], None] = lambda line: None) -> None:
+    """Compile what training with this config calls, or load it from the cache on disk.
+
+    It runs an epoch on a few events in the calling thread, so that Ctrl-C ends it; the types that the kernels are
+    compiled for are those of every training run. `announce` is called with a line if there is something to compile.
+    """
+    config = config or TrainingConfig()
+    run = TrainingRun.begin(_events(), config.replace(dimension=2, negative_count=2, validation=0.0, threads=1))
+    announcements: set[str] = set()
+
+    def announce_once(line: str) -> None:
+        if line not in announcements:
+            announcements.add(line)
+            announce(line)
+
+    with announced(announce_once):
+        run.runner.run(1, learning_rate(run.config, 1), lambda positives, loss: None, threading.Event())
+
+
+def _events() -> Interactions:
+    """Two customers who have bought two of three items each."""
+    return Interactions.from_pairs(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2]), np.arange(4))
+
+
+@contextmanager
+def compiling_ahead(config: TrainingConfig) -> Iterator[Callable[[Callable[[str], None]], None]]:
+    """Compile in a thread while the block does something else, such as reading data.
+
+    The block gets a function that waits until that is done; it calls its argument with a line if there is still
+    something to compile. Leaving the block by an exception ends compilation within a second or two.
+    """
+    lines: list[str] = []
+    cancelled = threading.Event()
+
+    def work() -> None:
+        try:
+            with between_passes(lambda: _end_if(cancelled)):
+                warm_up(config, lines.append)
+        except (_Cancelled, Exception):  # whatever is wrong is reported by the training that follows
+            pass
+
+    def wait(announce: Callable[[str], None]) -> None:
+        announced = 0
+        while thread.is_alive():
+            for line in lines[announced:]:
+                announce(line)
+                announced += 1
+            thread.join(0.1)
+
+    thread = threading.Thread(target=work, name="lorentzrec-warm-up")
+    thread.start()
+    try:
+        yield wait
+    finally:
+        cancelled.set()
+        thread.join()
+
+
+class _Cancelled(BaseException):
+    """Not an `Exception`, which numba takes for an error in the code it compiles."""
+
+
+def _end_if(cancelled: threading.Event) -> None:
+    if cancelled.is_set():
+        raise _Cancelled

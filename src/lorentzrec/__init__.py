@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from lorentzrec.errors import ConfigError as ConfigError
     from lorentzrec.errors import InputError as InputError
     from lorentzrec.errors import LorentzrecError as LorentzrecError
+    from lorentzrec.errors import StopTraining as StopTraining
     from lorentzrec.errors import TrainingError as TrainingError
+    from lorentzrec.errors import TrainingInterrupted as TrainingInterrupted
     from lorentzrec.evaluation.protocol import evaluate as evaluate
     from lorentzrec.evaluation.report import Report as Report
     from lorentzrec.learning.artifact import load as load
@@ -35,8 +37,10 @@ _HOME = {
     "Model": "learning.model",
     "Recommendations": "ranking",
     "Report": "evaluation.report",
+    "StopTraining": "errors",
     "TrainingConfig": "learning.config",
     "TrainingError": "errors",
+    "TrainingInterrupted": "errors",
     "evaluate": "evaluation.protocol",
     "load": "learning.artifact",
     "train": "learning.trainer",

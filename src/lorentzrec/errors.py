@@ -1,6 +1,10 @@
 """Every error a user can cause or meet. Each message is one line that names the thing at fault and ends with the next
 action."""
 
+from __future__ import annotations
+
+from typing import Any
+
 
 class LorentzrecError(Exception):
     """Base of all errors raised on purpose; the command line prints its message as one line and exits with
@@ -25,6 +29,23 @@ class ArtifactError(InputError):
 
 class TrainingError(LorentzrecError):
     """Training met a number that is not finite; the message names the epoch and the row."""
+
+
+class TrainingInterrupted(KeyboardInterrupt):  # noqa: N818 - the name says what it is
+    """Ctrl-C ended training. `model` is the model so far: of the best epoch where there is validation, else with the
+    points as they were; None if no epoch had ended.
+
+    A `KeyboardInterrupt` and not a `LorentzrecError`: `except Exception` in a loop over seeds must not continue with
+    the next seed, and code that handles Ctrl-C already handles this.
+    """
+
+    def __init__(self, message: str, model: Any = None) -> None:
+        super().__init__(message)
+        self.model = model  # a `lorentzrec.Model`, which this module may not import
+
+
+class StopTraining(Exception):  # noqa: N818 - a request, not an error
+    """Raised by `watch` to end training after the current epoch; `train` then returns the model so far."""
 
 
 class StoreUnavailable(LorentzrecError):  # noqa: N818 - the name says what it is

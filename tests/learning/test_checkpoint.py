@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -102,5 +104,27 @@ def test_somebody_elses_folder_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "to grandmother").write_text("dear")
     with pytest.raises(InputError, match=r"letters holds files but no manifest\.json"):
-        train(DATA, CONFIG, checkpoint=tmp_path / "letters")
+        train(DATA, CONFIG, checkpoint=tmp_path / "letters", watch=lambda epoch: pytest.fail("it began all the same"))
     assert (tmp_path / "letters" / "to grandmother").read_text() == "dear"
+
+
+def test_a_disk_that_is_full_costs_the_checkpoint_and_not_the_training(tmp_path: Path) -> None:
+    """The process may write no file above one kilobyte, which fails as a full disk does."""
+    script = tmp_path / "run.py"
+    script.write_text(
+        f"import resource, sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "from grouped_data import grouped, quick\n"
+        "from lorentzrec.learning import trainer\n"
+        "trainer._SECONDS_BETWEEN_CHECKPOINTS = -1.0\n"
+        "trainer.train(grouped(), quick(epochs=1))  # the kernels are in their cache from here on\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1024, resource.RLIM_INFINITY))\n"
+        f"model = trainer.train(grouped(), quick(), checkpoint={str(tmp_path / 'run')!r})\n"
+        "print(len(model.record), *model.notes, sep='\\n')\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    epochs, *notes = done.stdout.splitlines()
+    assert epochs == "4"
+    (note,) = [line for line in notes if "checkpoint" in line]
+    assert note.startswith("the checkpoint could not be written after epoch 1 (cannot write ")
+    assert [line for line in done.stderr.splitlines() if "checkpoint" in line] == [f"{note}: training continues"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.py"], "nothing half-written remains"

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType, SimpleNamespace
+
 import pytest
 from grouped_data import grouped, quick
 
+from lorentzrec.learning.progress import TrainingProgress
 from lorentzrec.learning.trainer import train
 
 
 def test_nothing_is_printed_where_nobody_watches(capfd: pytest.CaptureFixture[str]) -> None:
+    train(grouped(events=300), quick(), progress=False)  # compiles the kernels, if this is the first test to run
+    assert capfd.readouterr() == ("", "")
     train(grouped(events=300), quick())
     assert capfd.readouterr() == ("", "")
 
@@ -25,3 +31,32 @@ def test_settings_notes_and_epochs_are_shown(threads: int, capsys: pytest.Captur
     assert "negative_count is 1000, more than the 60 items" in flat
     assert f"epoch {len(model.record)}/4" in flat
     assert "ndcg@10" in flat
+
+
+def test_what_takes_long_is_announced_unless_progress_is_off(capsys: pytest.CaptureFixture[str]) -> None:
+    for shown, expected in ((None, "compiling\n"), (False, "")):
+        with TrainingProgress(shown, 1, 1, done=0) as progress:
+            progress.announce("compiling")
+        assert capsys.readouterr() == ("", expected)
+    with TrainingProgress(True, 1, 1, done=0) as progress:
+        progress.announce("compiling")
+    assert "compiling" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shown", [None, True])
+def test_a_notebook_gets_plain_lines(
+    shown: bool | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a Jupyter kernel, `get_ipython()` is a shell with a kernel; rich would ask for ipywidgets there."""
+    notebook = ModuleType("IPython")
+    notebook.get_ipython = lambda: SimpleNamespace(kernel=object())  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython", notebook)
+    monkeypatch.setattr("lorentzrec.learning.progress._SECONDS_BETWEEN_LINES", 0.0)
+    model = train(grouped(events=300), quick(validation=0.5), progress=shown)
+    lines = capsys.readouterr().out.splitlines()
+    epochs = [line for line in lines if line.startswith("epoch ")]
+    assert [line.split()[1] for line in epochs] == [f"{epoch.epoch}/4" for epoch in model.record]
+    assert all(f"loss {epoch.loss:.4f}" in line for epoch, line in zip(model.record, epochs, strict=True))
+    assert "ndcg@10" in epochs[0]
+    train(grouped(events=300), quick(), progress=False)
+    assert capsys.readouterr() == ("", "")

@@ -14,7 +14,7 @@ import pytest
 from grouped_data import grouped, quick
 
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.errors import ConfigError, InputError, TrainingError
+from lorentzrec.errors import ConfigError, InputError, StopTraining, TrainingError, TrainingInterrupted
 from lorentzrec.evaluation.baselines import Popularity
 from lorentzrec.evaluation.protocol import evaluate
 from lorentzrec.learning.config import TrainingConfig
@@ -127,9 +127,13 @@ def test_an_interrupted_run_ends_in_the_same_bits(options: dict[str, str], valid
     whole = train(DATA, config)
     with pytest.MonkeyPatch.context() as patch:
         interrupt_before(3, patch)
-        part = train(DATA, config, checkpoint=tmp_path / "run")
+        with pytest.raises(
+            TrainingInterrupted, match="interrupted in epoch 3 of 6: `model` is the model so far"
+        ) as caught:
+            train(DATA, config, checkpoint=tmp_path / "run")
+    part = caught.value.model
     assert len(part.record) == 2
-    assert part.notes[-1 - any("shortened" in note for note in part.notes)] == "stopped by Ctrl-C in epoch 3 of 6"
+    assert "interrupted in epoch 3 of 6" in part.notes
     resumed = train(DATA, config, checkpoint=tmp_path / "run", resume=True)
     assert same_points(whole, resumed)
     assert learned_by(whole) == learned_by(resumed)
@@ -147,7 +151,8 @@ def test_a_resumed_run_keeps_its_notes(tmp_path: Path, monkeypatch: pytest.Monke
     assert any("had touched all items" in note for note in whole.notes)
     with monkeypatch.context() as patch:
         interrupt_before(3, patch)
-        train(data, quick(), checkpoint=tmp_path / "run")
+        with pytest.raises(TrainingInterrupted):
+            train(data, quick(), checkpoint=tmp_path / "run")
     assert train(data, quick(), checkpoint=tmp_path / "run", resume=True).notes == whole.notes
 
 
@@ -160,12 +165,20 @@ def test_ctrl_c_ends_with_a_model(tmp_path: Path) -> None:
     script.write_text(
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "from grouped_data import grouped, quick\n"
+        "from lorentzrec.errors import TrainingInterrupted\n"
         "from lorentzrec.learning.progress import TrainingProgress\n"
         "from lorentzrec.learning.trainer import train\n"
         "begin = TrainingProgress.begin\n"
         "TrainingProgress.begin = lambda self, epoch: (begin(self, epoch), epoch == 3 and print('go', flush=True))\n"
-        "model = train(grouped(events=20000), quick(epochs=10**6, threads=2))\n"
-        "print(model.item_points.shape, len(model.record) >= 2, model.notes[-1])\n"
+        "for seed in range(2):\n"
+        "    try:\n"
+        "        train(grouped(events=20000), quick(epochs=10**6, threads=2, seed=seed))\n"
+        "    except Exception:\n"
+        "        pass  # a careless loop: Ctrl-C must end it all the same\n"
+        "    except TrainingInterrupted as interrupted:\n"
+        "        model = interrupted.model\n"
+        "        print(model.item_points.shape, len(model.record) >= 2, model.notes[-1])\n"
+        "        break\n"
     )
     process = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -173,7 +186,51 @@ def test_ctrl_c_ends_with_a_model(tmp_path: Path) -> None:
     process.send_signal(2)
     out, errors = process.communicate(timeout=120)
     assert (process.returncode, errors) == (0, "")
-    assert out.startswith("(60, 7) True stopped by Ctrl-C in epoch ")
+    assert out.startswith("(60, 7) True interrupted in epoch ")
+
+
+def test_an_interrupt_before_the_end_of_the_first_epoch_has_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupt_before(1, monkeypatch)
+    with pytest.raises(KeyboardInterrupt, match="interrupted in epoch 1 of 4: there is no model yet") as caught:
+        train(DATA, quick())
+    assert isinstance(caught.value, TrainingInterrupted)
+    assert caught.value.model is None
+
+
+def test_an_interrupted_model_with_validation_is_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = quick(optimiser="rsgd", learning_rate=3.0, epochs=12, learning_rate_decay=0.0, validation=0.5, patience=9)
+    interrupt_before(8, monkeypatch)
+    with pytest.raises(TrainingInterrupted) as caught:
+        train(DATA, config)
+    scores = [epoch.validation["ndcg@10"] for epoch in caught.value.model.record]
+    assert len(scores) == 7
+    assert int(np.argmax(scores)) < 6, "the last is not the best, or this shows nothing"
+    assert caught.value.model.metrics["validation ndcg@10"] == max(scores)
+    monkeypatch.undo()
+    assert same_points(caught.value.model, train(DATA, config.replace(epochs=int(np.argmax(scores)) + 1)))
+
+
+def test_watch_can_stop_training_and_keep_the_model() -> None:
+    def watch(record: EpochRecord) -> None:
+        if record.epoch == 2:
+            raise StopTraining("that is enough")
+
+    stopped = train(DATA, quick(learning_rate_decay=0.0), watch=watch)
+    assert len(stopped.record) == 2
+    assert "stopped after epoch 2 by watch: that is enough" in stopped.notes
+    assert same_points(stopped, train(DATA, quick(learning_rate_decay=0.0, epochs=2)))
+
+
+def test_a_watch_that_fails_does_not_lose_the_model() -> None:
+    def watch(record: EpochRecord) -> None:
+        if record.epoch == 2:
+            raise ConnectionError("the tracker is gone")
+
+    with pytest.raises(ConnectionError, match="the tracker is gone") as caught:
+        train(DATA, quick(learning_rate_decay=0.0), watch=watch)
+    model = caught.value.model  # type: ignore[attr-defined]
+    assert same_points(model, train(DATA, quick(learning_rate_decay=0.0, epochs=2)))
+    assert "the attribute `model` of this exception is the model so far" in caught.value.__notes__[-1]
 
 
 def test_early_stopping_gives_the_best_epoch() -> None:

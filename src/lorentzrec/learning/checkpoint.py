@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,3 +87,13 @@ class Checkpoint:
                     f"the checkpoint was made with {name}={mine[name]}, not {asked[name]}: "
                     "set it back, or train without resume"
                 )
+
+
+class _Writable(Exception):  # noqa: N818 - not an error: the check has passed
+    """The folder could be written."""
+
+
+def refuse_unwritable(path: str | Path) -> None:
+    """An `InputError` if no checkpoint can be written to this folder, such as one that holds other files."""
+    with suppress(_Writable), atomic_directory(path):
+        raise _Writable

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from lorentzrec.learning.record import EpochRecord
 
+_SECONDS_BETWEEN_LINES = 1.0
+
 
 class TrainingProgress:
-    """A bar on standard error, or nothing at all. `shown=None` shows it where somebody is watching (a terminal)."""
+    """A bar on standard error, a line per epoch in a notebook, or nothing.
+
+    `shown=None` shows progress where somebody is watching: in a terminal or a notebook.
+    """
 
     def __init__(self, shown: bool | None, epochs: int, positives: int, *, done: int) -> None:
         self._bar = None
+        self._quiet = shown is False
+        self._lines = shown is not False and in_notebook()
+        self._line_at = 0.0
         self._epochs = epochs
         self._validation = ""
         self._loss, self._positives = 0.0, 0
-        if not (sys.stderr.isatty() if shown is None else shown):
+        if self._lines or not (sys.stderr.isatty() if shown is None else shown):
             return
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -50,10 +59,22 @@ class TrainingProgress:
             self._bar.stop()
 
     def say(self, lines: Sequence[str]) -> None:
-        """Print lines above the bar."""
-        if self._bar is not None:
-            for line in lines:
+        """Print lines above the bar, or as they are in a notebook."""
+        for line in lines:
+            if self._bar is not None:
                 self.console.print(line, highlight=False, markup=False)
+            elif self._lines:
+                print(line, flush=True)
+
+    def announce(self, line: str) -> None:
+        """Print a line about something that takes long and shows no progress: also where no bar is shown, unless
+        progress was switched off."""
+        if self._bar is not None:
+            self._bar.update(self._task, description="compiling")
+        if self._bar is not None or self._lines:
+            self.say([line])
+        elif not self._quiet:
+            print(line, file=sys.stderr, flush=True)
 
     def begin(self, epoch: int) -> None:
         self._loss, self._positives = 0.0, 0
@@ -77,3 +98,14 @@ class TrainingProgress:
     def end(self, record: EpochRecord) -> None:
         if record.validation:
             self._validation = " ".join(["", *(f"{name} {value:.4f}" for name, value in record.validation.items())])
+        if self._lines and (record.epoch == self._epochs or time.monotonic() - self._line_at >= _SECONDS_BETWEEN_LINES):
+            self._line_at = time.monotonic()
+            speed = f"{record.events_per_second / 1e6:.2f} M/s"
+            print(f"epoch {record.epoch}/{self._epochs} loss {record.loss:.4f} {speed}{self._validation}", flush=True)
+
+
+def in_notebook() -> bool:
+    """Whether this runs in a Jupyter kernel, whose front end shows lines but no terminal's bar."""
+    ipython: Any = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return shell is not None and hasattr(shell, "kernel")

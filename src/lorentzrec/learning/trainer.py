@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.errors import InputError
-from lorentzrec.learning.checkpoint import Checkpoint
+from lorentzrec.errors import InputError, LorentzrecError, StopTraining, TrainingInterrupted
+from lorentzrec.learning.checkpoint import Checkpoint, refuse_unwritable
 from lorentzrec.learning.config import TrainingConfig
 from lorentzrec.learning.model import Model
 from lorentzrec.learning.progress import TrainingProgress
 from lorentzrec.learning.record import EpochRecord
 from lorentzrec.learning.run import VALIDATION_METRIC, TrainingRun
+from lorentzrec.learning.warm_up import warm_up
 
 _SECONDS_BETWEEN_CHECKPOINTS = 10.0
+_NO_CHECKPOINT = "the checkpoint could not be written"
+_LOG = logging.getLogger(__name__)
 
 
 def train(
@@ -36,38 +41,84 @@ def train(
 
     validation: events to choose the best epoch by, in the vocabularies of `data`; without them, `config.validation`
     holds some out.
-    checkpoint: a folder that is written as training goes on; with `resume`, training continues from it.
-    progress: show a bar on standard error; None does where that is a terminal.
+    checkpoint: a folder that is written during training; with `resume`, training continues from it. If the disk is full
+    or fails, training continues without it, with a warning in the log and a note.
+    progress: True shows a bar on standard error, and False nothing. None shows a bar on a terminal and a line per epoch
+    in a notebook; anywhere else only a line before the kernels are compiled, once per machine.
     metric: of full ranking, what the best epoch is chosen by: "ndcg@10", "recall@20", ...
-    validate_every: validate after every so many epochs, and after the last.
-    watch: told the record of each epoch as it ends; what it raises ends training and goes to the caller.
+    validate_every: validate after every 1, 2, ... epochs, and after the last.
+    watch: called with the record of each epoch as it ends. If it raises `StopTraining`, training ends and the model so
+    far is returned. Any other exception goes to the caller, with the model so far as its attribute `model`.
 
-    Ctrl-C ends training early and returns the model so far (the best one, where there is validation); its notes say
-    so.
+    Ctrl-C raises `TrainingInterrupted`, a `KeyboardInterrupt` whose `model` is the model so far (the best one, where
+    there is validation), or None before the end of the first epoch.
     """
     run = TrainingRun.begin(data, config, validation, metric, validate_every)
     if resume:
         if checkpoint is None:
             raise InputError("resume without a checkpoint: name the folder of the checkpoint")
         run.restore(Checkpoint.load(checkpoint))
+    if checkpoint is not None:
+        refuse_unwritable(checkpoint)
     with TrainingProgress(progress, run.epochs, run.runner.positives, done=len(run.record)) as shown:
         shown.say([f"training {run.learned!r}", _summary(run.config), *run.notes])
-        saved = time.monotonic()
         cancelled = threading.Event()
         try:
-            while not run.finished:
-                record = run.epoch(shown, cancelled)
-                shown.end(record)
-                if watch is not None:
-                    watch(record)
-                if checkpoint is not None and (run.finished or time.monotonic() - saved > _SECONDS_BETWEEN_CHECKPOINTS):
-                    run.checkpoint().save(checkpoint)
-                    saved = time.monotonic()
+            if not run.finished:
+                warm_up(run.config, shown.announce)
+            _run_epochs(run, shown, cancelled, checkpoint, watch)
         except KeyboardInterrupt:
             cancelled.set()
-            run.notes.append(f"stopped by Ctrl-C in epoch {len(run.record) + 1} of {run.epochs}")
-            shown.say(run.notes[-1:])
+            where = f"interrupted in epoch {len(run.record) + 1} of {run.epochs}"
+            run.notes.append(where)
+            shown.say([where])
+            if not run.record:
+                raise TrainingInterrupted(f"training was {where}: there is no model yet") from None
+            raise TrainingInterrupted(f"training was {where}: `model` is the model so far", run.result()) from None
     return run.result()
+
+
+def _run_epochs(
+    run: TrainingRun,
+    shown: TrainingProgress,
+    cancelled: threading.Event,
+    checkpoint: str | Path | None,
+    watch: Callable[[EpochRecord], None] | None,
+) -> None:
+    saved = time.monotonic()
+    while not run.finished:
+        record = run.epoch(shown, cancelled)
+        shown.end(record)
+        if checkpoint is not None and (run.finished or time.monotonic() - saved > _SECONDS_BETWEEN_CHECKPOINTS):
+            _save(run, checkpoint, shown)
+            saved = time.monotonic()
+        if watch is not None:
+            try:
+                watch(record)
+            except StopTraining as stop:
+                run.notes.append(" ".join(f"stopped after epoch {record.epoch} by watch: {stop}".rstrip(": ").split()))
+                shown.say(run.notes[-1:])
+                return
+            except Exception as error:
+                _attach(error, run.result())
+                raise
+
+
+def _attach(error: Any, model: Model) -> None:
+    """Let whoever catches the error of a callback have the model so far."""
+    error.model = model
+    error.add_note("raised by `watch` of lorentzrec.train: the attribute `model` of this exception is the model so far")
+
+
+def _save(run: TrainingRun, checkpoint: str | Path, shown: TrainingProgress) -> None:
+    """Write the checkpoint. What the disk refuses costs the checkpoint and not the training."""
+    try:
+        run.checkpoint().save(checkpoint)
+    except (OSError, LorentzrecError) as error:
+        if not any(note.startswith(_NO_CHECKPOINT) for note in run.notes):  # a full disk stays full for a while
+            run.notes.append(f"{_NO_CHECKPOINT} after epoch {len(run.record)} ({error})")
+            shown.say(run.notes[-1:])
+            _LOG.warning("%s: training continues", run.notes[-1])
 
 
 def _summary(config: TrainingConfig) -> str:

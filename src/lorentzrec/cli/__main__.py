@@ -1,5 +1,5 @@
 """`python -m lorentzrec.cli`, for where the `lorentzrec` script is not on the path."""
 
-from lorentzrec.cli.application import main
+from lorentzrec.cli import main
 
 main()

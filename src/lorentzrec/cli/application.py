@@ -28,6 +28,7 @@ from lorentzrec.cli.stats import stats
 from lorentzrec.cli.synthesize import synthesize
 from lorentzrec.cli.train import train
 from lorentzrec.cli.tune import tune
+from lorentzrec.cli.warm_up import warm_up
 from lorentzrec.errors import LorentzrecError
 
 INTERRUPTED = 130
@@ -86,7 +87,7 @@ ABOUT = """Recommender systems in hyperbolic space.
 
 Results go to standard output, progress and notes to standard error; with --json the result is JSON.
 
-Exit codes: 0 done, 1 the work failed, 2 the input cannot be used as it is, 130 stopped by Ctrl-C."""
+Exit codes: 0 done, 1 the work failed, 2 the input cannot be used as it is, 130 stopped by Ctrl-C, 143 by SIGTERM."""
 
 
 @app.callback(invoke_without_command=True, help=ABOUT)
@@ -157,6 +158,7 @@ _add(
     "--config euclidean=shop-tuning/euclidean.toml --tune-baselines",
     "compare shop --systems hyperboloid --systems item-knn --metric recall@20",
 )
+_add("Models", warm_up, "warm-up", "warm-up --set model=symmetric --set loss=bpr")
 _add("Models", export, "export model --out points.parquet", "export model --to npz --out points.npz")
 _add(
     "Models",
@@ -203,8 +205,3 @@ _add(
     "reproduce twins ablations --data ~/data",
 )
 _add("Measurements", bench, "bench", "bench start ranking --quick")
-
-
-def main() -> None:
-    """What the `lorentzrec` script runs."""
-    app(prog_name="lorentzrec")

@@ -16,10 +16,9 @@ import typer
 
 from lorentzrec.cli.evaluate import comparison, evaluated, to_dict
 from lorentzrec.cli.options import Json
-from lorentzrec.cli.output import note, print_json, show, working
+from lorentzrec.cli.output import note, print_json, say, show, working
 from lorentzrec.cli.recommend import answer_table
 from lorentzrec.cli.serve import serve
-from lorentzrec.cli.train import was_interrupted
 from lorentzrec.errors import InputError, how_to_get
 
 if TYPE_CHECKING:
@@ -52,20 +51,21 @@ def demo(
     from lorentzrec.evaluation.significance import compare_users
     from lorentzrec.learning.config import TrainingConfig
     from lorentzrec.learning.trainer import train
+    from lorentzrec.learning.warm_up import compiling_ahead
 
     folder = Path(tempfile.mkdtemp(prefix="lorentzrec-demo-")) if out is None else out
     folder.mkdir(parents=True, exist_ok=True)
     shop = folder / "shop"
-    with working(f"A shop that does not exist: {EVENTS:,} events of {CUSTOMERS:,} customers with {ITEMS:,} items ..."):
-        _make_shop(folder / "raw", shop)
-        train_part, test_part = open_dataset(shop).parts()
+    with compiling_ahead(TrainingConfig()) as until_compiled:
+        described = f"{EVENTS:,} events of {CUSTOMERS:,} customers with {ITEMS:,} items"
+        with working(f"A shop that does not exist: {described} ..."):
+            _make_shop(folder / "raw", shop)
+            train_part, test_part = open_dataset(shop).parts()
+        until_compiled(say)
     models: dict[str, Model] = {}
     for geometry in ("hyperboloid", "euclidean"):
-        compiles = " (the first training on a machine compiles its kernels, which takes half a minute)"
-        with working(f"One point for each item, {geometry}{compiles if not models else ''} ..."):
+        with working(f"One point for each item, {geometry} ..."):
             models[geometry] = train(train_part, TrainingConfig(geometry=geometry), progress=False)
-            if was_interrupted(models[geometry]):
-                raise KeyboardInterrupt
             models[geometry].save(folder / geometry)
     with working("The last purchase of every customer was held out: which system finds it? ..."):
         reports = evaluated({**models, "popularity": Popularity(train_part)}, test_part, None, [10])

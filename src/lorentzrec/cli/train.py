@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 import shutil
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,9 +20,11 @@ from lorentzrec.cli.events import dataset_at, events_at, parts_of
 from lorentzrec.cli.options import ItemColumn, Json, Reader, TimeColumn, UserColumn, WeightColumn
 from lorentzrec.cli.output import note, print_json, say, show, table
 from lorentzrec.cli.targets import refuse_unwritable
-from lorentzrec.errors import InputError
+from lorentzrec.errors import ConfigError, InputError, TrainingInterrupted
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from rich.table import Table
 
     from lorentzrec.data.interactions import Interactions
@@ -59,7 +65,10 @@ def train(
             "--list-settings", callback=_show_settings, is_eager=True, help="Show all hyper-parameters and exit."
         ),
     ] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint of a stopped run.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint of a stopped run.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="If training is interrupted, replace the model in --out all the same.")
+    ] = False,
     reader: Reader = None,
     user_column: UserColumn = None,
     item_column: ItemColumn = None,
@@ -72,50 +81,98 @@ def train(
     Of a dataset with parts, the training part is learned from, and the validation part, if there is one, chooses the
     best epoch. Of event files all events are learned from: to hold some out, prepare a dataset with --split first.
 
-    Ctrl-C ends training and saves the model so far. While training runs, a checkpoint stands beside the model.
+    Ctrl-C and SIGTERM end training and save the model so far: to --out if there is no model yet, else next to it, to
+    OUT.interrupted. Before the end of the first epoch nothing is saved. While training runs, a checkpoint is kept in
+    OUT.checkpoint.
     """
     from lorentzrec.learning.config import TrainingConfig
     from lorentzrec.learning.trainer import train as learn
+    from lorentzrec.learning.warm_up import compiling_ahead
 
     chosen = TrainingConfig() if config is None else TrainingConfig.from_toml(config)
     chosen = chosen.with_settings(settings or [])
+    if chosen.epochs == 0:
+        raise ConfigError("epochs=0 would save a model that has learned nothing: set epochs to 1 or more")
     refuse_unwritable(out, "lorentzrec model")
     replaces = (out / MARKER).exists()
+    place_if_interrupted = out.with_name(f"{out.name}.interrupted") if replaces and not overwrite else out
+    refuse_unwritable(place_if_interrupted, "lorentzrec model")
     checkpoint = out.with_name(f"{out.name}.checkpoint")
     if checkpoint.exists() and not resume:
-        raise InputError(f"{checkpoint} is left from a run that was stopped: add --resume to go on, or remove it")
-    events, validation = _parts(
-        data,
-        reader=reader,
-        user_column=user_column,
-        item_column=item_column,
-        time_column=time_column,
-        weight_column=weight_column,
-    )
-    if not sys.stderr.isatty():  # on a terminal, the progress bar says these things itself
-        resolved = chosen.resolve_for(events)
-        say(f"training on {events!r}")
-        say(", ".join(f"{name}={value}" for name, value in resolved.to_dict().items() if value is not None))
-    model = learn(events, chosen, validation=validation, checkpoint=checkpoint, resume=resume)
-    model.save(out)
+        raise InputError(f"{checkpoint} is left from a run that was stopped: add --resume to continue it, or remove it")
+    with _sigterm_is_ctrl_c():
+        with compiling_ahead(chosen) as until_compiled:
+            events, validation = _parts(
+                data,
+                reader=reader,
+                user_column=user_column,
+                item_column=item_column,
+                time_column=time_column,
+                weight_column=weight_column,
+            )
+            if not sys.stderr.isatty():  # on a terminal, the progress bar shows these lines itself
+                resolved = chosen.resolve_for(events)
+                say(f"training on {events!r}")
+                say(", ".join(f"{name}={value}" for name, value in resolved.to_dict().items() if value is not None))
+            until_compiled(say)
+        try:
+            model = learn(events, chosen, validation=validation, checkpoint=checkpoint, resume=resume)
+        except TrainingInterrupted as interrupted:
+            _keep_what_there_is(interrupted.model, place_if_interrupted, out, checkpoint, json)
+            raise
+        model.save(out)
+    shutil.rmtree(checkpoint, ignore_errors=True)
     if replaces:
         note([f"the model that was in {out} is replaced by this one"])
+    _show(model, out, json, interrupted=False)
+
+
+def _keep_what_there_is(model: Model | None, place: Path, out: Path, checkpoint: Path, json: bool) -> None:
+    """Save the model of a run that was interrupted, if there is one, and print how to continue."""
+    kept = f"; {out} is as it was" if (out / MARKER).exists() and place != out else ""
+    if model is None:
+        say(f"interrupted before the end of the first epoch, so no model is saved{kept}")
+        return
+    model.save(place)
+    _show(model, place, json, interrupted=True)
+    if kept:
+        say(f"the unfinished model is in {place}{kept}: to use the unfinished one, move it there")
+    if checkpoint.exists():
+        say(f"{checkpoint} remains: the same command with --resume continues from there")
+
+
+def _show(model: Model, place: Path, json: bool, *, interrupted: bool) -> None:
     if json:
-        print_json(_result(model, out))
-    else:
-        show(epoch_table(model))
-        note(model.notes)
-        show(f"The model is in {out}: {model!r}")
-    if was_interrupted(model):
-        if checkpoint.exists():
-            say(f"{checkpoint} remains: the same command with --resume goes on from there")
+        print_json(_result(model, place, interrupted))
+        return
+    show(epoch_table(model))
+    note(model.notes)
+    show(f"The model is in {place}: {model!r}")
+
+
+@contextmanager
+def _sigterm_is_ctrl_c() -> Iterator[None]:
+    """End the block on SIGTERM as Ctrl-C does, with SIGTERM's exit code."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
+        yield
+        return
+    received = False
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal received
+        received = True
         raise KeyboardInterrupt
-    shutil.rmtree(checkpoint, ignore_errors=True)
 
-
-def was_interrupted(model: Model) -> bool:
-    """Whether Ctrl-C ended the training, which then gives the model so far."""
-    return any(sentence.startswith("stopped by Ctrl-C") for sentence in model.notes)
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not received:
+            raise
+        say("stopped by SIGTERM")
+        raise typer.Exit(128 + signal.SIGTERM) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _parts(data: str, **file_options: str | None) -> tuple[Interactions, Interactions | None]:
@@ -127,7 +184,7 @@ def _parts(data: str, **file_options: str | None) -> tuple[Interactions, Interac
     return next(iter(parts.values())), parts.get("validation")
 
 
-def _result(model: Model, out: Path) -> dict[str, Any]:
+def _result(model: Model, out: Path, interrupted: bool) -> dict[str, Any]:
     return {
         "model": str(out),
         "config": model.config.to_dict(),
@@ -136,7 +193,7 @@ def _result(model: Model, out: Path) -> dict[str, Any]:
         "epochs": [epoch.to_dict() for epoch in model.record],
         "metrics": model.metrics,
         "notes": list(model.notes),
-        "interrupted": was_interrupted(model),
+        "interrupted": interrupted,
     }
 
 

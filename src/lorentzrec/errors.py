@@ -31,7 +31,7 @@ class TrainingError(LorentzrecError):
     """Training met a number that is not finite; the message names the epoch and the row."""
 
 
-class TrainingInterrupted(KeyboardInterrupt):  # noqa: N818 - the name says what it is
+class TrainingInterrupted(KeyboardInterrupt):
     """Ctrl-C ended training. `model` is the model so far: of the best epoch where there is validation, else with the
     points as they were; None if no epoch had ended.
 

@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from cli.command_line import answer, run
-from lorentzrec import Interactions, Model, TrainingConfig, evaluate, load
+from lorentzrec import Interactions, Model, TrainingConfig, TrainingInterrupted, evaluate, load
 from lorentzrec.cli import demo
 from lorentzrec.learning import trainer
 from lorentzrec.serving.stores.address import open_store
@@ -136,12 +136,10 @@ def test_its_numbers_are_those_of_its_folder(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Training answers Ctrl-C with the model so far; the demo has no use for it."""
+    """The demo has no use for the model so far."""
 
     def interrupted(data: Interactions, config: TrainingConfig, **_: object) -> object:
-        model = Model.__new__(Model)
-        object.__setattr__(model, "notes", ("stopped by Ctrl-C in epoch 1 of 20",))
-        return model
+        raise TrainingInterrupted("training was interrupted in epoch 2 of 20", Model.__new__(Model))
 
     monkeypatch.setattr(trainer, "train", interrupted)
     assert run("demo", "--out", tmp_path, code=130).stderr.endswith("stopped by Ctrl-C\n")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import signal
-import time
 from pathlib import Path
 
 import pytest
 
-from cli.command_line import SETTINGS, answer, error_of, run, start
+from cli.command_line import SETTINGS, answer, error_of, run
 from lorentzrec import Interactions, TrainingConfig, load, train
 
 
@@ -89,22 +87,10 @@ def test_resume_without_checkpoint(events_file: Path, tmp_path: Path) -> None:
     assert line.endswith("so there is nothing to resume: leave --resume out")
 
 
-def test_ctrl_c_leaves_the_model_so_far(events_file: Path, tmp_path: Path) -> None:
-    process = start(
-        "train", events_file, "--out", tmp_path / "model", "--set", "epochs=1000000", "--set", "dimension=4"
-    )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if line.startswith("geometry="):  # said right before the first epoch
-            break
-    time.sleep(2)  # it has begun by then
-    process.send_signal(signal.SIGINT)
-    out, rest = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "The model is in" in out
-    assert "note: stopped by Ctrl-C in epoch " in rest
-    assert rest.splitlines()[-1] == "stopped by Ctrl-C"
-    assert len(load(tmp_path / "model").items) == 30
+def test_no_epochs_are_refused(events_file: Path, tmp_path: Path) -> None:
+    line = error_of("train", events_file, "--out", tmp_path / "model", "--set", "epochs=0")
+    assert line == "epochs=0 would save a model that has learned nothing: set epochs to 1 or more"
+    assert not (tmp_path / "model").exists()
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def train(
             _run_epochs(run, shown, cancelled, checkpoint, watch)
         except KeyboardInterrupt:
             cancelled.set()
-            where = f"interrupted in epoch {len(run.record) + 1} of {run.epochs}"
+            where = f"interrupted in epoch {min(len(run.record) + 1, run.epochs)} of {run.epochs}"
             run.notes.append(where)
             shown.say([where])
             if not run.record:

@@ -95,7 +95,7 @@ def announced(listener: Callable[[str], None]) -> Iterator[None]:
 
 def _announce(line: str) -> None:
     _LOG.info(line)
-    for listener in list(_listeners):
+    for listener in _listeners.copy():  # another thread may leave its block meanwhile
         listener(line)
 
 

@@ -31,9 +31,9 @@ def begin_and_print(self: TrainingProgress, epoch: int) -> None:
         now()
 
 
-def save_and_wait(arrays: Any, path: Path, *rest: Any) -> None:
-    save_file(arrays, path, *rest)
-    if moment == "save" and not path.parent.name.endswith(".checkpoint"):
+def save_and_wait(tensor_dict: Any, filename: Any, metadata: Any = None) -> None:
+    save_file(tensor_dict, filename, metadata)
+    if moment == "save" and not Path(filename).parent.name.endswith(".checkpoint"):
         now()
         time.sleep(60)
 

@@ -50,7 +50,7 @@ def kernel(function: Callable[..., Any]) -> Any:
     return made
 
 
-class Kernel(CPUDispatcher):  # type: ignore[misc]
+class Kernel(CPUDispatcher):
     """A compiled function that Python calls, and that other kernels call, too.
 
     A call from Python needs a wrapper that unpacks all arrays of all arguments, and an entry in the cache on disk. A
@@ -143,11 +143,11 @@ class _ByContent:
         return str(self._line)
 
 
-class _KernelCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
-    _locator_classes = (_ByContent,)
+class _KernelCacheImpl(CompileResultCacheImpl):
+    _locator_classes = [_ByContent]  # noqa: RUF012
 
 
-class _KernelCache(FunctionCache):  # type: ignore[misc]
+class _KernelCache(FunctionCache):
     """Compiles again what cannot be read, and continues without what cannot be written."""
 
     _impl_class = _KernelCacheImpl
@@ -207,7 +207,7 @@ def _take(descriptor: int) -> None:
 # --- interrupting
 
 
-class _BetweenPasses(event.Listener):  # type: ignore[misc]
+class _BetweenPasses(event.Listener):
     """Calls a function in the thread that is compiling, before each pass of the compiler."""
 
     def __init__(self, call: Callable[[], None]) -> None:

@@ -45,7 +45,7 @@ def kernel(function: Callable[..., Any]) -> Any:
     settings: Any = numba.config
     if settings.DISABLE_JIT:
         return function
-    made = Kernel(function, {}, {**_OPTIONS, "nopython": True, "boundscheck": None})
+    made = Kernel(function, {}, {**_OPTIONS, "nopython": True, "boundscheck": None, "no_cfunc_wrapper": True})
     made.enable_caching()
     return made
 
@@ -67,7 +67,7 @@ class Kernel(CPUDispatcher):
 
     @cached_property
     def _within_kernels(self) -> Any:
-        options = {**self.targetoptions, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+        options = {**self.targetoptions, "no_cpython_wrapper": True}
         return CPUDispatcher(self.py_func, {}, options)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:

@@ -75,9 +75,10 @@ def write_item_directory(path: Path, table: pl.DataFrame, categories: Sequence[s
     try:
         _write_tables(path, table, categories)
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_FULL:
+        codes = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_IOERR: errno.EIO}
+        if (code := codes.get(error.sqlite_errorcode & 0xFF)) is None:
             raise
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
+        raise OSError(code, os.strerror(code), str(path)) from error
 
 
 def _write_tables(path: Path, table: pl.DataFrame, categories: Sequence[str]) -> None:

@@ -11,8 +11,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.serving.stores.store import Added, Event, Store, check_ids, key_of, usual_id
@@ -115,8 +113,6 @@ def _check_ids_of(model: Model, histories: Interactions | None) -> None:
             check_ids("user", map(str, histories.users.series.to_list()))
     except InputError as error:
         raise InputError(f"{error}; correct the events, then prepare, train and publish again") from None
-    if histories is not None and histories.times is not None and not np.isfinite(histories.times).all():
-        raise InputError("histories have a time that is not a finite number: correct the events and prepare them again")
 
 
 @contextmanager

@@ -187,9 +187,9 @@ class FileStore:
             strays = [path for path in strays if path.parent not in leftovers]
             for path in leftovers:
                 (path / MARKER).unlink(missing_ok=True)
-            for path in (*leftovers, *strays):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-        return len(leftovers) + len(strays)
+            for path in (*leftovers, *strays):  # somebody who discards one may be removing it, too
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+        return sum(not path.exists() for path in (*leftovers, *strays))
 
     def _folders(self) -> list[Path]:
         try:

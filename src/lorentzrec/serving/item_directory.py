@@ -140,9 +140,13 @@ class ItemDirectory:
                 self._idle.put(_connect(path))
             self.categories: list[str] = [name for (name,) in self._ask("SELECT name FROM categories ORDER BY code")]
             statement = "SELECT count(*), ifnull(min(row), 0), ifnull(max(row), -1) FROM items"
-            ((self._count, first, last),) = self._ask(statement)
+            ((count, first, last),) = self._ask(statement)
+            self._count = int(count)
             if (first, last) != (0, self._count - 1):
                 raise self._damaged(f"its rows are {first} to {last} and not 0 to {self._count - 1}")
+        except DirectoryDamaged:
+            _close(self._idle)
+            raise
         except sqlite3.Error as error:
             _close(self._idle)
             raise self._damaged(str(error)) from error

@@ -126,3 +126,17 @@ def test_a_killed_publisher_stops_nobody_from_cleaning(store: Store, postgres_ur
     publisher.kill()
     publisher.communicate()
     wait_until(lambda: store.clean() == 1)  # once the server has noticed
+
+
+def test_a_version_that_a_process_of_0_1_activated(
+    postgres_server: PostgresServer, store: Store, tmp_path: Path
+) -> None:
+    """It knows nothing of the record, and may still run while others are updated."""
+    for name in ("a1", "b2"):
+        store.upload(write_version(tmp_path, name))
+    postgres_server.run("UPDATE lorentzrec.state SET version = (SELECT min(id) FROM lorentzrec.versions)", "test")
+    assert store.activated_versions() == ["a1"]
+    assert store.clean() == 1
+    store.upload(tmp_path / "source-b2")
+    store.activate("b2")
+    assert store.activated_versions() == ["b2", "a1"]

@@ -102,6 +102,8 @@ class FileStore:
         with self._connection() as connection:
             (revision,) = connection.execute("SELECT revision FROM live").fetchone()
         named, version = self._named(), self._current()
+        if named != version:  # others may have activated and discarded versions between the two
+            named, version = self._named(), self._current()
         # A store without a current version is not damaged, unless it has a file that should name one.
         if version == named and (named is not None or not (self._folder / CURRENT).exists()):
             return State(version, revision)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from psycopg import errors
@@ -40,6 +40,8 @@ PUBLISHING = 0x7075626C697368
 """The advisory lock of publishers ("publish"), which keeps others from cleaning up."""
 SEPARATOR = "\x1f"
 """A control character, so no id holds it. Columns go as one text each: psycopg's arrays are several times slower."""
+WAS_LIVE = "(activated OR id IS NOT DISTINCT FROM (SELECT version FROM lorentzrec.state))"
+"""The current version counts even if it is not recorded: a process of 0.1 may have activated it."""
 NEXT_REVISION = "UPDATE lorentzrec.state SET live_revision = live_revision + 1"
 ADD_EVENTS = """
 INSERT INTO lorentzrec.events SELECT * FROM unnest(
@@ -81,14 +83,19 @@ class PostgresStore:
 
     def activated_versions(self) -> list[str]:
         with self._connections.statement() as cursor:
-            cursor.execute("SELECT name FROM lorentzrec.versions WHERE complete AND activated ORDER BY name DESC")
+            cursor.execute(f"SELECT name FROM lorentzrec.versions WHERE complete AND {WAS_LIVE} ORDER BY name DESC")
             return [name for (name,) in cursor]
 
     @contextmanager
     def publishing(self) -> Iterator[None]:
         with self._connections.session(LONG_ANSWER_SECONDS) as cursor:
             cursor.execute("SELECT pg_advisory_lock_shared(%s)", (PUBLISHING,))
-            yield
+            try:
+                yield
+            finally:
+                # The server would notice a moment after the end of the connection, too late for a `clean` that follows.
+                with suppress(errors.Error):
+                    cursor.execute("SELECT pg_advisory_unlock_shared(%s)", (PUBLISHING,))
 
     def upload(self, folder: Path, progress: Callable[[int], None] | None = None) -> None:
         files = read_manifest(folder)
@@ -126,8 +133,8 @@ class PostgresStore:
     def activate(self, name: str) -> None:
         with self._connections.transaction() as cursor:
             version = self._complete(cursor, name)
+            cursor.execute(f"UPDATE lorentzrec.versions SET activated = true WHERE id = %s OR {WAS_LIVE}", (version,))
             cursor.execute("UPDATE lorentzrec.state SET version = %s", (version,))
-            cursor.execute("UPDATE lorentzrec.versions SET activated = true WHERE id = %s", (version,))
 
     def discard(self, name: str) -> None:
         with self._connections.transaction(LONG_ANSWER_SECONDS) as cursor:
@@ -143,7 +150,7 @@ class PostgresStore:
             cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", (PUBLISHING,))
             if cursor.fetchall() == [(False,)]:
                 return 0
-            return cursor.execute("DELETE FROM lorentzrec.versions WHERE NOT (complete AND activated)").rowcount
+            return cursor.execute(f"DELETE FROM lorentzrec.versions WHERE NOT (complete AND {WAS_LIVE})").rowcount
 
     def _complete(self, cursor: Cursor, name: str) -> int:
         """The number of a complete version, which nobody can remove until the transaction ends."""

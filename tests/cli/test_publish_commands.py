@@ -78,7 +78,7 @@ def test_items_are_described_by_a_file(model: Path, store: str, titles_file: Pat
 def test_keep_and_rollback(model: Path, store: str) -> None:
     names = [answer("publish", model, "--to", store, "--no-map", "--keep", "2")["model"] for _ in range(3)]
     assert answer("publish", "--to", store, "--rollback") == {"model": names[1], "store": store}
-    assert f"holds no version before {names[1]}" in error_of("publish", "--to", store, "--rollback")
+    assert f"holds no version that was live before {names[1]}" in error_of("publish", "--to", store, "--rollback")
     for ignored in (["--items", "x"], ["--twin", "x"], ["--histories"], ["--keep", "3"], ["--no-map"]):
         told = error_of("publish", "--to", store, "--rollback", *ignored)
         assert told.endswith("takes no --" + ignored[0].removeprefix("--").removeprefix("no-") + ": leave it out")

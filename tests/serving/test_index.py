@@ -170,3 +170,20 @@ def test_the_extra_coordinate_turns_inner_products_into_distances(hyperbolic: bo
     longest = float(np.square(points.astype(np.float64)).sum(axis=1).max())
     squared = np.square(np.append(query, 0) - index.augmented(points)).sum(axis=1)
     assert squared == pytest.approx(query @ query + longest - 2 * points @ query, rel=1e-5)
+
+
+def test_an_index_with_numbers_of_other_items(folder: Path) -> None:
+    """Whoever can write to the store can give it any content with the right checksums."""
+    import faiss
+
+    opened = open_version(folder)
+    assert opened.index is not None
+    lists = faiss.clone_index(opened.index.lists)
+    lists.reset()
+    width = lists.d - opened.index.by_inner_product
+    points = opened.ranker.item_points[:, :width]
+    vectors = index.augmented(points) if opened.index.by_inner_product else points
+    lists.add_with_ids(vectors, np.arange(ITEMS) + ITEMS - 5)
+    shifted = index.Index(lists, opened.index.probes, opened.index.by_inner_product)
+    query = opened.ranker.query(np.array([3]))
+    assert shifted.candidates(opened.ranker, query, ITEMS).tolist() == list(range(ITEMS - 5, ITEMS))

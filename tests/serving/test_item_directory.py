@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,13 @@ from hypothesis import strategies as st
 
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.serving import item_directory
-from lorentzrec.serving.item_directory import Item, ItemDirectory, described_items, write_item_directory
+from lorentzrec.serving.item_directory import (
+    DirectoryDamaged,
+    Item,
+    ItemDirectory,
+    described_items,
+    write_item_directory,
+)
 
 IDS = ["sku-7", "sku-71", "Größe", "a'b\"c", "x%y", "日本", "7", "-", "sku-8"]
 COUNTS = np.array([5, 9, 1, 2, 2, 3, 4, 1, 7])
@@ -143,3 +151,40 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match=r"items.sqlite is damaged"):
         ItemDirectory(tmp_path / "items.sqlite")
     assert list(tmp_path.iterdir()) == []
+
+
+def written(path: Path, *changes: str) -> Path:
+    table, _, categories = described_items(pl.Series(IDS), COUNTS, TABLE)
+    write_item_directory(path, table, categories)
+    with closing(sqlite3.connect(path)) as connection:
+        for change in changes:
+            connection.execute(change)
+        connection.commit()
+    return path
+
+
+def test_a_directory_whose_rows_are_not_those_of_the_points(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="its rows are 0 to 99 and not 0 to 8"):
+        ItemDirectory(written(tmp_path / "items.sqlite", "UPDATE items SET row = 99 WHERE row = 8"))
+
+
+def test_damage_that_a_query_meets_is_kept(tmp_path: Path) -> None:
+    opened = ItemDirectory(written(tmp_path / "a.sqlite", "UPDATE items SET title = CAST(x'ff' AS TEXT) WHERE row = 3"))
+    assert opened.items([0])[0].title == "Red Hat"
+    assert opened.damage is None
+    with pytest.raises(DirectoryDamaged, match=r"a\.sqlite is damaged .* publish the model again"):
+        opened.items([3])
+    assert opened.damage is not None
+    opened = ItemDirectory(written(tmp_path / "b.sqlite", "UPDATE items SET place = 99 WHERE id = 'sku-7'"))
+    with pytest.raises(DirectoryDamaged, match="it holds 0 of 1 items"):
+        opened.search("hat")
+
+
+def test_no_query_can_make_a_directory_look_damaged(directory: ItemDirectory) -> None:
+    """Else anybody could take a version out of service."""
+    for query in ('"', "*", "a AND", "NEAR(", "{x}:y", "^", "\ud800", "\0", "x" * 100_000, "- " * 5000, "(" * 5000):
+        directory.search(query)
+        directory.rows([query])
+    with pytest.raises(sqlite3.OperationalError):
+        directory._ask("SELECT rowid FROM words WHERE words MATCH ?", "NEAR(")
+    assert directory.damage is None

@@ -63,12 +63,12 @@ def test_old_versions_go_but_never_the_current_one(store: Store) -> None:
 
 
 def test_rollback_goes_back_step_by_step(store: Store) -> None:
-    with pytest.raises(InputError, match="holds no version before the first: publish one instead"):
+    with pytest.raises(InputError, match="holds no version that was live before the first: publish one instead"):
         rollback(store)
     first, second, third = [publish(shop_model(), store).name for _ in range(3)]
     assert [rollback(store), rollback(store)] == [second, first]
     assert store.versions() == [third, second, first]
-    with pytest.raises(InputError, match=f"holds no version before {first}: publish one instead"):
+    with pytest.raises(InputError, match=f"holds no version that was live before {first}: publish one instead"):
         rollback(store)
 
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.learning.model import Model
-from lorentzrec.serving.version import mapped_arrays, open_version, write_version
+from lorentzrec.serving import version as version_module
+from lorentzrec.serving.version import open_version, stored_arrays, write_version
 from serving.small_shop import CATEGORIES, ITEMS, shop_model, shop_table, shop_version
 
 DISK = np.linspace(-0.5, 0.5, 2 * ITEMS, dtype=np.float32).reshape(ITEMS, 2)
@@ -55,15 +56,18 @@ def test_everything_comes_back(written: Path) -> None:
     assert (version.index, version.manifest["index"], version.notes) == (None, None, ())
 
 
-def test_points_are_mapped_and_read_only(written: Path) -> None:
-    points = mapped_arrays(written / "points.safetensors")["item_points"]
+@pytest.mark.parametrize("mapped", [False, True])
+def test_points_are_read_or_mapped_and_read_only(written: Path, monkeypatch: pytest.MonkeyPatch, mapped: bool) -> None:
+    if mapped:
+        monkeypatch.setattr(version_module, "READ_BYTES", 0)
+    points = stored_arrays(written / "points.safetensors")["item_points"]
     owner = points
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
-    assert type(owner.base).__name__ == "mmap"
+    assert (type(owner.base).__name__ == "mmap") == mapped
     with pytest.raises(ValueError, match="read-only"):
         points[0, 0] = 1
-    assert open_version(written).ranker.item_points.base is not None  # a view of the mapped file, not a copy
+    assert open_version(written).ranker.item_points.base is not None  # a view of the file's content, not another copy
 
 
 def test_nothing_about_customers(written: Path) -> None:

@@ -41,10 +41,10 @@ def publish(
         bool,
         typer.Option("--histories", help="Put what customers did into the store: all events of the --items dataset."),
     ] = False,
-    keep: Annotated[int, typer.Option(min=1, help="How many versions the store keeps.")] = 3,
+    keep: Annotated[int, typer.Option(min=1, help="How many versions that were live the store keeps.")] = 3,
     map: Annotated[bool, typer.Option("--map/--no-map", help="Make the map of all items for the page.")] = True,
     index: Annotated[bool, typer.Option("--index/--no-index", help="Make an index where there are many items.")] = True,
-    rollback: Annotated[bool, typer.Option("--rollback", help="Go back to the version before this one.")] = False,
+    rollback: Annotated[bool, typer.Option("--rollback", help="Go back to the version that was live before.")] = False,
     json: Json = False,
 ) -> None:
     """Make a model the current version of a store, from which `lorentzrec serve` answers.

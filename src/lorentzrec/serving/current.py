@@ -6,11 +6,12 @@ import logging
 import random
 import shutil
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
 
-from lorentzrec.errors import InputError, LorentzrecError, StoreUnavailable
+from lorentzrec.errors import ArtifactError, LorentzrecError, StoreUnavailable
 from lorentzrec.serving.answering import Answerer
 from lorentzrec.serving.guarded_store import GuardedStore
 from lorentzrec.serving.metrics import Metrics
@@ -22,7 +23,7 @@ START_SECONDS = 15.0
 FETCH_SECONDS = 3600.0
 """A version may be large, and its store far away."""
 REFUSAL_SECONDS = 30.0
-"""A refused version is looked at again after this long: somebody may have mended it."""
+"""A refused version is looked at again after this long: somebody may have repaired it."""
 
 logger = logging.getLogger("lorentzrec.serving")
 
@@ -39,16 +40,20 @@ class Serving:
 class Current:
     """Holds one reference to what is served, and changes it in one step.
 
-    Requests under way go on with what they took; when the last of them is done, the old version's memory goes. A
-    version that is damaged is refused, and the last good one stays; at the start, when there is no last good one, it is
-    the newest good one of the store.
+    Requests under way keep what they took; when the last of them is done, the old version's memory is released. A
+    version that is damaged is refused, and the last good one stays. At the start, when there is no last good one, and
+    when the one in use is found to be damaged, the newest good one that was ever live replaces it.
     """
 
     def __init__(self, store: GuardedStore, cache: Path, metrics: Metrics, poll_seconds: float) -> None:
         self._store, self._cache, self._metrics, self._poll_seconds = store, cache, metrics, poll_seconds
         self._serving: Serving | None = None
         self._refused: dict[str, float] = {}  # when each may be looked at again
+        self._damaged: dict[str, float] = {}  # when each was last found to be damaged while it was in use
         self._wanted: str | None = None
+        self._warning: str | None = None  # of the store
+        self._failure: str | None = None  # of the last look at the store
+        self._noted: Version | None = None  # the damaged version in use that was reported
         self._looked, self._stopped, self._nudged = Event(), Event(), Event()
         self._thread = Thread(target=self._watch, name="current", daemon=True)
 
@@ -71,7 +76,10 @@ class Current:
     @property
     def warnings(self) -> list[str]:
         """What an operator should know, although requests are answered."""
-        return [f"version {name} is refused, and the log of the service says why" for name in self._refused.copy()]
+        warnings = [f"version {name} is refused, and the log of the service says why" for name in self._refused.copy()]
+        if self._failure is not None:
+            warnings.append("the store cannot be checked for a new version, and the log of the service says why")
+        return warnings if self._warning is None else [self._warning, *warnings]
 
     def start(self) -> None:
         """Look at the store from now on, in a thread. If there is a version, it serves when this returns.
@@ -105,9 +113,12 @@ class Current:
         except StoreUnavailable as error:
             if self._store.trouble is None:  # else the guard has said it
                 logger.warning("the store has no time for a look at it: %s", error)
-        except Exception:
-            logger.exception("the look at the store failed; the version in use stays")
+        except Exception as error:
+            if self._failure != repr(error):  # once, not every second
+                logger.exception("the check of the store failed; the version in use stays")
+            self._failure = repr(error)
         else:
+            self._failure = None
             if not was_up:
                 logger.info("the store is back")
         self._metrics.store_up.set(self._store.trouble is None)
@@ -116,31 +127,55 @@ class Current:
         """Take into use what the store says is current, if it is another than now."""
         state = self._store.call(lambda store: store.state(), probe=True)
         self._wanted, before = state.version, self._serving
-        version = self._choose(state.version)
-        if version is None:
-            return
-        if before is not None and version is before.version and state.live_revision == before.live_revision:
-            return
-        live = self._store.call(lambda store: store.live_items(), seconds=FETCH_SECONDS)
-        answerer = Answerer(version, live)
-        answerer.warm_up()
-        self._serving = Serving(version, answerer, state.live_revision)
-        if before is None or version is not before.version:
-            self._tell(before, version)
+        if state.warning is not None and state.warning != self._warning:
+            logger.warning("%s", state.warning)
+        self._warning = state.warning
+        for version in self._choices(state.version, self.version):
+            if before is not None and version is before.version and state.live_revision == before.live_revision:
+                return
+            if (answerer := self._answerer(version)) is not None:
+                self._serving, self._noted = Serving(version, answerer, state.live_revision), None
+                if before is None or version is not before.version:
+                    self._tell(before, version)
+                return
 
-    def _choose(self, wanted: str | None) -> Version | None:
-        """The wanted version if it is good; else the one in use; else the newest good one; else None."""
-        version = self.version
-        if wanted is None or (version is not None and version.name == wanted):
+    def _choices(self, wanted: str | None, in_use: Version | None) -> Iterator[Version]:
+        """The versions to serve, best first: the wanted one, the one in use, the newest that was live.
+
+        If the one in use is damaged it comes last: what can still be read of it is better than nothing.
+        """
+        sound = in_use is not None and in_use.items.damage is None
+        if in_use is not None and sound and wanted in (None, in_use.name):
             self._refused.clear()
-            return version
-        opened = self._open(wanted)
-        if opened is None and version is None:
-            for name in self._store.call(lambda store: store.versions()):
-                if name != wanted and (opened := self._open(name)):
-                    logger.warning("version %s serves in place of %s, which is refused", name, wanted)
-                    break
-        return opened or version
+            yield in_use
+            return
+        if in_use is not None and not sound:
+            self._note_damage(in_use)
+        if wanted is not None and (opened := self._open(wanted)):
+            yield opened
+        if in_use is not None and sound:
+            yield in_use
+            return
+        for name in self._store.call(lambda store: store.activated_versions()):
+            if name != wanted and (opened := self._open(name)):
+                logger.warning("version %s serves in place of %s, which is refused", name, wanted)
+                yield opened
+        if in_use is not None:
+            yield in_use
+
+    def _note_damage(self, version: Version) -> None:
+        """Report, once, that the version in use is damaged.
+
+        It is opened again, which may get a sound copy; if that was damaged as well a moment ago, it is refused.
+        """
+        if version is self._noted:
+            return
+        self._noted, now = version, time.monotonic()
+        if now - self._damaged.get(version.name, -REFUSAL_SECONDS) < REFUSAL_SECONDS:
+            self._refuse(version.name, str(version.items.damage))
+        else:
+            logger.error("version %s was damaged while in use: %s", version.name, version.items.damage)
+        self._damaged[version.name] = now
 
     def _open(self, name: str) -> Version | None:
         """A version, fetched and checked; None if it is damaged."""
@@ -149,23 +184,42 @@ class Current:
         try:
             folder = self._store.call(lambda store: store.fetch(name, self._cache), seconds=FETCH_SECONDS)
             version = open_version(folder, verify=False)  # `fetch` has just read and checked every byte
-        except (InputError, OSError) as error:
-            if name not in self._refused:
-                self._metrics.refused.inc()
-                logger.error("version %s is refused, and the last good one stays: %s", name, error)
-            self._refused[name] = time.monotonic() + REFUSAL_SECONDS
+            if version.name != name:
+                raise ArtifactError(f"{folder} holds version {version.name!r}: publish the model again")
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            self._refuse(name, error)
             return None
         self._refused.pop(name, None)
         return version
+
+    def _answerer(self, version: Version) -> Answerer | None:
+        """What answers with a version, warm; None if the version cannot answer."""
+        live = self._store.call(lambda store: store.live_items(), seconds=FETCH_SECONDS)
+        try:
+            answerer = Answerer(version, live)
+            answerer.warm_up()
+        except Exception as error:  # it fits its checksums, and yet it makes no sense
+            self._refuse(version.name, error)
+            return None
+        return answerer
+
+    def _refuse(self, name: str, reason: Exception | str) -> None:
+        if name not in self._refused:
+            self._metrics.refused.inc()
+            kind = "" if isinstance(reason, str | LorentzrecError | OSError) else f"{type(reason).__name__}: "
+            logger.error("version %s is refused, and the last good one stays: %s%s", name, kind, reason)
+        self._refused[name] = time.monotonic() + REFUSAL_SECONDS
 
     def _tell(self, before: Serving | None, version: Version) -> None:
         logger.info("version %s answers now: %d items", version.name, len(version.items))
         for line in version.notes:
             logger.warning(line)
         self._metrics.swaps.inc()
-        self._metrics.serving.labels(version.name).set(1)
         if before is not None:
             self._metrics.serving.labels(before.version.name).set(0)
+        self._metrics.serving.labels(version.name).set(1)  # second: it may be the same version, opened again
         self._prune_cache(version.name)
 
     def _prune_cache(self, serving: str) -> None:

@@ -10,9 +10,9 @@ falls as the score rises. A Euclidean model that ranks by distance needs no such
 exactly, so only a missing item can make an answer differ from the exact one; how many are missing is measured before
 anything is published.
 
-The lists are faiss's (the extra `ann`): their file is mapped into memory, so that a worker opens it in milliseconds and
-workers share it, and a search takes a bitmap of the items that may be found. What was measured, and why this is not a
-graph of neighbours, is in docs/serving-index.md.
+The lists are faiss's (the extra `ann`): a large file is mapped into memory, so that a worker opens it in milliseconds
+and workers share it, and a search takes a bitmap of the items that may be found. What was measured, and why this is not
+a graph of neighbours, is in docs/serving-index.md.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Index:
             parameters["sel"] = faiss.IDSelectorBitmap(np.packbits(permitted, bitorder="little"))
         sought = 2 * count + spare
         found = self.lists.search(vector[None], sought, params=faiss.SearchParametersIVF(**parameters))[1][0]
-        return np.unique(found[found >= 0]).astype(np.int64)
+        return np.unique(found[(found >= 0) & (found < len(ranker.item_points))]).astype(np.int64)
 
 
 class IndexedRanker(Ranker):
@@ -174,14 +174,14 @@ def build_index(ranker: Ranker, queries: FloatArray, path: Path) -> dict[str, An
     )
 
 
-def open_index(path: Path, description: dict[str, Any], count: int) -> Index:
-    """The index that `build_index` wrote, mapped into memory."""
+def open_index(path: Path, description: dict[str, Any], count: int, *, mapped: bool = True) -> Index:
+    """The index that `build_index` wrote, mapped into memory or read."""
     import faiss
 
     try:
-        lists = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
-    except RuntimeError as error:
-        reason = str(error).splitlines()[0]
+        lists = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC if mapped else 0)
+    except (RuntimeError, IndexError, MemoryError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise ArtifactError(f"{path} cannot be read by faiss ({reason}): publish the model again") from error
     if lists.ntotal != count:
         raise ArtifactError(f"{path} holds {lists.ntotal} items instead of {count}: publish the model again")

@@ -9,7 +9,9 @@ A file rather than a table in memory, so that a worker starts at once and all wo
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sqlite3
 import weakref
 from collections.abc import Sequence
@@ -34,8 +36,8 @@ IDS_A_QUESTION = 50_000
 """Ids that one statement looks up; more are asked in parts."""
 CONNECTIONS = 4
 """Threads that may ask at the same time; an answer takes a fraction of a millisecond, so others wait for less."""
-MAPPED_BYTES = 2**31
-"""How much of the file SQLite reads straight from the system's pages, without copies of its own."""
+DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR)
+"""What SQLite reports if the file was changed or cut short; no request can cause these."""
 _SCHEMA = """
     PRAGMA journal_mode = OFF;
     PRAGMA synchronous = OFF;
@@ -52,6 +54,10 @@ _INDEXES = """
 """
 
 
+class DirectoryDamaged(ArtifactError):  # noqa: N818, it is what the service answers with 503
+    """The file has changed or cannot be read any more."""
+
+
 @dataclass(frozen=True)
 class Item:
     """What is known of one item; None where nothing was said."""
@@ -66,6 +72,16 @@ class Item:
 
 def write_item_directory(path: Path, table: pl.DataFrame, categories: Sequence[str]) -> None:
     """Write the directory of a table that `described_items` made: one line per item, in row order."""
+    try:
+        _write_tables(path, table, categories)
+    except sqlite3.OperationalError as error:
+        codes = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_IOERR: errno.EIO}
+        if (code := codes.get(error.sqlite_errorcode & 0xFF)) is None:
+            raise
+        raise OSError(code, os.strerror(code), str(path)) from error
+
+
+def _write_tables(path: Path, table: pl.DataFrame, categories: Sequence[str]) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.executescript(_SCHEMA)
         connection.execute("BEGIN")
@@ -110,22 +126,30 @@ class ItemDirectory:
     """Ids to rows, rows to what is known of them, and search. Read-only, and safe to use from many threads.
 
     All connections are opened at once, so that whoever holds the directory can finish with it when its folder has been
-    removed.
+    removed. The file is read, never mapped: if somebody cuts it short, a query fails instead of the process.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.damage: str | None = None
+        """Why a query has failed since the file was opened; None if none has."""
         self._idle: SimpleQueue[sqlite3.Connection] = SimpleQueue()
         weakref.finalize(self, _close, self._idle)
         try:
             for _ in range(CONNECTIONS):
                 self._idle.put(_connect(path))
             self.categories: list[str] = [name for (name,) in self._ask("SELECT name FROM categories ORDER BY code")]
-            ((count,),) = self._ask("SELECT count(*) FROM items")
+            statement = "SELECT count(*), ifnull(min(row), 0), ifnull(max(row), -1) FROM items"
+            ((count, first, last),) = self._ask(statement)
+            self._count = int(count)
+            if (first, last) != (0, self._count - 1):
+                raise self._damaged(f"its rows are {first} to {last} and not 0 to {self._count - 1}")
+        except DirectoryDamaged:
+            _close(self._idle)
+            raise
         except sqlite3.Error as error:
             _close(self._idle)
-            raise ArtifactError(f"{path} is damaged ({error}): publish the model again") from error
-        self._count = int(count)
+            raise self._damaged(str(error)) from error
 
     def __len__(self) -> int:
         return self._count
@@ -142,6 +166,8 @@ class ItemDirectory:
                 # SQLite ends a text from JSON at its first NUL, so an id with one could be taken for another.
                 if id == ids[start + place]:
                     found[start + place] = row
+        if len(found) and not UNKNOWN <= found.min() <= found.max() < self._count:
+            raise self._damaged(f"it has a row outside of 0 to {self._count - 1}")
         return found
 
     def items(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> list[Item]:
@@ -171,20 +197,33 @@ class ItemDirectory:
     def _items(self, condition: str, values: Sequence[int] | NDArray[np.integer[Any]]) -> list[Item]:
         columns = "items.row, items.id, items.title, items.category, items.price, items.image"
         asked = json.dumps(np.asarray(values, np.int64).tolist())
-        return [Item(*line) for line in self._ask(f"SELECT {columns} FROM json_each(?) AS asked {condition}", asked)]
+        lines = self._ask(f"SELECT {columns} FROM json_each(?) AS asked {condition}", asked)
+        if len(lines) != len(values):
+            raise self._damaged(f"it holds {len(lines)} of {len(values)} items")
+        return [Item(*line) for line in lines]
 
     def _ask(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         connection = self._idle.get()
         try:
             return connection.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", None)
+            # Text that is not UTF-8 is an error of the module, and has no code.
+            if (code is None and "decode" in str(error)) or (code is not None and code & 0xFF in DAMAGE):
+                raise self._damaged(str(error)) from error
+            raise
         finally:
             self._idle.put(connection)
+
+    def _damaged(self, reason: str) -> DirectoryDamaged:
+        self.damage = f"{self.path} is damaged ({reason}): publish the model again"
+        return DirectoryDamaged(self.damage)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
     address = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
     connection = sqlite3.connect(address, uri=True, check_same_thread=False)
-    connection.execute(f"PRAGMA mmap_size = {MAPPED_BYTES}")
+    connection.execute("PRAGMA mmap_size = 0")
     connection.execute("SELECT count(*) FROM categories")  # or the file would be opened by the first question
     return connection
 

@@ -14,6 +14,7 @@ from litestar.types import ExceptionHandlersMap
 
 from lorentzrec.errors import InputError, LorentzrecError, StoreUnavailable
 from lorentzrec.serving.answering import UnknownItem
+from lorentzrec.serving.item_directory import DirectoryDamaged
 from lorentzrec.serving.messages import Fault, Problem
 
 MEDIA_TYPE = "application/problem+json"
@@ -118,6 +119,9 @@ def _bad_input(_: Request[Any, Any, Any], error: LorentzrecError) -> Response[Pr
     match error:
         case UnknownItem():
             return _respond(problem(404, str(error), "unknown-item"))
+        case DirectoryDamaged():
+            detail = "files of the version are damaged, and the log of the service has the details: try again"
+            return _respond(problem(503, detail, "not-ready"))
         case InputError():
             return _respond(problem(400, str(error), "invalid-request"))
         case NoMap():

@@ -5,14 +5,15 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.errors import InputError
-from lorentzrec.serving.stores.store import Added, Event, Store, key_of, usual_id
+from lorentzrec.errors import InputError, LorentzrecError
+from lorentzrec.serving.stores.store import Added, Event, Store, check_ids, key_of, usual_id
 from lorentzrec.serving.version import open_version, write_version
 
 if TYPE_CHECKING:
@@ -52,9 +53,10 @@ def publish(
 ) -> Published:
     """Make `model` the current version of `store`.
 
-    It is written beside, uploaded, opened as a service would open it, and only then activated: a failure at any point
-    leaves the store answering as before. Then all but the newest `keep` versions go, and the remains of interrupted
-    publishes, too.
+    It is written to a temporary folder, uploaded, opened as a service would open it, and only then activated. A failure
+    at any point leaves the current version as it was and removes what was uploaded. Then all but the newest `keep` of
+    the versions that were ever activated are removed, and what interrupted publishes left behind, unless another
+    process is publishing.
 
     items: a table with the column id and any of title, category, price and image.
     twin: another model of the same items, for answers side by side.
@@ -63,19 +65,21 @@ def publish(
     """
     if keep < 1:
         raise InputError(f"{keep} versions cannot be kept: keep 1 or more")
+    _check_ids_of(model, histories)
     tell = progress or (lambda *_: None)
-    with tempfile.TemporaryDirectory(prefix="lorentzrec-publish-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="lorentzrec-publish-") as scratch, store.publishing():
         folder = Path(scratch, "version")
-        manifest = write_version(
-            folder,
-            model,
-            items=items,
-            disk_map=None if disk_map is None else disk_map.coordinates,
-            map_description=None if disk_map is None else {"method": disk_map.method, "kept": disk_map.kept},
-            twin=twin,
-            index=index,
-            progress=lambda what: tell(what, 0.0),
-        )
+        with _in_scratch(scratch):
+            manifest = write_version(
+                folder,
+                model,
+                items=items,
+                disk_map=None if disk_map is None else disk_map.coordinates,
+                map_description=None if disk_map is None else {"method": disk_map.method, "kept": disk_map.kept},
+                twin=twin,
+                index=index,
+                progress=lambda what: tell(what, 0.0),
+            )
         name, total = str(manifest["name"]), sum(file["bytes"] for file in manifest["files"].values())
         sent = 0
 
@@ -84,24 +88,70 @@ def publish(
             sent += more
             tell("uploading", sent / max(total, 1))
 
-        store.upload(folder, uploaded)
-        tell("checking what was uploaded", 0.0)
-        open_version(store.fetch(name, Path(scratch, "fetched")), verify=False).items.close()
-    events = None if histories is None else add_histories(store, histories, progress)
-    store.activate(name)
-    for old in store.versions()[keep:]:
-        if old != store.state().version:
-            store.discard(old)
+        try:
+            store.upload(folder, uploaded)
+            tell("checking what was uploaded", 0.0)
+            with _in_scratch(scratch):
+                open_version(store.fetch(name, Path(scratch, "fetched")), verify=False).items.close()
+            events = None if histories is None else add_histories(store, histories, progress)
+            store.activate(name)
+        except BaseException:
+            with suppress(LorentzrecError, OSError):  # if not even this works, the next publish removes it
+                store.discard(name)
+            raise
+    _prune(store, keep)
     store.clean()
     return Published(name, manifest, events)
 
 
+def _check_ids_of(model: Model, histories: Interactions | None) -> None:
+    """Refuse ids that no service would take, before anything is uploaded."""
+    try:
+        check_ids("item", map(str, model.items.series.to_list()))
+        if histories is not None:
+            check_ids("item", map(str, histories.items.series.to_list()))
+            check_ids("user", map(str, histories.users.series.to_list()))
+    except InputError as error:
+        raise InputError(f"{error}; correct the events, then prepare, train and publish again") from None
+
+
+@contextmanager
+def _in_scratch(scratch: str) -> Iterator[None]:
+    """If the temporary folder cannot be written, report that it is this folder and not the store."""
+    try:
+        yield
+    except InputError as error:
+        if str(error).startswith(f"cannot write {scratch}"):
+            raise InputError(f"{error} (the temporary folder, not the store: TMPDIR names another)") from error
+        raise
+
+
+def _prune(store: Store, keep: int) -> None:
+    """Remove the oldest versions that were ever activated, but for `keep` and the current one."""
+    for old in store.activated_versions()[keep:]:
+        if old != store.state().version:
+            try:
+                store.discard(old)
+            except InputError:
+                # Another process may have removed it, or activated it.
+                if old in store.versions() and old != store.state().version:
+                    raise
+
+
 def rollback(store: Store) -> str:
-    """Make the version before the current one the current one again; its name."""
-    current = store.state().version
-    older = [name for name in store.versions() if current is not None and name < current]
+    """Make the version that was live before the current one the current one again; its name.
+
+    If the store has lost which version is current, that version is restored instead.
+    """
+    state = store.state()
+    if state.version is not None and state.warning is not None:
+        store.activate(state.version)
+        return state.version
+    older = [name for name in store.activated_versions() if state.version is not None and name < state.version]
     if not older:
-        raise InputError(f"{store.url} holds no version before {current or 'the first'}: publish one instead")
+        raise InputError(
+            f"{store.url} holds no version that was live before {state.version or 'the first'}: publish one instead"
+        )
     store.activate(older[0])
     return older[0]
 

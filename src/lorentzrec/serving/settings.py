@@ -20,7 +20,7 @@ class ServiceSettings:
     host: str = "127.0.0.1"
     port: int = 8000
     workers: int = 1
-    """Processes. They share the memory of a version, since each maps the same files."""
+    """Processes. They share the memory of large version files, which each of them maps."""
     api_key_file: Path | None = None
     """A file with one key a line; None lets everybody in. See `keys.py`."""
     cache: Path | None = None

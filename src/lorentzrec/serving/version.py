@@ -6,8 +6,10 @@
     items.sqlite         see `item_directory`
     index.faiss          see `index`; only where there are many items
 
-Points are mapped into memory, so that opening costs the same for any size but for the checksums, and all workers of a
-machine share one copy. A version holds nothing about customers.
+Small files are read, so that nothing that happens to them later can hurt a worker. Large ones are mapped into memory:
+opening costs the same for any size but for the checksums, and all workers of a machine share one copy. If somebody
+truncates a mapped file in place, the system kills the workers that read it; nothing in this package does that, every
+writer makes a new file and renames it. A version holds nothing about customers.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.atomic import MARKER, atomic_directory, checksum
-from lorentzrec.errors import ArtifactError, InputError
+from lorentzrec.errors import ArtifactError, InputError, LorentzrecError
 from lorentzrec.learning.artifact import POINTS, check_points, write_arrays
 from lorentzrec.learning.config import TrainingConfig
 from lorentzrec.learning.manifest import read_manifest, write_manifest
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
 
 FORMAT, FORMAT_VERSION = "lorentzrec-version", 1
 TWIN, ITEMS = "twin.safetensors", "items.sqlite"
+READ_BYTES = 64 * 2**20
+"""Files of up to this size are read by each worker; larger ones are mapped."""
 TYPES = {"F32": "<f4", "I64": "<i8", "I32": "<i4"}
 """The names that safetensors has for the types of our arrays."""
 
@@ -147,7 +151,21 @@ def write_version(
 
 
 def open_version(folder: Path, *, verify: bool = True) -> Version:
-    """Open a version for answers. With `verify` every byte is checked against its checksum; sizes always are."""
+    """Open a version for answers. With `verify` every byte is checked against its checksum; sizes always are.
+
+    Whatever is wrong with the folder, also if somebody has made it fit its checksums, is an `ArtifactError`.
+    """
+    try:
+        return _open_version(folder, verify)
+    except LorentzrecError:
+        raise
+    except OSError as error:
+        raise ArtifactError(f"cannot read {folder} ({error}): check the disk and the permissions") from error
+    except Exception as error:
+        raise _damaged(folder, f"{type(error).__name__}: {' '.join(str(error).split())}") from error
+
+
+def _open_version(folder: Path, verify: bool) -> Version:
     manifest = read_manifest(
         folder,
         key="format",
@@ -156,47 +174,52 @@ def open_version(folder: Path, *, verify: bool = True) -> Version:
         what="version",
         again="publish the model again",
     )
-    try:
-        _check_files(folder, manifest["files"], verify)
-        points = mapped_arrays(folder / POINTS)
-        count, width = manifest["items"], manifest["dimension"]
-        for name, dtype, shape in (
-            ("item_points", "<f4", (count, width + (manifest["geometry"] == "hyperboloid"))),
-            ("item_counts", "<i8", (count,)),
-            ("category_codes", "<i4", (count,)),
-        ):
-            if points[name].dtype != dtype or points[name].shape != shape:
-                raise _damaged(folder / POINTS, f"{name} is not {dtype} {shape}")
-        items = ItemDirectory(folder / ITEMS)
-        if len(items) != count:
-            raise _damaged(folder / ITEMS, f"it holds {len(items)} items and the manifest says {count}")
-        index: Index | None = None
-        notes: tuple[str, ...] = ()
-        if manifest["index"] is not None and is_installed():
-            index = open_index(folder / INDEX, manifest["index"], count)
-        elif manifest["index"] is not None:
-            notes = (f"version {manifest['name']} has an index, but items are ranked exactly without faiss: {EXTRA}",)
-        return Version(
-            folder=folder,
-            manifest=manifest,
-            ranker=_ranker(points, manifest),
-            twin_ranker=_ranker(mapped_arrays(folder / TWIN), manifest["twin"]) if manifest["twin"] else None,
-            items=items,
-            item_counts=points["item_counts"],
-            category_codes=points["category_codes"],
-            map=points.get("map"),
-            index=index,
-            notes=notes,
-        )
-    except (KeyError, TypeError) as error:
-        raise _damaged(folder, f"{error} is missing or of another type") from error
-    except OSError as error:
-        raise ArtifactError(f"cannot read {folder} ({error}): check the disk and the permissions") from error
+    _check_files(folder, manifest["files"], verify)
+    points = stored_arrays(folder / POINTS)
+    twin = stored_arrays(folder / TWIN) if manifest["twin"] else None
+    count, width = manifest["items"], manifest["dimension"] + (manifest["geometry"] == "hyperboloid")
+    _check_array(folder / POINTS, points, "item_points", "<f4", (count, width))
+    _check_array(folder / POINTS, points, "history_points", "<f4", (count, width), optional=True)
+    _check_array(folder / POINTS, points, "map", "<f4", (count, 2), optional=True)
+    _check_array(folder / POINTS, points, "item_counts", "<i8", (count,))
+    _check_array(folder / POINTS, points, "category_codes", "<i4", (count,))
+    if twin is not None:
+        shape = (count, twin["item_points"].shape[-1])
+        _check_array(folder / TWIN, twin, "item_points", "<f4", shape)
+        _check_array(folder / TWIN, twin, "history_points", "<f4", shape, optional=True)
+    items = ItemDirectory(folder / ITEMS)
+    if len(items) != count:
+        raise _damaged(folder / ITEMS, f"it holds {len(items)} items and the manifest says {count}")
+    codes = points["category_codes"]
+    if count and not -1 <= codes.min() <= codes.max() < len(items.categories):
+        raise _damaged(folder / POINTS, f"a category is outside of the {len(items.categories)} in {ITEMS}")
+    index: Index | None = None
+    notes: tuple[str, ...] = ()
+    if manifest["index"] is not None and is_installed():
+        index = open_index(folder / INDEX, manifest["index"], count, mapped=_is_mapped(folder / INDEX))
+    elif manifest["index"] is not None:
+        notes = (f"version {manifest['name']} has an index, but items are ranked exactly without faiss: {EXTRA}",)
+    return Version(
+        folder=folder,
+        manifest=manifest,
+        ranker=_ranker(points, manifest),
+        twin_ranker=None if twin is None else _ranker(twin, manifest["twin"]),
+        items=items,
+        item_counts=points["item_counts"],
+        category_codes=codes,
+        map=points.get("map"),
+        index=index,
+        notes=notes,
+    )
 
 
-def mapped_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of a safetensors file, read-only and mapped: their pages are read when touched, and shared."""
-    content = np.memmap(path, np.uint8, mode="r").view(np.ndarray)
+def stored_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a safetensors file, read-only; those of a large file are mapped, and their pages shared."""
+    if _is_mapped(path):
+        content = np.memmap(path, np.uint8, mode="r").view(np.ndarray)
+    else:
+        content = np.fromfile(path, np.uint8)
+        content.flags.writeable = False
     try:
         start = 8 + int(content[:8].view("<u8")[0])
         header = json.loads(content[8:start].tobytes())
@@ -207,6 +230,26 @@ def mapped_arrays(path: Path) -> dict[str, NDArray[Any]]:
         }
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise _damaged(path, f"its header does not fit its content: {error}") from error
+
+
+def _is_mapped(path: Path) -> bool:
+    return path.stat().st_size > READ_BYTES
+
+
+def _check_array(
+    path: Path,
+    arrays: Mapping[str, NDArray[Any]],
+    name: str,
+    dtype: str,
+    shape: tuple[int, ...],
+    *,
+    optional: bool = False,
+) -> None:
+    array = arrays.get(name)
+    if array is None and optional:
+        return
+    if array is None or array.dtype != dtype or array.shape != shape:
+        raise _damaged(path, f"{name} is not {dtype} {shape}")
 
 
 def _points_of(model: Model, rows: NDArray[np.int64] | None = None) -> dict[str, NDArray[Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +12,9 @@ import pytest
 from lorentzrec.errors import InputError, StoreUnavailable
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Added, Event, key_of
+from serving.running_service import wait_until
 from serving.servers import CosmosServer, free_port
+from serving.stores.version_folder import write_version
 
 if TYPE_CHECKING:
     from lorentzrec.serving.stores.cosmos_store import CosmosStore
@@ -134,3 +137,21 @@ def test_addresses_that_are_not_complete(url: str) -> None:
     with pytest.raises(InputError, match="give cosmos://ACCOUNT-HOST/DATABASE") as failure:
         open_store(url)
     assert ":p@" not in str(failure.value)
+
+
+def test_a_publisher_renews_its_document(store: CosmosStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cosmos_store, "RENEWAL_SECONDS", 0.01)
+    with store.publishing():
+        (first,) = store._catalogue.all("publishers")
+        wait_until(lambda: store._catalogue.all("publishers")[0]["_etag"] != first["_etag"])
+    assert store._catalogue.all("publishers") == []
+
+
+def test_a_killed_publisher_counts_as_gone_after_a_while(
+    store: CosmosStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.upload(write_version(tmp_path, "a1"))
+    store._catalogue.put({"id": "killed", "place": "publishers"})
+    assert (store.clean(), store.versions()) == (0, ["a1"])
+    monkeypatch.setattr(cosmos_store, "PUBLISHER_SECONDS", -60)
+    assert (store.clean(), store.versions()) == (1, [])

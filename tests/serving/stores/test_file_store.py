@@ -113,6 +113,7 @@ def test_a_kill_in_the_middle_of_an_upload(url: str, tmp_path: Path) -> None:
         store.upload(second)
         assert (place / "a.bin").stat().st_mtime_ns == untouched
         assert store.versions() == ["b2", "a1"]
+        store.activate("b2")
         assert store.clean() == 1
         assert content_of(store.fetch("b2", tmp_path)) == content_of(second)
 

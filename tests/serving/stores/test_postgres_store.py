@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from lorentzrec.errors import ArtifactError, InputError, StoreUnavailable
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Event, Store, Touch
+from serving.running_service import wait_until
 from serving.servers import PostgresServer, free_port
+from serving.stores.version_folder import write_version
 
 pytestmark = pytest.mark.postgres
 
@@ -105,3 +110,33 @@ def test_tables_that_were_dropped(postgres_server: PostgresServer, store: Store)
     postgres_server.run("DROP SCHEMA lorentzrec CASCADE", "test")
     with pytest.raises(InputError, match="refuses"):
         store.history("ann")
+
+
+def test_a_killed_publisher_stops_nobody_from_cleaning(store: Store, postgres_url: str, tmp_path: Path) -> None:
+    store.upload(write_version(tmp_path, "a1"))
+    script = (
+        "import sys, time; from lorentzrec.serving.stores.address import open_store\n"
+        "with open_store(sys.argv[1]).publishing():\n"
+        "    print('publishing', flush=True); time.sleep(600)"
+    )
+    publisher = subprocess.Popen([sys.executable, "-c", script, postgres_url], stdout=subprocess.PIPE, text=True)
+    assert publisher.stdout is not None
+    assert publisher.stdout.readline() == "publishing\n"
+    assert store.clean() == 0
+    publisher.kill()
+    publisher.communicate()
+    wait_until(lambda: store.clean() == 1)  # once the server has noticed
+
+
+def test_a_version_that_a_process_of_0_1_activated(
+    postgres_server: PostgresServer, store: Store, tmp_path: Path
+) -> None:
+    """It knows nothing of the record, and may still run while others are updated."""
+    for name in ("a1", "b2"):
+        store.upload(write_version(tmp_path, name))
+    postgres_server.run("UPDATE lorentzrec.state SET version = (SELECT min(id) FROM lorentzrec.versions)", "test")
+    assert store.activated_versions() == ["a1"]
+    assert store.clean() == 1
+    store.upload(tmp_path / "source-b2")
+    store.activate("b2")
+    assert store.activated_versions() == ["b2", "a1"]

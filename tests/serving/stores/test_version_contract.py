@@ -17,7 +17,7 @@ from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import State, Store
 from serving.stores.version_folder import SMALL, content_of, write_version
 
-FIRST, SECOND = "20261116T010203-aaaaaa", "20261116T020304-bbbbbb"
+FIRST, SECOND, THIRD = "20261116T010203-aaaaaa", "20261116T020304-bbbbbb", "20261116T030405-cccccc"
 
 
 class Cut(Exception):  # noqa: N818 - an interruption
@@ -55,6 +55,25 @@ def damage(store: Any, url: str, name: str) -> str:
         chunk = store._catalogue.read(f"files-{version['token']}", f"{file}-00000000")
         store._catalogue.put({**chunk, "data": "PzPz" + chunk["data"][4:]})
     return file
+
+
+def without_record(store: Any, url: str) -> None:
+    """Make the store what 0.1 would have left: nothing in it tells which versions were activated."""
+    if url.startswith("file:"):
+        (Path(url.removeprefix("file:")) / "activated").unlink()
+    elif url.startswith("postgresql:"):
+        import psycopg
+
+        from lorentzrec.serving.stores.postgres_schema import MIGRATIONS
+
+        (step,) = (step for step in MIGRATIONS if "ADD COLUMN activated" in step)
+        with psycopg.connect(url) as connection:
+            connection.execute("ALTER TABLE lorentzrec.versions DROP COLUMN activated")
+            connection.execute(step)
+    else:
+        for version in store._catalogue.all("versions"):
+            del version["activated"]
+            store._catalogue.put(version)
 
 
 def test_from_upload_to_discard(store: Store, tmp_path: Path) -> None:
@@ -114,6 +133,7 @@ def test_an_interrupted_upload_is_invisible_and_resumes(store: Store, tmp_path: 
     store.upload(folder)
     assert store.versions() == [SECOND, FIRST]
     assert content_of(store.fetch(SECOND, tmp_path / "cache")) == content_of(folder)
+    store.activate(SECOND)
     assert store.clean() == 0
 
 
@@ -125,6 +145,58 @@ def test_leftovers_are_cleaned(store: Store, tmp_path: Path) -> None:
     assert store.clean() == 0
     store.upload(folder)
     assert store.versions() == [FIRST]
+
+
+def test_only_versions_that_were_activated_are_kept(store: Store, url: str, tmp_path: Path) -> None:
+    for name in (FIRST, SECOND, THIRD):
+        store.upload(write_version(tmp_path, name))
+    assert store.activated_versions() == []
+    store.activate(FIRST)
+    assert store.activated_versions() == [FIRST]
+    store.activate(THIRD)
+    store.activate(FIRST)
+    with closing(open_store(url)) as other:
+        assert other.activated_versions() == [THIRD, FIRST]
+        assert other.clean() == 1
+    assert store.versions() == [THIRD, FIRST]
+
+
+def test_a_version_is_discarded_whether_complete_or_not(store: Store, tmp_path: Path) -> None:
+    store.upload(write_version(tmp_path, FIRST))
+    folder = write_version(tmp_path, SECOND)
+    with pytest.raises(Cut):
+        store.upload(folder, cut_after(1))
+    for name in (FIRST, SECOND):
+        store.discard(name)
+    assert (store.versions(), store.clean()) == ([], 0)
+
+
+def test_nothing_is_cleaned_while_somebody_publishes(store: Store, url: str, tmp_path: Path) -> None:
+    """Neither an upload under way nor one that is complete and not activated yet."""
+    store.upload(write_version(tmp_path, FIRST))
+    cleaned: list[int] = []
+    with closing(open_store(url)) as other:
+        with store.publishing():
+            with other.publishing():  # any number may publish at once
+                store.upload(write_version(tmp_path, SECOND), lambda _: cleaned.append(other.clean()))
+            assert other.clean() == 0
+        assert set(cleaned) == {0}
+        assert store.versions() == [SECOND, FIRST]
+        assert other.clean() == 2
+
+
+def test_versions_of_a_store_from_0_1(store: Store, url: str, tmp_path: Path) -> None:
+    """It did not record activations: what is not newer than the current version counts as activated."""
+    for name in (FIRST, SECOND, THIRD):
+        store.upload(write_version(tmp_path, name))
+    store.activate(SECOND)
+    without_record(store, url)
+    with closing(open_store(url)) as opened:
+        assert opened.activated_versions() == [SECOND, FIRST]
+        opened.activate(FIRST)
+        assert opened.activated_versions() == [SECOND, FIRST]
+        opened.activate(THIRD)
+        assert opened.activated_versions() == [THIRD, SECOND, FIRST]
 
 
 def test_other_content_replaces_a_leftover_but_no_version(store: Store, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_a_cache_that_cannot_be_written_is_told_in_one_line(folder: Path, tmp_pa
     shelf, files = Shelf(), read_manifest(folder)
     send(folder, files, shelf, None)
     (tmp_path / "cache" / ".v1.lock").mkdir(parents=True)  # no right of a folder stops an administrator; this does
-    with pytest.raises(InputError, match=r"cannot write .*\.v1\.lock .*: give a cache folder that can be written"):
+    with pytest.raises(InputError, match=r"cannot write .*\.v1\.lock .*: give a folder that can be written"):
         receive("v1", files.manifest, shelf, tmp_path / "cache", "memory:")
 
 

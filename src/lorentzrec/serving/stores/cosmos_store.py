@@ -3,7 +3,8 @@
 histories     partition /customer: the events of a customer as a list, in documents of about a thousand events each; of
               somebody who was erased, the first one says when
 catalogue     partition /place: "state" is one document, replaced by ETag; "versions" one document per version;
-              "files-TOKEN" the chunks of a version; "live-TOKEN" the live items in parts
+              "files-TOKEN" the chunks of a version; "live-TOKEN" the live items in parts; "publishers" one document
+              for each process that publishes now, renewed every minute
 
 Ids and partitions are digests or tokens, since Cosmos DB limits what they may hold. A batch of events is all or nothing
 for each customer; if it fails halfway, sending it again does no harm.
@@ -18,12 +19,14 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from threading import Event as Signal
+from threading import Thread
 from typing import Any, TypeVar
 
-from lorentzrec.errors import StoreUnavailable
+from lorentzrec.errors import LorentzrecError, StoreUnavailable
 from lorentzrec.serving.stores.cosmos_documents import Account, Conflict, Document, Documents
 from lorentzrec.serving.stores.store import (
     USUAL_HISTORY,
@@ -53,6 +56,8 @@ PARALLEL_CUSTOMERS = 8
 MOST_CONFLICTS = 200
 ORPHAN_SECONDS = 3600
 """Parts that nothing refers to are removed when they are this old: younger ones may belong to a change under way."""
+PUBLISHER_SECONDS, RENEWAL_SECONDS = 600, 60
+"""A publisher counts as gone if its document is this old; it renews the document this often."""
 
 Result = TypeVar("Result")
 
@@ -84,6 +89,32 @@ class CosmosStore:
         found = self._catalogue.all("versions", "c.id, c.complete")
         return sorted((document["id"] for document in found if document["complete"]), reverse=True)
 
+    def activated_versions(self) -> list[str]:
+        found, current = self._catalogue.all("versions", "c.id, c.complete, c.activated"), self._state()["version"]
+        names = [document["id"] for document in found if document["complete"] and _activated(document, current)]
+        return sorted(names, reverse=True)
+
+    @contextmanager
+    def publishing(self) -> Iterator[None]:
+        publisher = {"id": secrets.token_hex(8), "place": "publishers"}
+        self._catalogue.put(publisher)
+        over = Signal()
+
+        def renew() -> None:
+            while not over.wait(RENEWAL_SECONDS):
+                with suppress(LorentzrecError):  # tried again in a minute
+                    self._catalogue.put(publisher)
+
+        renewing = Thread(target=renew, name="publisher", daemon=True)
+        renewing.start()
+        try:
+            yield
+        finally:
+            over.set()
+            renewing.join()
+            with suppress(Conflict, LorentzrecError):  # it counts as gone a few minutes later
+                self._catalogue.delete(publisher)
+
     def upload(self, folder: Path, progress: Callable[[int], None] | None = None) -> None:
         files = read_manifest(folder)
         manifest = base64.b64encode(files.manifest).decode()
@@ -97,7 +128,7 @@ class CosmosStore:
             if version is None:
                 token = secrets.token_hex(8)
                 start = {"id": files.name, "place": "versions", "token": token, "manifest": manifest, "complete": False}
-                version = self._catalogue.create(start)
+                version = self._catalogue.create({**start, "activated": False})
             send(folder, files, _CosmosChunks(self._catalogue, version["token"]), progress)
             if not version["complete"]:
                 self._catalogue.replace({**version, "complete": True})
@@ -117,9 +148,18 @@ class CosmosStore:
         if version is None or not version["complete"]:
             self._set_version(before)
             raise no_such_version(name, self.url, self.versions())
+        for activated in (name, before):  # also the one before: 0.1 did not record it, nor did a process killed here
+            self._until_unopposed(partial(self._record_activation, activated))
+
+    def _record_activation(self, name: str | None) -> None:
+        version = None if name is None else self._version(name)
+        if version is not None and not version.get("activated"):
+            self._catalogue.replace({**version, "activated": True})
 
     def discard(self, name: str) -> None:
-        version = self._complete(name)
+        version = self._version(name)
+        if version is None:
+            raise no_such_version(name, self.url, self.versions())
         try:
             if self._state()["version"] != name:
                 version = self._catalogue.replace({**version, "complete": False})
@@ -134,10 +174,14 @@ class CosmosStore:
 
     def clean(self) -> int:
         removed = 0
-        versions = self._catalogue.all("versions")
+        # In this order: who owns one of these versions has made itself known before, unless it was gone by then.
+        versions, current = self._catalogue.all("versions"), self._state()["version"]
+        publishers = self._catalogue.all("publishers", "c.id, c.place, c._ts")
+        if any(publisher["_ts"] > time.time() - PUBLISHER_SECONDS for publisher in publishers):
+            return 0
         for version in versions:
-            if not version["complete"]:
-                with suppress(Conflict):  # it was completed or removed meanwhile
+            if not (version["complete"] and _activated(version, current)):
+                with suppress(Conflict):  # it was completed, activated or removed meanwhile
                     self._remove(version)
                     removed += 1
         kept = {"state", "versions", f"live-{self._state()['live']}"} | {f"files-{one['token']}" for one in versions}
@@ -335,6 +379,14 @@ class CosmosStore:
             except Conflict:
                 time.sleep(random.uniform(0, 0.05))
         raise StoreUnavailable(f"others keep changing the same document of {self.url}: try again")
+
+
+def _activated(version: Document, current: str | None) -> bool:
+    """Whether a version is or was current. 0.1 did not record it: there, versions up to the current one count."""
+    recorded: bool | None = version.get("activated")
+    if recorded is None:
+        return current is not None and str(version["id"]) <= current
+    return recorded or version["id"] == current
 
 
 class _CosmosChunks:

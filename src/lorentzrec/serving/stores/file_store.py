@@ -2,6 +2,8 @@
 
 DIR/versions/NAME     a version; it is complete once its manifest is there, which comes last and goes first
 DIR/current           the name of the current version, replaced by renaming
+DIR/activated         the versions that were ever current, one per line, the one activated last at the end
+DIR/publishing.lock   locked by whoever publishes, so that nobody cleans up meanwhile
 DIR/store.sqlite      events, erasures and live items
 """
 
@@ -36,13 +38,16 @@ from lorentzrec.serving.stores.store import (
 )
 from lorentzrec.serving.stores.version_files import (
     another_content,
+    copy_file,
     damaged,
+    file_lock,
     not_as_listed,
     read_manifest,
     removed_meanwhile,
 )
 
 DATABASE, CURRENT, VERSIONS = "store.sqlite", "current", "versions"
+ACTIVATED, PUBLISHING = "activated", "publishing.lock"
 BUSY_SECONDS = 20.0
 """How long a write waits for the writes of other processes. Each takes milliseconds, so only a stuck one is met."""
 
@@ -96,10 +101,27 @@ class FileStore:
     def state(self) -> State:
         with self._connection() as connection:
             (revision,) = connection.execute("SELECT revision FROM live").fetchone()
-        return State(self._current(), revision)
+        named, version = self._named(), self._current()
+        if named != version:  # others may have activated and discarded versions between the two
+            named, version = self._named(), self._current()
+        # A store without a current version is not damaged, unless it has a file that should name one.
+        if version == named and (named is not None or not (self._folder / CURRENT).exists()):
+            return State(version, revision)
+        use = "no other version was live" if version is None else f"version {version}, which was live before, is used"
+        return State(version, revision, f"the file {CURRENT!r} names no complete version, so {use}: publish again")
 
     def versions(self) -> list[str]:
         return sorted((path.name for path in self._folders() if (path / MARKER).is_file()), reverse=True)
+
+    def activated_versions(self) -> list[str]:
+        return sorted(self._activations(), reverse=True)
+
+    @contextmanager
+    def publishing(self) -> Iterator[None]:
+        with file_lock(self._folder / PUBLISHING, BUSY_SECONDS, shared=True) as locked:
+            if not locked:
+                raise StoreUnavailable(f"{self._folder / PUBLISHING} is locked by a clean-up that hangs: try again")
+            yield
 
     def upload(self, folder: Path, progress: Callable[[int], None] | None = None) -> None:
         files = read_manifest(folder)
@@ -117,8 +139,8 @@ class FileStore:
                 if not files.is_whole(place, file):
                     if not files.is_whole(folder, file):
                         raise not_as_listed(folder, file)
-                    with atomic_file(place / file) as partial:
-                        shutil.copyfile(folder / file, partial)
+                    with atomic_file(place / file) as partial:  # never in place: a service may have the old one open
+                        copy_file(folder / file, partial)
                 if progress is not None:
                     progress(size)
             if not complete:
@@ -138,26 +160,38 @@ class FileStore:
     def activate(self, name: str) -> None:
         with self._transaction():  # not for its tables: so that nobody discards the version meanwhile
             self._complete(name)
+            activated = [other for other in self._activations() if other != name]
             with atomic_file(self._folder / CURRENT) as partial:
                 partial.write_text(name)
+            # Second: if this is cut short, the current version still counts as activated, and is recorded next time.
+            with atomic_file(self._folder / ACTIVATED) as partial:
+                partial.write_text("".join(f"{line}\n" for line in [*activated, name]))
 
     def discard(self, name: str) -> None:
         with self._transaction():
-            place = self._complete(name)
+            place = self._versions / checked_name(name)
+            if not place.is_dir():
+                raise no_such_version(name, self.url, self.versions())
             if name == self._current():
                 raise still_current(name, self.url)
-            (place / MARKER).unlink()
+            (place / MARKER).unlink(missing_ok=True)
         shutil.rmtree(place, ignore_errors=True)
 
     def clean(self) -> int:
-        with self._transaction():
-            incomplete = [path for path in self._folders() if not (path / MARKER).is_file()]
-            # Files that a killed process was writing beside their target.
-            strays = [*self._folder.glob(f".{CURRENT}.*"), *self._versions.glob(".*"), *self._versions.glob("[!.]*/.*")]
-            strays = [path for path in strays if path.parent not in incomplete]
-            for path in (*incomplete, *strays):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-        return len(incomplete) + len(strays)
+        with self._transaction(), file_lock(self._folder / PUBLISHING, 0) as locked:
+            if not locked:
+                return 0
+            activated = self._activations()
+            leftovers = [path for path in self._folders() if path.name not in activated]
+            # Files that a killed process was writing next to their target.
+            strays = [path for name in (CURRENT, ACTIVATED) for path in self._folder.glob(f".{name}.*")]
+            strays += [*self._versions.glob(".*"), *self._versions.glob("[!.]*/.*")]
+            strays = [path for path in strays if path.parent not in leftovers]
+            for path in leftovers:
+                (path / MARKER).unlink(missing_ok=True)
+            for path in (*leftovers, *strays):  # somebody who discards one may be removing it, too
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+        return sum(not path.exists() for path in (*leftovers, *strays))
 
     def _folders(self) -> list[Path]:
         try:
@@ -172,14 +206,42 @@ class FileStore:
         return place
 
     def _current(self) -> str | None:
+        """The current version; if the file does not name a complete one, the complete one that was activated last."""
+        named = self._named()
+        return named if named is not None else next(reversed(self._activations()), None)
+
+    def _named(self) -> str | None:
+        """The complete version that `current` names, if it does."""
+        name = self._line_of(CURRENT)
+        return name if name is not None and (self._versions / name / MARKER).is_file() else None
+
+    def _activations(self) -> list[str]:
+        """The complete versions that were ever current; the one activated last is at the end."""
+        complete, named = sorted(self.versions()), self._named()
         try:
-            return checked_name((self._folder / CURRENT).read_text())
+            lines = (self._folder / ACTIVATED).read_text("ascii", "replace").splitlines()
+            activated = [name for name in lines if name in complete]
         except FileNotFoundError:
+            # Written by 0.1. What is not newer than the current version was live, or was left by a failed publish.
+            if not (self._folder / CURRENT).exists():
+                return []
+            newest = self._line_of(CURRENT)
+            activated = [name for name in complete if newest is None or name <= newest]
+        except OSError as error:
+            raise self._unreadable(ACTIVATED, error) from error
+        return activated if named is None else [*(name for name in activated if name != named), named]
+
+    def _line_of(self, file: str) -> str | None:
+        """The version name that a file holds; None if it holds something else or is not there."""
+        try:
+            return checked_name((self._folder / file).read_bytes().decode("ascii", "replace").strip())
+        except (FileNotFoundError, InputError):
             return None
         except OSError as error:
-            raise StoreUnavailable(
-                f"cannot read {self._folder / CURRENT}: {error.strerror}; look at the disk"
-            ) from error
+            raise self._unreadable(file, error) from error
+
+    def _unreadable(self, file: str, error: OSError) -> StoreUnavailable:
+        return StoreUnavailable(f"cannot read {self._folder / file}: {error.strerror}; look at the disk")
 
     # Histories
 

@@ -106,6 +106,17 @@ class PostgresConnections:
         finally:
             self._slots.release()
 
+    @contextmanager
+    def session(self, patience: float) -> Iterator[Cursor]:
+        """A connection of its own, closed at the end: for locks that last as long as the connection."""
+        try:
+            with TimedConnection.connect(self._address, autocommit=True) as connection:
+                connection.patience = patience
+                cursor = connection.cursor(binary=True)
+                yield cursor
+        except psycopg.Error as error:
+            raise self._told(error) from error
+
     def close(self) -> None:
         self._closed = True
         while self._idle:

@@ -55,6 +55,12 @@ MIGRATIONS: tuple[LiteralString, ...] = (
     CREATE UNIQUE INDEX events_in_order ON lorentzrec.events (user_key, time, item_id);
     CREATE TABLE lorentzrec.erasures (user_key uuid PRIMARY KEY, time double precision NOT NULL);
     """,
+    # Which versions were ever current. 0.1 did not record it: complete versions up to the current one count.
+    """
+    ALTER TABLE lorentzrec.versions ADD COLUMN activated boolean NOT NULL DEFAULT false;
+    UPDATE lorentzrec.versions SET activated = true WHERE complete
+        AND name <= (SELECT current.name FROM lorentzrec.state JOIN lorentzrec.versions AS current ON id = version);
+    """,
 )
 
 _LOCK = 0x6C6F72656E747A  # "lorentz"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from psycopg import errors
@@ -35,8 +36,12 @@ from lorentzrec.serving.stores.store import (
 from lorentzrec.serving.stores.version_files import another_content, read_manifest, receive, removed_meanwhile, send
 
 CHUNK_BYTES = 4 * 2**20
+PUBLISHING = 0x7075626C697368
+"""The advisory lock of publishers ("publish"), which keeps others from cleaning up."""
 SEPARATOR = "\x1f"
 """A control character, so no id holds it. Columns go as one text each: psycopg's arrays are several times slower."""
+WAS_LIVE = "(activated OR id IS NOT DISTINCT FROM (SELECT version FROM lorentzrec.state))"
+"""The current version counts even if it is not recorded: a process of 0.1 may have activated it."""
 NEXT_REVISION = "UPDATE lorentzrec.state SET live_revision = live_revision + 1"
 ADD_EVENTS = """
 INSERT INTO lorentzrec.events SELECT * FROM unnest(
@@ -76,6 +81,22 @@ class PostgresStore:
             cursor.execute("SELECT name FROM lorentzrec.versions WHERE complete ORDER BY name DESC")
             return [name for (name,) in cursor]
 
+    def activated_versions(self) -> list[str]:
+        with self._connections.statement() as cursor:
+            cursor.execute(f"SELECT name FROM lorentzrec.versions WHERE complete AND {WAS_LIVE} ORDER BY name DESC")
+            return [name for (name,) in cursor]
+
+    @contextmanager
+    def publishing(self) -> Iterator[None]:
+        with self._connections.session(LONG_ANSWER_SECONDS) as cursor:
+            cursor.execute("SELECT pg_advisory_lock_shared(%s)", (PUBLISHING,))
+            try:
+                yield
+            finally:
+                # The server would notice a moment after the end of the connection, too late for a `clean` that follows.
+                with suppress(errors.Error):
+                    cursor.execute("SELECT pg_advisory_unlock_shared(%s)", (PUBLISHING,))
+
     def upload(self, folder: Path, progress: Callable[[int], None] | None = None) -> None:
         files = read_manifest(folder)
         with self._connections.transaction() as cursor:
@@ -112,11 +133,12 @@ class PostgresStore:
     def activate(self, name: str) -> None:
         with self._connections.transaction() as cursor:
             version = self._complete(cursor, name)
+            cursor.execute(f"UPDATE lorentzrec.versions SET activated = true WHERE id = %s OR {WAS_LIVE}", (version,))
             cursor.execute("UPDATE lorentzrec.state SET version = %s", (version,))
 
     def discard(self, name: str) -> None:
         with self._connections.transaction(LONG_ANSWER_SECONDS) as cursor:
-            version = self._complete(cursor, name)
+            version = self._locked(cursor, name)
             # The lock makes an activation at the same moment wait, or be seen here.
             cursor.execute("SELECT version FROM lorentzrec.state FOR UPDATE")
             if cursor.fetchall() == [(version,)]:
@@ -124,13 +146,20 @@ class PostgresStore:
             cursor.execute("DELETE FROM lorentzrec.versions WHERE id = %s", (version,))
 
     def clean(self) -> int:
-        with self._connections.statement(LONG_ANSWER_SECONDS) as cursor:
-            return cursor.execute("DELETE FROM lorentzrec.versions WHERE NOT complete").rowcount
+        with self._connections.transaction(LONG_ANSWER_SECONDS) as cursor:
+            cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", (PUBLISHING,))
+            if cursor.fetchall() == [(False,)]:
+                return 0
+            return cursor.execute(f"DELETE FROM lorentzrec.versions WHERE NOT (complete AND {WAS_LIVE})").rowcount
 
     def _complete(self, cursor: Cursor, name: str) -> int:
         """The number of a complete version, which nobody can remove until the transaction ends."""
+        return self._locked(cursor, name, complete=True)
+
+    def _locked(self, cursor: Cursor, name: str, *, complete: bool = False) -> int:
         cursor.execute(
-            "SELECT id FROM lorentzrec.versions WHERE name = %s AND complete FOR UPDATE", (checked_name(name),)
+            "SELECT id FROM lorentzrec.versions WHERE name = %s AND (complete OR NOT %s) FOR UPDATE",
+            (checked_name(name), complete),
         )
         if (row := cursor.fetchone()) is None:
             cursor.execute("SELECT name FROM lorentzrec.versions WHERE complete ORDER BY name DESC")

@@ -10,6 +10,7 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -67,6 +68,8 @@ class State:
     """The current version; None before the first one is activated."""
     live_revision: int
     """Grows whenever the set of live items changes."""
+    warning: str | None = None
+    """What is wrong with the record of the current version, in words for everybody: no paths, no hosts."""
 
 
 class Store(Protocol):
@@ -82,6 +85,15 @@ class Store(Protocol):
     def versions(self) -> list[str]:
         """The names of the complete versions, newest first: a name begins with its time."""
 
+    def activated_versions(self) -> list[str]:
+        """The complete versions that are or were the current one, newest first.
+
+        Stores written by 0.1 kept no record: there, complete versions up to the current one count as activated.
+        """
+
+    def publishing(self) -> AbstractContextManager[None]:
+        """While this is held, by any process, `clean` removes nothing; it ends with its process, too."""
+
     def upload(self, folder: Path, progress: Callable[[int], None] | None = None) -> None:
         """Send a version folder, named as its manifest says; it becomes visible only when complete.
 
@@ -96,13 +108,16 @@ class Store(Protocol):
         """
 
     def activate(self, name: str) -> None:
-        """Make a complete version the current one, in one step that every worker sees whole."""
+        """Make a complete version the current one, in one step that every worker sees whole, and record it."""
 
     def discard(self, name: str) -> None:
-        """Remove a complete version; never the current one."""
+        """Remove a version, complete or not; never the current one."""
 
     def clean(self) -> int:
-        """Remove what interrupted uploads left behind; how many there were. It cuts an upload under way short, too."""
+        """Remove incomplete uploads and versions that were never activated; how many there were.
+
+        Nothing while somebody holds `publishing`. An upload outside of `publishing` is cut short.
+        """
 
     def add_events(self, events: Sequence[Event], *, respect_erasures: bool = False) -> Added:
         """Keep events, in any order and of any number of customers; those that are there already are only counted.

@@ -128,7 +128,10 @@ def receive(name: str, manifest: bytes, chunks: Chunks, cache: Path, url: str) -
     """
     place = cache / checked_name(name)
     cache.mkdir(parents=True, exist_ok=True)
-    with _one_process_at_a_time(cache / f".{name}.lock"):
+    lock = cache / f".{name}.lock"
+    with file_lock(lock, _DOWNLOAD_SECONDS) as locked:
+        if not locked:
+            raise StoreUnavailable(f"{lock} is locked by a download that does not end: try again")
         if _is_whole(place, manifest):
             return place
         shutil.rmtree(place, ignore_errors=True)
@@ -157,15 +160,26 @@ def _is_whole(folder: Path, manifest: bytes) -> bool:
 
 
 @contextmanager
-def _one_process_at_a_time(path: Path) -> Iterator[None]:
-    """A lock between processes and threads that vanishes with its holder, on every system: SQLite's own."""
+def file_lock(path: Path, seconds: float, *, shared: bool = False) -> Iterator[bool]:
+    """A lock between processes and threads that vanishes with its holder, on every system: SQLite's own.
+
+    Any number may hold it `shared`, or one alone. Whether it could be had within `seconds`.
+    """
     with ExitStack() as held:
         try:
-            lock = held.enter_context(closing(sqlite3.connect(path, timeout=_DOWNLOAD_SECONDS, isolation_level=None)))
-            lock.execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
-                raise StoreUnavailable(f"{path} is locked by a download that does not end: try again") from error
-            # A fault of the cache: the store is well, and is not to be taken for away.
-            raise InputError(f"cannot write {path} ({error}): give a cache folder that can be written") from error
-        yield
+            lock = held.enter_context(closing(sqlite3.connect(path, timeout=seconds, isolation_level=None)))
+            lock.execute("BEGIN" if shared else "BEGIN EXCLUSIVE")
+            lock.execute("SELECT count(*) FROM sqlite_master")  # a shared lock is taken by the first read
+            locked = True
+        except sqlite3.Error as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                # A fault of this folder: the store is well, and must not be taken for unavailable.
+                raise InputError(f"cannot write {path} ({error}): give a folder that can be written") from error
+            locked = False
+        yield locked
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Copy the content of a file. `shutil.copyfile` would report a full disk under the name of the source."""
+    with source.open("rb") as reading, target.open("wb") as writing:
+        shutil.copyfileobj(reading, writing, 2**20)

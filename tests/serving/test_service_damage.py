@@ -1,0 +1,244 @@
+"""Files of a store that are damaged while a service runs: no worker dies, nothing answers 500, good versions serve."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from lorentzrec.atomic import MARKER, checksum
+from lorentzrec.learning.manifest import write_manifest
+from lorentzrec.serving import current
+from lorentzrec.serving.publish import publish, rollback
+from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.stores.store import Store
+from lorentzrec.serving.version import write_version
+from serving.running_service import published, service_here, service_process, shop_store, wait_until
+from serving.small_shop import shop_model, shop_table
+
+LONG_TITLES = shop_table().with_columns(title=pl.concat_str(pl.col("title"), pl.lit(" long" * 3000)))
+"""Each takes pages of its own, which are read only when the item is."""
+
+
+def place_of(store: Store, name: str, tmp_path: Path) -> Path:
+    return store.fetch(name, tmp_path)
+
+
+def overwrite(path: Path, content: bytes) -> None:
+    """In place, as `cp` does: processes that have the file open see it."""
+    with path.open("r+b") as file:
+        file.truncate(0)
+        file.write(content)
+
+
+def workers_of(pid: int) -> set[str]:
+    return set(Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="there is no list of child processes here")
+def test_files_cut_short_under_a_service_kill_no_worker(tmp_path: Path) -> None:
+    store = shop_store(tmp_path, items=LONG_TITLES)
+    good = str(store.state().version)
+    damaged = published(store, tmp_path, items=LONG_TITLES, twin=shop_model(geometry="euclidean"))
+    with service_process(store.url, tmp_path, "--workers", "2") as service:
+        wait_until(lambda: service.http.get("/readyz").status_code == 200)
+        wait_until(lambda: len(workers_of(service.process.pid)) >= 2)
+        workers = workers_of(service.process.pid)
+        for path in place_of(store, damaged, tmp_path).iterdir():
+            os.truncate(path, path.stat().st_size // 3 // 4096 * 4096)
+
+        def settled() -> bool:
+            answers = [service.http.post("/v1/recommend", json={"history": ["i3"], "k": 20, "twin": False})]
+            answers += [service.http.get("/v1/items", params={"query": f"Piece {n}"}) for n in range(20)]
+            assert {answer.status_code for answer in answers} <= {200, 503}, [answer.text for answer in answers]
+            return all(answer.status_code == 200 and answer.json()["model"] == good for answer in answers)
+
+        wait_until(settled)
+        assert workers_of(service.process.pid) == workers, "no worker died"
+        assert service.http.get("/readyz").json()["warnings"] == [
+            f"version {damaged} is refused, and the log of the service says why"
+        ]
+    assert "Traceback" not in service.log.read_text()
+    store.close()
+
+
+def search_all(service: Any) -> set[int]:
+    return {service.get(f"/v1/items/i{n}").status_code for n in range(40)}
+
+
+def test_damage_in_use_is_answered_by_another_version(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = shop_store(tmp_path)
+    good = str(store.state().version)
+    damaged = published(store, tmp_path, items=LONG_TITLES)
+    with service_here(store.url, poll_seconds=0.05) as service:
+        path = place_of(store, damaged, tmp_path) / "items.sqlite"
+        overwrite(path, path.read_bytes()[:8192] + b"\xff" * (path.stat().st_size - 8192))
+        assert search_all(service) <= {200, 503}
+        wait_until(lambda: service.get("/readyz").json()["model"] == good)
+        assert search_all(service) == {200}
+        workers = service.get("/metrics").text
+        assert f'lorentzrec_version_workers{{version="{good}"}} 1.0' in workers
+    assert len([line for line in caplog.messages if "was damaged while in use" in line]) == 1
+    assert len([line for line in caplog.messages if f"version {damaged} is refused" in line]) == 1
+    store.close()
+
+
+def test_the_only_version_answers_what_can_still_be_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = shop_store(tmp_path, items=LONG_TITLES)
+    name = str(store.state().version)
+    with service_here(store.url, poll_seconds=0.05) as service:
+        path = place_of(store, name, tmp_path) / "items.sqlite"
+        overwrite(path, path.read_bytes()[:8192] + b"\xff" * (path.stat().st_size - 8192))
+        assert 503 in search_all(service)
+        wait_until(lambda: bool(service.get("/readyz").json()["warnings"]))
+        refused = service.get("/v1/items/i17")
+        assert (refused.status_code, refused.json()["type"]) == (503, "urn:lorentzrec:not-ready")
+        assert str(tmp_path) not in refused.text
+        assert service.get("/v1/model").json()["model"] == name
+        after = published(store, tmp_path)
+        wait_until(lambda: service.get("/readyz").json() == {"ready": True, "model": after, "warnings": []})
+        assert search_all(service) == {200}
+    assert not any(record.exc_info for record in caplog.records)
+    store.close()
+
+
+@pytest.mark.postgres
+def test_a_damaged_copy_is_downloaded_again(postgres_url: str, tmp_path: Path) -> None:
+    with closing(open_store(postgres_url, create=True)) as store:
+        name = published(store, tmp_path, items=LONG_TITLES)
+    with service_here(postgres_url, poll_seconds=0.05, cache=tmp_path / "cache") as service:
+        (path,) = (tmp_path / "cache").glob(f"*/{name}/items.sqlite")
+        overwrite(path, path.read_bytes()[:8192] + b"\xff" * (path.stat().st_size - 8192))
+        assert 503 in search_all(service)
+        wait_until(lambda: search_all(service) == {200})
+        assert service.get("/readyz").json() == {"ready": True, "model": name, "warnings": []}
+
+
+def resealed(folder: Path, **changes: Any) -> None:
+    """Give a version the checksums of its files as they are now, as somebody who can write to the store would."""
+    manifest = json.loads((folder / MARKER).read_text())
+    manifest["files"] = {
+        path.name: {"sha256": checksum(path), "bytes": path.stat().st_size}
+        for path in folder.iterdir()
+        if path.name != MARKER
+    }
+    manifest.pop("checksum")
+    write_manifest(folder, manifest | changes)
+
+
+def wrong_rows(folder: Path) -> None:
+    with closing(sqlite3.connect(folder / "items.sqlite")) as connection:
+        connection.execute("UPDATE items SET row = row + 7 WHERE row = 39")
+        connection.commit()
+    resealed(folder)
+
+
+def no_table(folder: Path) -> None:
+    with closing(sqlite3.connect(folder / "items.sqlite")) as connection:
+        connection.execute("DROP TABLE words")
+        connection.execute("ALTER TABLE items DROP COLUMN price")
+        connection.commit()
+    resealed(folder)
+
+
+FORGERIES: dict[str, Callable[[Path], None]] = {
+    "items": lambda folder: resealed(folder, items="40"),
+    "dimension": lambda folder: resealed(folder, dimension=None),
+    "index": lambda folder: resealed(folder, index=[1]),
+    "twin": lambda folder: resealed(folder, twin={"geometry": 1}),
+    "model": lambda folder: resealed(folder, model={}),
+    "name": lambda folder: resealed(folder, name="20990101T000000-000000"),
+    "recency": lambda folder: resealed(folder, recency="often"),
+    "rows": wrong_rows,
+    "table": no_table,
+}
+
+
+@pytest.mark.parametrize("forge", FORGERIES.values(), ids=FORGERIES.keys())
+def test_a_forged_version_is_refused_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, forge: Callable[[Path], None]
+) -> None:
+    """Its checksums are right, so only the content can show that it is no version."""
+    store = shop_store(tmp_path)
+    good = str(store.state().version)
+    forged = published(store, tmp_path)
+    forge(tmp_path / "store" / "versions" / forged)
+    with service_here(store.url, poll_seconds=0.02) as service:
+        assert service.get("/readyz").json()["model"] == good
+        wait_until(lambda: service.get("/readyz").json()["warnings"] != [])
+        for _ in range(20):
+            assert service.get("/v1/items/i3").status_code == 200
+        (warning,) = service.get("/readyz").json()["warnings"]
+        assert warning == f"version {forged} is refused, and the log of the service says why"
+    assert len([line for line in caplog.messages if f"version {forged} is refused" in line]) == 1
+    assert not any(record.exc_info for record in caplog.records)
+    store.close()
+
+
+NAMELESS = [b"\xff\xfe\x00", b"", b"../../etc/passwd", b"20200101T000000-abcdef", None]
+
+
+@pytest.mark.parametrize("content", NAMELESS, ids=["bytes", "empty", "path", "missing version", "no file"])
+def test_a_damaged_record_of_the_current_version(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes | None
+) -> None:
+    store = shop_store(tmp_path)
+    first = str(store.state().version)
+    second = published(store, tmp_path)
+    never_live = str(write_version(tmp_path / "never", shop_model(), items=shop_table())["name"])
+    store.upload(tmp_path / "never")
+    store.activate(first)  # so that the version that was live last is not the newest
+
+    def damage() -> None:
+        if content is None:
+            (tmp_path / "store" / "current").unlink()
+        else:
+            (tmp_path / "store" / "current").write_bytes(content)
+
+    caplog.set_level(logging.INFO)
+    with service_here(store.url, poll_seconds=0.02) as service:
+        damage()
+        wait_until(lambda: service.get("/readyz").json()["warnings"] != [])
+        (warning,) = service.get("/readyz").json()["warnings"]
+        assert warning == (
+            f"the file 'current' names no complete version, so version {first}, which was live before, is used: "
+            "publish again"
+        )
+        for _ in range(20):
+            assert service.get("/v1/model").json()["model"] == first
+        assert caplog.messages.count(warning) == 1
+        with service_here(store.url) as another:
+            assert another.get("/readyz").json() == {"ready": True, "model": first, "warnings": [warning]}
+        assert rollback(store) == first, "restored, not the version before it"
+        wait_until(lambda: service.get("/readyz").json()["warnings"] == [])
+        damage()
+        newest = publish(shop_model(), store).name
+        wait_until(lambda: service.get("/readyz").json() == {"ready": True, "model": newest, "warnings": []})
+    assert store.versions() == [newest, second, first]
+    assert never_live not in store.versions()
+    assert not any(record.exc_info for record in caplog.records)
+    store.close()
+
+
+def test_a_look_at_the_store_that_fails_is_logged_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A defect that nobody foresaw must not fill the disk with tracebacks."""
+    store = shop_store(tmp_path)
+    with service_here(store.url, poll_seconds=0.02) as service:
+        with monkeypatch.context() as broken:
+            broken.setattr(current.Current, "_choices", lambda *_: 1 / 0)
+            wait_until(lambda: service.get("/readyz").json()["warnings"] != [])
+            for _ in range(20):
+                assert service.get("/v1/model").status_code == 200
+        wait_until(lambda: service.get("/readyz").json()["warnings"] == [])
+    assert len([record for record in caplog.records if record.exc_info]) == 1
+    store.close()

@@ -380,7 +380,7 @@ class _CosmosChunks:
     size = CHUNK_BYTES
 
     def __init__(self, catalogue: Documents, token: str) -> None:
-        self._catalogue = catalogue
+        self._catalogue = catalogue.for_transfers()
         self._place = f"files-{token}"
 
     def present(self) -> dict[tuple[str, int], str]:

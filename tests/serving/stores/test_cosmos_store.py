@@ -37,6 +37,25 @@ def test_documents_have_at_most_a_thousand_events(store: CosmosStore) -> None:
     assert [segment["id"] for segment in segments] == ["00000000", "00000001", "00000002"]
 
 
+def test_an_erasure_while_a_second_document_is_begun(store: CosmosStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two senders of one event: one has read the full document before the erasure, the other finds nothing after it."""
+    store.add_events([Event("ann", "tea", n, str(n)) for n in range(1000)])
+    other = cosmos_store.CosmosStore(store.url)
+    event, create, late = Event("ann", "tea", 1000, "1000"), store._histories.create, [True]
+
+    def create_late(document: Any) -> Any:
+        if late:
+            late.clear()
+            assert other.forget("ann") == 1000
+            assert other.add_events([event]) == Added(1, 0)
+        return create(document)
+
+    monkeypatch.setattr(store._histories, "create", create_late)
+    assert store.add_events([event]) == Added(0, 1)
+    assert [touch.time for touch in store.history("ann")] == [1000]
+    other.close()
+
+
 def test_documents_stay_below_the_limit_of_two_megabytes(store: CosmosStore) -> None:
     wide = "😀" * 500
     assert store.add_events([Event(wide, wide, n, f"{n:08d}{wide}") for n in range(400)]) == Added(400, 0)

@@ -206,7 +206,8 @@ class CosmosStore:
         """Append what is new to the customer's last document, or to new ones.
 
         Whether a document is full depends on the document alone, and numbers have no gaps. So two writers always want
-        the same document, and the slower one gets a conflict, reads again, and finds its duplicates.
+        the same document, and the slower one gets a conflict, reads again, and finds its duplicates. Only an erasure
+        removes the document before a new one; that is checked.
         """
         customer, accepted = key_of(user), 0
 
@@ -228,17 +229,25 @@ class CosmosStore:
                     waiting.append([*touch, event.id])
             segment: Document | None = segments[-1] if segments else None
             while waiting:
+                full = None
                 if segment is None or not _fitting(segment["events"], waiting):
-                    number = 0 if segment is None else int(segment["id"]) + 1
+                    full, number = segment, 0 if segment is None else int(segment["id"]) + 1
                     segment = {"id": f"{number:08d}", "customer": customer, "events": []}
                 part = _fitting(segment["events"], waiting)
                 write = self._histories.replace if "_etag" in segment else self._histories.create
                 segment = write({**segment, "user": user, "events": segment["events"] + part})
+                if full is not None and not self._unchanged(full):
+                    self._histories.delete(segment)
+                    raise Conflict
                 accepted += len(part)
                 waiting = waiting[len(part) :]
             return Added(accepted, len(wanted) - accepted, erased)
 
         return self._until_unopposed(append)
+
+    def _unchanged(self, segment: Document) -> bool:
+        found = self._histories.read(segment["customer"], segment["id"])
+        return found is not None and bool(found["_etag"] == segment["_etag"])
 
     def _add_respectfully(self, user: str, events: Sequence[Event], salt: str | None) -> Added:
         """Add what happened after the customer's erasure.

@@ -14,7 +14,7 @@ emulators := $(if $(shell command -v npm),$(foreach name,azurite cosmos,tests/$(
 
 .SILENT:
 .NOTPARALLEL:  # two targets never run pip in one environment at the same time
-.PHONY: help demo test check bench bench-serve
+.PHONY: help demo test soak check bench bench-serve
 
 help: ## print this list
 	awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ demo: $(VENV)/installed-demo ## synthetic data, two trained models, recommendati
 test: $(VENV)/installed-dev $(emulators) ## all tests, on two processes
 	$(VENV)/bin/python -m pytest --quiet --dist load \
 	  $(foreach process,1 2,--tx 'popen//env:NUMBA_CACHE_DIR=$(CURDIR)/.build/numba/$(process)')
+
+soak: $(VENV)/installed-dev $(emulators) ## kill -9, moved stores, slow clients, rotated keys, in 25 minutes; ROUNDS=3 for a quick look
+	PYTHONPATH=tests $(VENV)/bin/python -m soak $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only $(ONLY))
 
 tests/%/node_modules/.package-lock.json: tests/%/package-lock.json
 	echo "Installing the emulator in tests/$*, once ..."

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 
@@ -38,6 +40,25 @@ def test_documents_have_at_most_a_thousand_events(store: CosmosStore) -> None:
     assert [segment["id"] for segment in segments] == ["00000000", "00000001", "00000002"]
 
 
+def test_an_erasure_while_a_second_document_is_begun(store: CosmosStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two senders of one event: one has read the full document before the erasure, the other finds nothing after it."""
+    store.add_events([Event("ann", "tea", n, str(n)) for n in range(1000)])
+    other = cosmos_store.CosmosStore(store.url)
+    event, create, late = Event("ann", "tea", 1000, "1000"), store._histories.create, [True]
+
+    def create_late(document: Any) -> Any:
+        if late:
+            late.clear()
+            assert other.forget("ann") == 1000
+            assert other.add_events([event]) == Added(1, 0)
+        return create(document)
+
+    monkeypatch.setattr(store._histories, "create", create_late)
+    assert store.add_events([event]) == Added(0, 1)
+    assert [touch.time for touch in store.history("ann")] == [1000]
+    other.close()
+
+
 def test_documents_stay_below_the_limit_of_two_megabytes(store: CosmosStore) -> None:
     wide = "😀" * 500
     assert store.add_events([Event(wide, wide, n, f"{n:08d}{wide}") for n in range(400)]) == Added(400, 0)
@@ -50,12 +71,55 @@ def test_documents_stay_below_the_limit_of_two_megabytes(store: CosmosStore) -> 
     assert max(len(json.dumps(part)) for part in parts) < 1_100_000
 
 
-def test_what_stays_of_an_erased_customer_does_not_name_them(store: CosmosStore) -> None:
+def test_what_remains_of_an_erased_customer_cannot_be_guessed(store: CosmosStore) -> None:
+    """A plain hash of the id would name the customer to everybody who has a list of ids."""
     store.add_events([Event("ann", "tea", n, str(n)) for n in range(2500)])
-    store.forget("ann")
-    (tombstone,) = store._histories.all(key_of("ann"))
-    kept = {name: value for name, value in tombstone.items() if not name.startswith("_")}
-    assert kept == {"id": "00000000", "customer": key_of("ann"), "events": [], "erased": kept["erased"]}
+    assert store.forget("ann") == 2500
+    kept = store._histories.everywhere("*")
+    text = json.dumps(kept)
+    assert "ann" not in text
+    assert key_of("ann") not in text
+    assert sorted(document["id"] for document in kept) == ["erased", "salt"]
+
+
+def test_each_store_has_its_own_salt(store: CosmosStore, cosmos_server: CosmosServer) -> None:
+    other = cosmos_store.CosmosStore(cosmos_server.address(f"test_{uuid4().hex}"), create=True)
+    for one in (store, other, store):
+        one.forget("ann")
+    assert store._salt() != other._salt()
+    partitions = {document["customer"] for document in store._histories.everywhere("c.customer")}
+    assert partitions == {"salt", key_of(str(store._salt()), "ann")}
+    other.close()
+
+
+def test_an_erasure_noted_by_version_0_1_is_respected(store: CosmosStore) -> None:
+    store._histories.put({"id": "00000000", "customer": key_of("ann"), "events": [], "erased": 50.0})
+    events = [Event("ann", "tea", 50, "a"), Event("ann", "tea", 51, "b")]
+    assert store.add_events(events, respect_erasures=True) == Added(1, 0, frozenset({"ann"}))
+    assert [touch.time for touch in store.history("ann")] == [51]
+    assert store.forget("ann") == 1
+    assert store._histories.all(key_of("ann")) == []
+    assert store.add_events(events, respect_erasures=True) == Added(0, 0, frozenset({"ann"}))
+
+
+@pytest.mark.parametrize("erased_before", [False, True])
+def test_an_erasure_while_a_dataset_is_added(
+    store: CosmosStore, monkeypatch: pytest.MonkeyPatch, erased_before: bool
+) -> None:
+    """The customer is erased after the look for an erasure and before the events are written."""
+    if erased_before:
+        store.forget("ann")
+    past, future = time.time(), time.time() + 3600
+    add = store._add
+
+    def add_after_an_erasure(user: str, *rest: Any) -> Added:
+        store.forget(user)
+        return add(user, *rest)
+
+    monkeypatch.setattr(store, "_add", add_after_an_erasure)
+    events = [Event("ann", "tea", past, "a"), Event("ann", "tea", future, "b")]
+    assert store.add_events(events, respect_erasures=True) == Added(1, 0, frozenset({"ann"}))
+    assert [touch.time for touch in store.history("ann")] == [future]
 
 
 def test_what_the_server_refuses_is_told_without_its_address(store: CosmosStore) -> None:

@@ -18,8 +18,8 @@ def open_store(url: str, *, create: bool = False) -> Store:
 
     file:DIR                            a folder of this machine
     postgresql://USER:PASSWORD@HOST/DB  all that libpq understands
-    cosmos://ACCOUNT-HOST[:PORT]/DB     the key from COSMOS_KEY, else whoever azure-identity finds; cosmos+http:// goes
-                                        without encryption, for an emulator
+    cosmos://ACCOUNT-HOST[:PORT]/DB     the key in COSMOS_KEY, else the identity that azure-identity finds; ?regions=A,B
+                                        names preferred regions; cosmos+http:// is not encrypted, for an emulator
     """
     scheme, _, rest = url.partition(":")
     match scheme:

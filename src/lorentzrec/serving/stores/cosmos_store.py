@@ -1,7 +1,7 @@
 """The store in Azure Cosmos DB.
 
-histories     partition /customer: the events of a customer as a list, in documents of about a thousand events each; of
-              somebody who was erased, the first one says when
+histories     partition /customer: the events of a customer as a list, in documents of about a thousand events each;
+              the time of an erasure, in a partition of its own named by a salted hash; "salt" has the salt
 catalogue     partition /place: "state" is one document, replaced by ETag; "versions" one document per version;
               "files-TOKEN" the chunks of a version; "live-TOKEN" the live items in parts; "publishers" one document
               for each process that publishes now, renewed every minute
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import random
 import secrets
 import time
@@ -51,7 +52,6 @@ CHUNK_BYTES = 2**20
 """As base64 1.4 MB, below the 2 MB that a document may have."""
 SEGMENT_EVENTS, SEGMENT_BYTES = 1000, 1_000_000
 """A document with so many events, or so much text, is full: the next event begins another."""
-FIRST_SEGMENT = "00000000"
 PARALLEL_CUSTOMERS = 8
 MOST_CONFLICTS = 200
 ORPHAN_SECONDS = 3600
@@ -237,7 +237,7 @@ class CosmosStore:
         by_user: dict[str, list[Event]] = {}
         for event in events:
             by_user.setdefault(event.user, []).append(event)
-        add = partial(self._add, respect_erasures=respect_erasures)
+        add = partial(self._add_respectfully, salt=self._salt()) if respect_erasures else self._add
         if len(by_user) == 1:
             results = [add(*by_user.popitem())]
         else:
@@ -246,11 +246,12 @@ class CosmosStore:
         accepted, duplicates = (sum(getattr(one, name) for one in results) for name in ("accepted", "duplicates"))
         return Added(accepted, duplicates, frozenset().union(*(one.erased for one in results)))
 
-    def _add(self, user: str, events: Sequence[Event], *, respect_erasures: bool) -> Added:
+    def _add(self, user: str, events: Sequence[Event], erasure: float | None = None) -> Added:
         """Append what is new to the customer's last document, or to new ones.
 
         Whether a document is full depends on the document alone, and numbers have no gaps. So two writers always want
-        the same document, and the slower one gets a conflict, reads again, and finds its duplicates.
+        the same document, and the slower one gets a conflict, reads again, and finds its duplicates. Only an erasure
+        removes the document before a new one; that is checked.
         """
         customer, accepted = key_of(user), 0
 
@@ -258,8 +259,10 @@ class CosmosStore:
             nonlocal accepted
             segments = self._histories.all(customer)
             wanted, erased = events, frozenset[str]()
-            if respect_erasures and segments and "erased" in segments[0]:
-                wanted, erased = after_erasures(events, {user: segments[0]["erased"]})
+            if erasure is not None:
+                # Version 0.1 kept the time of an erasure in the first document.
+                first = segments[0].get("erased", -math.inf) if segments else -math.inf
+                wanted, erased = after_erasures(events, {user: max(erasure, first)})
             kept = [event for segment in segments for event in segment["events"]]
             ids, touches = {event[2] for event in kept}, {(event[0], event[1]) for event in kept}
             waiting = []
@@ -270,17 +273,48 @@ class CosmosStore:
                     waiting.append([*touch, event.id])
             segment: Document | None = segments[-1] if segments else None
             while waiting:
+                full = None
                 if segment is None or not _fitting(segment["events"], waiting):
-                    number = 0 if segment is None else int(segment["id"]) + 1
+                    full, number = segment, 0 if segment is None else int(segment["id"]) + 1
                     segment = {"id": f"{number:08d}", "customer": customer, "events": []}
                 part = _fitting(segment["events"], waiting)
                 write = self._histories.replace if "_etag" in segment else self._histories.create
                 segment = write({**segment, "user": user, "events": segment["events"] + part})
+                if full is not None and not self._unchanged(full):
+                    self._histories.delete(segment)
+                    raise Conflict
                 accepted += len(part)
                 waiting = waiting[len(part) :]
             return Added(accepted, len(wanted) - accepted, erased)
 
         return self._until_unopposed(append)
+
+    def _unchanged(self, segment: Document) -> bool:
+        found = self._histories.read(segment["customer"], segment["id"])
+        return found is not None and bool(found["_etag"] == segment["_etag"])
+
+    def _add_respectfully(self, user: str, events: Sequence[Event], salt: str | None) -> Added:
+        """Add what happened after the customer's erasure.
+
+        `forget` notes the erasure before it removes events. So an erasure that may have missed the events added here
+        was noted before the second look.
+        """
+        before = self._erasure(user, salt)
+        added = self._add(user, events, before)
+        after = self._erasure(user, salt or self._salt())
+        if after == before:
+            return added
+        removed = self._until_unopposed(lambda: self._remove_until(key_of(user), after))
+        return Added(max(0, added.accepted - removed), added.duplicates, added.erased | {user})
+
+    def _remove_until(self, customer: str, erasure: float) -> int:
+        removed = 0
+        for segment in self._histories.all(customer):
+            kept = [event for event in segment["events"] if event[0] > erasure]
+            if kept != segment["events"]:
+                self._histories.replace({**segment, "events": kept})
+                removed += len(segment["events"]) - len(kept)
+        return removed
 
     def history(self, user: str, limit: int = USUAL_HISTORY) -> list[Touch]:
         """All documents of the customer are read, whatever `limit` is.
@@ -295,27 +329,39 @@ class CosmosStore:
 
     def forget(self, user: str) -> int:
         check_ids("user", [user])
-        customer, erased, removed = key_of(user), time.time(), 0
+        customer, removed = key_of(user), 0
+        note = {"id": "erased", "customer": key_of(self._until_unopposed(self._made_salt), user), "erased": time.time()}
+        self._histories.put(note)
 
         def erase() -> None:
             nonlocal removed
-            segments = self._histories.all(customer)
-            # The last first: numbers have no gaps, even if this stops halfway.
-            for segment in reversed(segments[1:]):
+            for segment in reversed(self._histories.all(customer)):
                 self._histories.delete(segment)
                 removed += len(segment["events"])
-            # The first one becomes the note of the erasure. Whoever adds to it meanwhile gets a conflict, and sees it.
-            tombstone = {"id": FIRST_SEGMENT, "customer": customer, "events": [], "erased": erased}
-            if segments:
-                self._histories.replace({**tombstone, "_etag": segments[0]["_etag"]})
-                removed += len(segments[0]["events"])
-            else:
-                self._histories.create(tombstone)
-            if len(self._histories.all(customer, "c.id")) > 1:
-                raise Conflict  # somebody has begun another document
+            if self._histories.all(customer, "c.id"):
+                raise Conflict  # somebody has added to them meanwhile
 
         self._until_unopposed(erase)
         return removed
+
+    def _erasure(self, user: str, salt: str | None) -> float:
+        """When a customer was erased; minus infinity if never."""
+        note = None if salt is None else self._histories.read(key_of(salt, user), "erased")
+        return -math.inf if note is None else float(note["erased"])
+
+    def _salt(self) -> str | None:
+        """What the hashes of erased customers are salted with; None before the first erasure.
+
+        Read whenever it is needed, since another store may have taken the place of this one.
+        """
+        found = self._histories.read("salt", "salt")
+        return None if found is None else str(found["salt"])
+
+    def _made_salt(self) -> str:
+        if (salt := self._salt()) is None:
+            salt = secrets.token_hex(16)
+            self._histories.create({"id": "salt", "customer": "salt", "salt": salt})
+        return salt
 
     # Live items
 
@@ -395,7 +441,7 @@ class _CosmosChunks:
     size = CHUNK_BYTES
 
     def __init__(self, catalogue: Documents, token: str) -> None:
-        self._catalogue = catalogue
+        self._catalogue = catalogue.for_transfers()
         self._place = f"files-{token}"
 
     def present(self) -> dict[tuple[str, int], str]:

@@ -55,6 +55,13 @@ MIGRATIONS: tuple[LiteralString, ...] = (
     CREATE UNIQUE INDEX events_in_order ON lorentzrec.events (user_key, time, item_id);
     CREATE TABLE lorentzrec.erasures (user_key uuid PRIMARY KEY, time double precision NOT NULL);
     """,
+    # Erasures keep no key that is the same in another store: see `salted_key`, which this repeats for those of 0.1.
+    """
+    CREATE TABLE lorentzrec.privacy (only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row), salt text NOT NULL);
+    INSERT INTO lorentzrec.privacy (salt) VALUES (replace(gen_random_uuid()::text, '-', ''));
+    UPDATE lorentzrec.erasures SET user_key = substr(encode(sha256(convert_to(
+        (SELECT salt FROM lorentzrec.privacy) || replace(user_key::text, '-', ''), 'UTF8')), 'hex'), 1, 32)::uuid;
+    """,
 )
 
 _LOCK = 0x6C6F72656E747A  # "lorentz"

@@ -127,6 +127,14 @@ class PostgresServer(Server):
         with psycopg.connect(self.address(database), autocommit=True) as connection:
             connection.execute(statement.encode())
 
+    def sessions(self, database: str) -> int:
+        """How many clients a database has."""
+        import psycopg
+
+        with psycopg.connect(self.address("postgres")) as connection:
+            found = connection.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = %s", (database,))
+            return int(found.fetchall()[0][0])
+
     def remove(self) -> None:
         self.kill()
         shutil.rmtree(self.folder)

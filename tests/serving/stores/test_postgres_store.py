@@ -10,6 +10,7 @@ import pytest
 from lorentzrec.errors import ArtifactError, InputError, StoreUnavailable
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Event, Store, Touch
+from serving.running_service import wait_until
 from serving.servers import PostgresServer, free_port
 
 pytestmark = pytest.mark.postgres
@@ -51,6 +52,21 @@ def test_a_connection_that_the_server_closed(postgres_server: PostgresServer, st
         "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'lorentzrec'", "test"
     )
     store.state()
+
+
+def test_a_lost_connection_is_reported_and_one_that_was_idle_is_not(
+    postgres_server: PostgresServer, postgres_url: str
+) -> None:
+    with closing(open_store(postgres_url, create=True)) as store:
+        postgres_server.run("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = 'test'")
+        store.state()
+        assert len(store.notices) == 1
+        assert "was lost at" in store.notices[0]
+    with closing(open_store(f"{postgres_url}?options=-c%20idle_session_timeout%3D50")) as store:
+        store.state()
+        wait_until(lambda: not postgres_server.sessions("test"))
+        store.state()
+        assert store.notices == []
 
 
 def test_nobody_there() -> None:

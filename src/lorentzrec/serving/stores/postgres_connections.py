@@ -137,14 +137,27 @@ class PostgresConnections:
                 connection = self._idle.pop()
             except IndexError:
                 break
-            # Nothing was sent, so there should be nothing to read, unless the server has ended the session.
-            if not connection.closed and not select.select([connection.fileno()], [], [], 0)[0]:
+            if self._sound(connection):
                 return connection
             connection.close()
-            self._renew()
         connection = TimedConnection.connect(self._address, autocommit=True)
         connection.generation = self._generation
         return connection
+
+    def _sound(self, connection: TimedConnection) -> bool:
+        if connection.closed:
+            return False
+        # Nothing was sent, so there should be nothing to read, unless the server has ended the session.
+        if not select.select([connection.fileno()], [], [], 0)[0]:
+            return True
+        try:
+            connection.execute("SELECT")
+        except errors.IdleSessionTimeout:  # not a fault
+            return False
+        except psycopg.Error:
+            self._renew()
+            return False
+        return True
 
     def _renew(self) -> None:
         """Connect again from now on: the server was restarted, or has become read-only because another took over."""

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import random
+import re
+import shlex
 import sqlite3
 import stat
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+from cli.command_line import run
 from lorentzrec.data.dataset import save_dataset
+from lorentzrec.data.synthetic import synthetic_shop
 from lorentzrec.learning.artifact import save_model
 from lorentzrec.serving.stores import file_store
 from lorentzrec.serving.stores.address import open_store
@@ -181,3 +188,30 @@ def test_files_of_customers_are_for_their_owner_alone(folder: Path, tmp_path: Pa
     assert histories is not None
     save_dataset(histories, tmp_path / "dataset")
     assert stat.S_IMODE((tmp_path / "dataset").stat().st_mode) == 0o700
+
+
+def test_the_documented_way_to_remove_a_customer_everywhere_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shop = synthetic_shop(customers=50, items=40, interactions=600)
+    events = shop.events.with_columns(user=pl.lit("u") + pl.col("user").cast(pl.String))
+    events.vstack(events.head(12).with_columns(user=pl.lit("ann"))).write_csv("events.csv")
+    shop.items.write_csv("items.csv")
+    page = (Path(__file__).parents[3] / "docs" / "serving.md").read_text()
+    (block,) = re.findall(r"^```sh\n(python -c .*?)^```$", page, re.MULTILINE | re.DOTALL)
+    with_ann, without_ann = block.splitlines()[1:], block.splitlines()
+    for lines, known in ((with_ann, True), (without_ann, False)):
+        if not known:
+            with closing(open_store("file:store")) as store:
+                assert store.forget("ann") > 0
+        for line in lines:
+            program, *arguments = shlex.split(line)
+            if program == "lorentzrec":
+                run(*arguments)
+            else:
+                subprocess.run([sys.executable, *arguments], check=True)
+        for folder in ("shop", "model"):
+            assert ("ann" in pl.read_parquet(tmp_path / folder / "users.parquet")["id"]) == known
+        with closing(open_store("file:store")) as store:
+            assert (store.history("ann") != []) == known

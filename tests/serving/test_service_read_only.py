@@ -29,8 +29,8 @@ def read_only(tmp_path: Path) -> Iterator[Callable[[], Path]]:
     place.mkdir()
 
     def mount() -> Path:
-        for command in (["mount", "--bind", tmp_path / "store", place], ["mount", "-o", "remount,bind,ro", place]):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        for options in (["--bind", str(tmp_path / "store")], ["-o", "remount,bind,ro"]):
+            done = subprocess.run(["mount", *options, str(place)], capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 pytest.skip(f"this user cannot mount a folder read-only: {done.stderr.strip()}")
         return place

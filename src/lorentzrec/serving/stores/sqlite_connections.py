@@ -141,13 +141,13 @@ class SqliteConnections:
                         self._idle.remove(one)
                         return one
             self._refuse_a_log_left_behind(place)
-            if (one := self._connect(place)) is not None:
+            if (fresh := self._connect(place)) is not None:
                 # Only now: a file that is open keeps its identity from being given to another one.
                 with self._lock:
                     stale = [other for other in self._idle if other.place != place]
                     self._idle = [other for other in self._idle if other.place == place]
                 self._shut(stale)
-                return one
+                return fresh
         raise StoreUnavailable(f"{self.path} is being replaced: try again")
 
     def _place(self) -> _Place:

@@ -344,7 +344,7 @@ class FileStore:
                 (self._bytes_remain,) = connection.execute(
                     "SELECT coalesce(max(time), 0) > (SELECT compacted FROM privacy) FROM erasures"
                 ).fetchone()
-        if found.st_mode & stat.S_IRWXO:
+        if writable and os.name != "nt" and found.st_mode & stat.S_IRWXO:
             logger.warning("%s is open to all users of this machine: chmod 600", self._database)
 
     def _make_tables(self, connection: sqlite3.Connection) -> None:

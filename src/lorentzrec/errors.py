@@ -56,6 +56,10 @@ class StoreBroken(ArtifactError):  # noqa: N818 - the name says what it is
     """A store that answers nobody until it is mended: a wrong key, missing rights or tables, a damaged file."""
 
 
+class RecordDamaged(ArtifactError):  # noqa: N818 - the name says what it is
+    """One customer's data in a store that cannot be read; the rest of the store can."""
+
+
 def how_to_get(extra: str) -> str:
     """The next action where an optional part is missing; it is on no package index, so it comes from a checkout."""
     return f"pip install '.[{extra}]' in a checkout of lorentzrec"

@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 COSMOS_KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
@@ -56,7 +57,9 @@ class Server:
         self._end(signal.SIGINT)
 
     def kill(self) -> None:
-        """As a machine does that loses its power."""
+        """As a machine does that loses its power: its children, which may be in other groups, go with it."""
+        if self.running:
+            self._signal_family(signal.SIGKILL)
         self._end(signal.SIGKILL)
 
     def freeze(self) -> None:
@@ -69,7 +72,8 @@ class Server:
     def _signal_family(self, number: signal.Signals) -> None:
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         for process in (self.pid, *map(int, children)):
-            os.kill(process, number)
+            with suppress(ProcessLookupError):
+                os.kill(process, number)
 
     def _end(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:
@@ -122,6 +126,14 @@ class PostgresServer(Server):
 
         with psycopg.connect(self.address(database), autocommit=True) as connection:
             connection.execute(statement.encode())
+
+    def sessions(self, database: str) -> int:
+        """How many clients a database has."""
+        import psycopg
+
+        with psycopg.connect(self.address("postgres")) as connection:
+            found = connection.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = %s", (database,))
+            return int(found.fetchall()[0][0])
 
     def remove(self) -> None:
         self.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -203,6 +204,89 @@ def test_calls_beyond_the_threads_of_a_guard_wait_their_turn(guarded: GuardedSto
         assert list(askers.map(lambda _: guarded.call(slowly, seconds=60), range(16))) == [0] * 16
 
 
+def test_failed_writes_leave_reads_alone(guarded: GuardedStore) -> None:
+    guarded.call(lambda store: store.state(), seconds=60)
+    hanging, tried = Event(), []
+
+    def hang(_: Store) -> None:
+        tried.append(1)
+        hanging.wait(60)
+
+    with pytest.raises(StoreUnavailable, match="has not answered"):
+        guarded.call(hang, writes=True)
+    with pytest.raises(StoreUnavailable, match="has not answered"):
+        guarded.call(hang, writes=True)  # not tried
+    assert len(tried) == 1
+    assert guarded.call(lambda store: store.history("ann"), seconds=60) == []
+    assert guarded.trouble is None
+    assert guarded.warnings == ["writes to the store fail, and the log of the service has the reason"]
+    hanging.set()
+    wait_until(lambda: _writes(guarded))
+    assert guarded.warnings == []
+
+
+def test_a_write_lock_of_another_process_degrades_no_answer(tmp_path: Path) -> None:
+    store = shop_store(tmp_path)
+    database = tmp_path / "store" / "store.sqlite"
+    with (
+        service_here(store.url, poll_seconds=0.1, store_seconds=0.3) as service,
+        closing(sqlite3.connect(database, isolation_level=None)) as other,
+    ):
+        assert service.post("/v1/events", json={"user": "ann", "item": "i3", "time": 1}).status_code == 200
+        other.execute("BEGIN IMMEDIATE")
+        for number in range(20):
+            refused = service.post("/v1/events", json={"user": "ann", "item": "i4", "time": number})
+            assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
+            answer = service.post("/v1/recommend", json={"user": "ann", "k": 3}).json()
+            assert answer["degraded"] is None
+        assert service.get("/readyz").status_code == 200
+        other.execute("ROLLBACK")
+        wait_until(lambda: service.post("/v1/events", json={"user": "ann", "item": "i5"}).status_code == 200)
+    store.close()
+
+
+def test_a_damaged_history_concerns_one_customer(tmp_path: Path) -> None:
+    store = shop_store(tmp_path)
+    with service_here(store.url, poll_seconds=0.1) as service:
+        for user in ("ann", "bob"):
+            assert service.post("/v1/events", json={"user": user, "item": "i3"}).status_code == 200
+        with closing(sqlite3.connect(tmp_path / "store" / "store.sqlite", isolation_level=None)) as other:
+            other.execute("UPDATE events SET item = CAST(x'ff41ff' AS TEXT) WHERE user = 'ann'")
+        for _ in range(3):
+            damaged = service.get("/v1/users/ann/history")
+            assert (damaged.status_code, damaged.json()["type"]) == (500, "urn:lorentzrec:damaged-history")
+            answer = service.post("/v1/recommend", json={"user": "ann", "k": 2}).json()
+            assert [item["id"] for item in answer["items"]] == ["i0", "i1"]
+            assert "the history of this customer is damaged" in answer["degraded"]
+            assert service.get("/v1/users/bob/history").status_code == 200
+            assert service.get("/readyz").status_code == 200
+        assert service.delete("/v1/users/ann").json()["events"] == 1
+        assert service.get("/v1/users/ann/history").json()["history"] == []
+    store.close()
+
+
+def test_a_broken_store_is_opened_again(tmp_path: Path) -> None:
+    shop_store(tmp_path).close()
+    opened = []
+
+    def opening() -> Store:
+        opened.append(open_store(f"file:{tmp_path / 'store'}"))
+        return opened[-1]
+
+    guard = GuardedStore(opening, seconds=60, threads=2)
+    assert guard.call(lambda store: store.history("ann")) == []
+    (tmp_path / "store").rename(tmp_path / "sound")
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "store.sqlite").write_bytes(b"no database" * 100)
+    with pytest.raises(StoreUnavailable, match="is damaged"):
+        guard.call(lambda store: store.state(), probe=True)
+    (tmp_path / "store").rename(tmp_path / "broken")
+    (tmp_path / "sound").rename(tmp_path / "store")
+    assert guard.call(lambda store: store.state(), probe=True).live_revision == 0
+    assert len(opened) == 2
+    guard.close()
+
+
 def test_a_broken_store_is_away_and_nobody_who_asks_is_blamed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     guard = GuardedStore(lambda: open_store(f"file:{tmp_path}"), seconds=60, threads=2)
     with pytest.raises(StoreUnavailable, match="holds no store: publish"):
@@ -214,6 +298,14 @@ def test_a_broken_store_is_away_and_nobody_who_asks_is_blamed(tmp_path: Path, ca
     with pytest.raises(StoreUnavailable, match=r"is damaged .*: put a copy back"):
         guard.call(lambda store: store.history("ann"), probe=True)
     assert "is damaged" in str(guard.trouble)
+
+
+def _writes(guarded: GuardedStore) -> bool:
+    try:
+        guarded.call(lambda store: store.forget("nobody"), writes=True, seconds=60)
+    except StoreUnavailable:
+        return False
+    return True
 
 
 def _answers(guarded: GuardedStore) -> bool:

@@ -177,6 +177,7 @@ def new_dataset(address: str | Path) -> Iterator[DatasetDraft]:
     """
     if not is_remote(address):
         with atomic_directory(address) as folder:
+            folder.chmod(0o700)  # what customers did is for the owner alone
             yield DatasetDraft(str(folder))
         return
     if read_text(joined(address, MARKER)) is None and list_remote(str(address)):

@@ -55,6 +55,9 @@ def save_model(model: Model, path: str | Path, *, histories: bool = True) -> Non
         if kept is not None:
             weights = {} if kept.weights is None else {"weights": kept.weights}
             write_arrays(folder / HISTORIES, {"offsets": kept.offsets, "item_rows": kept.item_rows, **weights})
+        for name in (USERS, HISTORIES):
+            if (folder / name).exists():
+                (folder / name).chmod(0o600)  # what customers did is for the owner alone
         manifest = {
             "kind": KIND,
             "format_version": FORMAT_VERSION,

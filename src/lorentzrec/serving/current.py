@@ -122,6 +122,7 @@ class Current:
             if not was_up:
                 logger.info("the store is back")
         self._metrics.store_up.set(self._store.trouble is None)
+        self._metrics.store_writable.set(self._store.trouble is None and self._store.write_trouble is None)
 
     def refresh(self) -> None:
         """Take into use what the store says is current, if it is another than now."""

@@ -1,8 +1,9 @@
-"""A store behind a guard: no call to it takes longer than agreed, and one that is away is not asked again and again."""
+"""A store behind a guard: no call to it takes longer than agreed, and one that is away is left alone."""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
@@ -14,75 +15,119 @@ from lorentzrec.serving.stores.store import Store
 
 Result = TypeVar("Result")
 
+WRITE_PAUSE_SECONDS = 1.0
+"""After a failed write, others are refused for this long; then one is tried."""
+
 logger = logging.getLogger("lorentzrec.serving")
 
 
 class GuardedStore:
     """Runs calls to a store in threads of its own and waits for them only so long.
 
-    A server that hangs never answers, and never fails either; so each call has a deadline, after which its thread is
-    left alone. The number of threads is bounded; a call that finds none free waits its turn, as long as for an answer.
+    A server that hangs never responds, and never fails either; so each call has a deadline, after which its thread is
+    left alone. The number of threads is bounded; a call that finds none free waits its turn, as long as for a result.
     After a failure every call fails at once, until a probe (`current.py` sends one about every second) has met a store
-    that answers. A store that is broken is away, too: that is never the fault of whoever asks the service.
+    that responds. A store that is broken is away, too: that is never the fault of whoever calls the service.
+
+    Writes have threads and failures of their own: a store that cannot be written to is still read.
     """
 
     def __init__(self, open_store: Callable[[], Store], *, seconds: float, threads: int) -> None:
-        """`open_store` is called at first use, and again until it succeeds: a store may be away when we start."""
+        """`open_store` is called at first use, again until it succeeds, and again for a store found broken.
+
+        threads: for reads; there are half as many for writes.
+        """
         self._open, self.seconds = open_store, seconds
         self._store: Store | None = None
         self._opening = Lock()
-        self._free = Semaphore(threads)
-        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._threads = [Thread(target=self._run, name="store", daemon=True) for _ in range(threads)]
-        for thread in self._threads:
-            thread.start()
+        self._reads, self._writes = _Threads("store", threads), _Threads("store-writes", max(1, threads // 2))
+        self._trial = Lock()
+        self._next_trial = 0.0
         self.trouble: str | None = None
-        """Why the store is taken to be away; None if it answers."""
+        """Why the store is taken to be away; None if it responds."""
+        self.write_trouble: str | None = None
+        """Why writes are taken to fail; None if they succeed, as far as is known."""
 
-    def call(self, work: Callable[[Store], Result], *, probe: bool = False, seconds: float | None = None) -> Result:
-        """What `work` makes of the store. Raises `StoreUnavailable` if the store is away, slow or too busy."""
+    @property
+    def warnings(self) -> list[str]:
+        """What an operator should know although requests are answered; without addresses."""
+        failing = ["writes to the store fail, and the log of the service has the reason"] if self.write_trouble else []
+        store = self._store
+        return failing if store is None else [*failing, *store.notices]
+
+    def call(
+        self,
+        work: Callable[[Store], Result],
+        *,
+        probe: bool = False,
+        writes: bool = False,
+        seconds: float | None = None,
+    ) -> Result:
+        """What `work` makes of the store. Raises `StoreUnavailable` if the store is away, slow or too busy.
+
+        writes: `work` changes the store.
+        """
         if self.trouble is not None and not probe:
             raise StoreUnavailable(self.trouble)
+        if writes:
+            self._check_writes()
         limit = self.seconds if seconds is None else seconds
-        if not self._free.acquire(timeout=limit):
-            raise StoreUnavailable("the store has all the calls in hand that it may have: come back in a second")
-        outcome: Future[Result] = Future()
-        self._work.put(lambda: self._answer(work, outcome))
+        threads = self._writes if writes else self._reads
         try:
-            result = outcome.result(limit)
-        except (StoreUnavailable, StoreBroken) as error:
-            raise self._away(str(error)) from error
+            result = threads.run(lambda: work(self._opened()), limit)
+        except StoreBroken as error:
+            if probe:
+                self._let_go()
+            raise self._failed(str(error), writes) from error
+        except StoreUnavailable as error:
+            raise self._failed(str(error), writes) from error
         except TimeoutError:
             reason = f"the store has not answered in {limit:g} seconds: look at its server and the network"
-            raise self._away(reason) from None
-        self.trouble = None
+            raise self._failed(reason, writes) from None
+        except _Busy:
+            raise StoreUnavailable(
+                "the store has all the calls in hand that it may have: come back in a second"
+            ) from None
+        if not writes and self.trouble is not None:
+            self.trouble = self.write_trouble = None  # nothing is known about writes now
+        if writes and self.write_trouble is not None:
+            self.write_trouble = None
+            logger.warning("writes to the store succeed again")
         return result
-
-    def _away(self, reason: str) -> StoreUnavailable:
-        """The reason goes to the log here, since it may name hosts and users: `problems.py` keeps it from callers."""
-        if self.trouble is None:
-            logger.warning("the store is away: %s", reason)
-        self.trouble = reason
-        return StoreUnavailable(reason)
 
     def close(self) -> None:
         """Let go of the store. Calls that hang are left to the end of the process."""
-        for _ in self._threads:
-            self._work.put(None)
+        self._reads.stop()
+        self._writes.stop()
         if self._store is not None and self.trouble is None:
             self._store.close()
 
-    def _run(self) -> None:
-        while (work := self._work.get()) is not None:
-            work()
+    def _check_writes(self) -> None:
+        """After a failure, one write in a second is tried, and all others are refused until one has succeeded."""
+        with self._trial:
+            if self.write_trouble is not None:
+                if time.monotonic() < self._next_trial:
+                    raise StoreUnavailable(self.write_trouble)
+                self._next_trial = time.monotonic() + WRITE_PAUSE_SECONDS
 
-    def _answer(self, work: Callable[[Store], Any], outcome: Future[Any]) -> None:
-        try:
-            outcome.set_result(work(self._opened()))
-        except BaseException as error:
-            outcome.set_exception(error)
-        finally:
-            self._free.release()
+    def _failed(self, reason: str, writes: bool) -> StoreUnavailable:
+        """The reason goes to the log here, since it may name hosts and users: `problems.py` keeps it from callers."""
+        if writes:
+            if self.write_trouble is None:
+                logger.warning("writes to the store fail: %s", reason)
+            self.write_trouble, self._next_trial = reason, time.monotonic() + WRITE_PAUSE_SECONDS
+        else:
+            if self.trouble is None:
+                logger.warning("the store is away: %s", reason)
+            self.trouble = reason
+        return StoreUnavailable(reason)
+
+    def _let_go(self) -> None:
+        """Open the store again with the next call: what is there may be another one by then."""
+        with self._opening:
+            broken, self._store = self._store, None
+        if broken is not None:
+            broken.close()
 
     def _opened(self) -> Store:
         with self._opening:
@@ -92,3 +137,42 @@ class GuardedStore:
                 except InputError as error:
                     raise StoreBroken(str(error)) from error
             return self._store
+
+
+class _Busy(Exception):  # noqa: N818 - never leaves this module
+    """No thread became free in time."""
+
+
+class _Threads:
+    """Threads that run calls whose callers may have gone; daemons, so that one that hangs does not hold up the end."""
+
+    def __init__(self, name: str, number: int) -> None:
+        self._free = Semaphore(number)
+        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._threads = [Thread(target=self._run, name=name, daemon=True) for _ in range(number)]
+        for thread in self._threads:
+            thread.start()
+
+    def run(self, work: Callable[[], Result], seconds: float) -> Result:
+        """The result of `work`. `_Busy` if no thread is free for so long, `TimeoutError` if there is no result then."""
+        if not self._free.acquire(timeout=seconds):
+            raise _Busy
+        outcome: Future[Result] = Future()
+        self._work.put(lambda: self._finish(work, outcome))
+        return outcome.result(seconds)
+
+    def stop(self) -> None:
+        for _ in self._threads:
+            self._work.put(None)
+
+    def _finish(self, work: Callable[[], Any], outcome: Future[Any]) -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:
+            outcome.set_exception(error)
+        finally:
+            self._free.release()
+
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None:
+            work()

@@ -52,6 +52,12 @@ class Metrics:
         self.store_up = Gauge(
             "lorentzrec_store_up", "1 if the store answers.", registry=registry, multiprocess_mode="livemin"
         )
+        self.store_writable = Gauge(
+            "lorentzrec_store_writable",
+            "1 unless the last write to the store failed.",
+            registry=registry,
+            multiprocess_mode="livemin",
+        )
 
     def count_fallback(self, fallback: str | None, degraded: str | None) -> None:
         for remark in fallback.split("; ") if fallback else ():

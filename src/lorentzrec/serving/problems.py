@@ -12,7 +12,7 @@ from litestar.exceptions import HTTPException, ValidationException
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.types import ExceptionHandlersMap
 
-from lorentzrec.errors import InputError, LorentzrecError, StoreUnavailable
+from lorentzrec.errors import InputError, LorentzrecError, RecordDamaged, StoreUnavailable
 from lorentzrec.serving.answering import UnknownItem
 from lorentzrec.serving.item_directory import DirectoryDamaged
 from lorentzrec.serving.messages import Fault, Problem
@@ -23,6 +23,8 @@ RETRY_SECONDS = 1
 
 STORE_AWAY = "the store cannot answer now, and the log of the service says why: try again in a second"
 """What callers are told. Why it cannot may name internal hosts and users, which are for the log alone."""
+
+HISTORY_DAMAGED = "the history of this customer is damaged in the store: erase the customer or restore a copy"
 
 TITLES = {
     400: "The request cannot be used as it is",
@@ -122,6 +124,9 @@ def _bad_input(_: Request[Any, Any, Any], error: LorentzrecError) -> Response[Pr
         case DirectoryDamaged():
             detail = "files of the version are damaged, and the log of the service has the details: try again"
             return _respond(problem(503, detail, "not-ready"))
+        case RecordDamaged():
+            logger.error("%s", error)
+            return _respond(problem(500, HISTORY_DAMAGED, "damaged-history"))
         case InputError():
             return _respond(problem(400, str(error), "invalid-request"))
         case NoMap():

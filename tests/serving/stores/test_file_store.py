@@ -185,9 +185,9 @@ def test_a_folder_that_vanished_keeps_nothing(url: str, tmp_path: Path) -> None:
 
 
 def test_another_process_that_holds_the_database(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lorentzrec.serving.stores import file_store
+    from lorentzrec.serving.stores import sqlite_connections
 
-    monkeypatch.setattr(file_store, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(sqlite_connections, "BUSY_SECONDS", 0.1)
     with (
         closing(open_store(url, create=True)) as store,
         closing(sqlite3.connect(tmp_path / "store" / "store.sqlite", isolation_level=None)) as other,

@@ -58,6 +58,21 @@ def test_a_connection_that_the_server_closed(postgres_server: PostgresServer, st
     store.state()
 
 
+def test_a_lost_connection_is_reported_and_one_that_was_idle_is_not(
+    postgres_server: PostgresServer, postgres_url: str
+) -> None:
+    with closing(open_store(postgres_url, create=True)) as store:
+        postgres_server.run("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = 'test'")
+        store.state()
+        assert len(store.notices) == 1
+        assert "was lost at" in store.notices[0]
+    with closing(open_store(f"{postgres_url}?options=-c%20idle_session_timeout%3D50")) as store:
+        store.state()
+        wait_until(lambda: not postgres_server.sessions("test"))
+        store.state()
+        assert store.notices == []
+
+
 def test_nobody_there() -> None:
     with pytest.raises(StoreUnavailable, match="Connection refused"):
         open_store(f"postgresql://127.0.0.1:{free_port()}/shop")

@@ -34,7 +34,7 @@ def add_events(
     now = time.time()
     events = [_event(event, now + place * STEP_SECONDS) for place, event in enumerate(data.all())]
     seconds = worker.store.seconds + len(events) / EVENTS_A_SECOND
-    added = worker.store.call(lambda opened: opened.add_events(events), seconds=seconds)
+    added = worker.store.call(lambda opened: opened.add_events(events), writes=True, seconds=seconds)
     version = worker.current.version
     known = 0 if version is None else int((version.items.rows([event.item for event in events]) >= 0).sum())
     worker.metrics.events.labels("accepted").inc(added.accepted)

@@ -18,14 +18,14 @@ def get_liveness() -> Alive:
 
 @get("/readyz", sync_to_thread=False, responses=described())
 def get_readiness(worker: TheWorker) -> Ready:
-    """Everything works: there is a version, and the store answers. If not, 503 says why.
+    """There is a version, and the store can be read. If not, 503 gives the reason; `warnings` report everything else.
 
     A worker that is not ready still answers what it can, so take it out of rotation only if others are better off.
     """
     serving = worker.current.serving
     if worker.store.trouble is not None:
         raise StoreUnavailable(worker.store.trouble)
-    return Ready(True, serving.version.name, worker.current.warnings)
+    return Ready(True, serving.version.name, [*worker.current.warnings, *worker.store.warnings])
 
 
 @get("/metrics", sync_to_thread=True, media_type=MediaType.TEXT)

@@ -25,7 +25,7 @@ def get_live_items(worker: TheWorker) -> LiveItems:
 def set_live_items(data: JSONBody[LiveRequest], worker: TheWorker) -> LiveChanged:
     """Replace the live items; null makes every item live. Every worker follows within about a second."""
     items = None if data.items is None else texts(data.items)
-    live = worker.store.call(lambda opened: opened.set_live_items(items), seconds=LIVE_SECONDS)
+    live = worker.store.call(lambda opened: opened.set_live_items(items), writes=True, seconds=LIVE_SECONDS)
     return _changed(worker.current, live, items or ())
 
 
@@ -33,7 +33,7 @@ def set_live_items(data: JSONBody[LiveRequest], worker: TheWorker) -> LiveChange
 def change_live_items(data: JSONBody[LiveChange], worker: TheWorker) -> LiveChanged:
     """Add items to the live ones and remove others: what comes into stock, and what is sold out."""
     add, remove = texts(data.add), texts(data.remove)
-    live = worker.store.call(lambda opened: opened.change_live_items(add, remove), seconds=LIVE_SECONDS)
+    live = worker.store.call(lambda opened: opened.change_live_items(add, remove), writes=True, seconds=LIVE_SECONDS)
     return _changed(worker.current, live, (*add, *remove))
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from time import perf_counter
 from typing import Annotated
 
 from litestar import get, post
 from litestar.params import FromQuery, JSONBody, QueryParameter
 
-from lorentzrec.errors import StoreUnavailable
+from lorentzrec.errors import RecordDamaged, StoreUnavailable
 from lorentzrec.serving.answering import Answer, Question
 from lorentzrec.serving.current import Serving
 from lorentzrec.serving.guarded_store import GuardedStore
@@ -23,7 +24,7 @@ from lorentzrec.serving.messages import (
     Wishes,
 )
 from lorentzrec.serving.metrics import Metrics
-from lorentzrec.serving.problems import STORE_AWAY, described
+from lorentzrec.serving.problems import HISTORY_DAMAGED, STORE_AWAY, described
 from lorentzrec.serving.routes.path_ids import ItemInPath, UserInPath, from_path
 from lorentzrec.serving.routes.worker import TheWorker
 
@@ -33,6 +34,8 @@ Diversity = Annotated[
 ]
 Categories = Annotated[list[str] | None, QueryParameter(max_items=1_000, description="Only these; may be repeated.")]
 Excluded = Annotated[list[str] | None, QueryParameter(max_items=1_000, description="Never these; may be repeated.")]
+
+logger = logging.getLogger("lorentzrec.serving")
 
 
 @post("/recommend", status_code=200, sync_to_thread=True, responses=described(400, 401, 413))
@@ -106,6 +109,9 @@ def _history_of(user: str, store: GuardedStore) -> tuple[tuple[str, ...], str | 
         touches = store.call(lambda opened: opened.history(user))
     except StoreUnavailable:
         return (), f"the history of the customer could not be read: {STORE_AWAY}"
+    except RecordDamaged as error:
+        logger.error("%s", error)
+        return (), f"the history of the customer could not be read: {HISTORY_DAMAGED}"
     return tuple(touch.item for touch in touches), None
 
 

@@ -14,6 +14,9 @@ from lorentzrec.serving.routes.worker import TheWorker
 
 Limit = Annotated[int, QueryParameter(ge=1, le=10_000, description="Most events to give: the newest.")]
 
+ERASURE_SECONDS = 8.0
+"""Files are rewritten, and others who read them are waited for."""
+
 
 @get("/users/{user:str}/history", sync_to_thread=True, responses=described(400, 401))
 def get_history(user: UserInPath, worker: TheWorker, limit: Limit = 100) -> History:
@@ -38,4 +41,5 @@ def get_history(user: UserInPath, worker: TheWorker, limit: Limit = 100) -> Hist
 def forget_user(user: UserInPath, worker: TheWorker) -> Forgotten:
     """Erase all events of a customer. A hash of the id stays, so that a dataset published later leaves them out."""
     id = from_path(user)
-    return Forgotten(id, worker.store.call(lambda opened: opened.forget(id)), worker.current.name)
+    events = worker.store.call(lambda opened: opened.forget(id), writes=True, seconds=ERASURE_SECONDS)
+    return Forgotten(id, events, worker.current.name)

@@ -65,6 +65,8 @@ Result = TypeVar("Result")
 class CosmosStore:
     """The store at a Cosmos DB `address`; see `Store` for what each method means."""
 
+    notices: Sequence[str] = ()
+
     def __init__(self, address: str, *, create: bool = False) -> None:
         self._account = Account(address)
         self.url = self._account.url

@@ -5,20 +5,25 @@ DIR/current           the name of the current version, replaced by renaming
 DIR/activated         the versions that were ever current, one per line, the one activated last at the end
 DIR/publishing.lock   locked by whoever publishes, so that nobody cleans up meanwhile
 DIR/store.sqlite      events, erasures and live items
+
+Folder and database are made for their owner alone, since they hold what customers did.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 import shutil
 import sqlite3
-import threading
+import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lorentzrec.atomic import MARKER, atomic_directory, atomic_file
-from lorentzrec.errors import ArtifactError, InputError, StoreBroken, StoreUnavailable
+from lorentzrec.errors import InputError, LorentzrecError, RecordDamaged, StoreBroken, StoreUnavailable
+from lorentzrec.serving.stores.sqlite_connections import BUSY_SECONDS, SqliteConnections, transaction_of
 from lorentzrec.serving.stores.store import (
     USUAL_HISTORY,
     Added,
@@ -34,6 +39,7 @@ from lorentzrec.serving.stores.store import (
     key_of,
     no_such_version,
     nothing_to_change,
+    salted_key,
     still_current,
 )
 from lorentzrec.serving.stores.version_files import (
@@ -48,8 +54,11 @@ from lorentzrec.serving.stores.version_files import (
 
 DATABASE, CURRENT, VERSIONS = "store.sqlite", "current", "versions"
 ACTIVATED, PUBLISHING = "activated", "publishing.lock"
-BUSY_SECONDS = 20.0
-"""How long a write waits for the writes of other processes. Each takes milliseconds, so only a stuck one is met."""
+COMPACT_BYTES = 64 * 2**20
+"""A file up to this size is checked when it is opened, and rewritten after an erasure: either takes below a second."""
+ERASURE_SECONDS = 3.0
+"""How long an erasure waits for readers that keep it from emptying the write-ahead log."""
+BYTES_REMAIN = "data of erased customers may still be in the files of the store: this is retried every second"
 
 # Steps, as in `postgres_schema`: a released one is never edited, a new one follows it. Text compares by code points, as
 # in Python. The table of events is its own index for ids; the other holds a history in its order, so that the newest
@@ -69,7 +78,15 @@ DROP INDEX events_in_order;
 CREATE UNIQUE INDEX events_in_order ON events (user, time, item);
 CREATE TABLE erasures (user_key TEXT PRIMARY KEY, time REAL NOT NULL) WITHOUT ROWID;
 """,
+    # Erasures keep no key that is the same in another store. `compacted` is when no byte of what was erased was left.
+    """
+CREATE TABLE privacy (salt TEXT NOT NULL, compacted REAL NOT NULL);
+INSERT INTO privacy VALUES (lower(hex(randomblob(16))), 0);
+UPDATE erasures SET user_key = salted_key(user_key, (SELECT salt FROM privacy));
+""",
 )
+
+logger = logging.getLogger("lorentzrec.serving")
 
 
 class FileStore:
@@ -80,25 +97,41 @@ class FileStore:
         self._folder = folder.absolute()
         self._database = self._folder / DATABASE
         self._versions = self._folder / VERSIONS
-        self._idle: list[sqlite3.Connection] = []
-        self._closed = False
-        # Threads queue here in turn; SQLite's own waiting, which is needed between processes, is by chance.
-        self._writing = threading.Lock()
+        self._bytes_remain = False
+        self._damage: str | None = None
         if create:
             try:
-                self._versions.mkdir(parents=True, exist_ok=True)
-                self._database.touch()
+                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._versions.mkdir(exist_ok=True)
+                with suppress(FileExistsError):
+                    os.close(os.open(self._database, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
             except OSError as error:
                 raise InputError(f"cannot make a store in {folder}: {error.strerror}; choose another folder") from error
         elif not self._database.is_file():
             raise InputError(f"{folder} holds no store: publish a model to {self.url} first")
-        with self._connection() as connection:
-            if connection.execute("PRAGMA user_version").fetchone()[0] != len(SCHEMA):
-                self._make_tables()
+        self._connections = SqliteConnections(self._database, self._prepare)
+        self._connection, self._transaction = self._connections.connection, self._connections.transaction
+        try:
+            with self._connection():
+                pass
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def notices(self) -> list[str]:
+        found = self._connections.notices
+        if self._damage is not None:
+            found.append("the database of the store is damaged, see the log of the service: put a copy back")
+        if self._bytes_remain:
+            found.append(BYTES_REMAIN)
+        return found
 
     # Versions
 
     def state(self) -> State:
+        if self._bytes_remain:
+            self._remove_bytes(seconds=0)
         with self._connection() as connection:
             (revision,) = connection.execute("SELECT revision FROM live").fetchone()
         named, version = self._named(), self._current()
@@ -261,25 +294,57 @@ class FileStore:
 
     def _erasures(self, connection: sqlite3.Connection, users: Iterable[str]) -> dict[str, float]:
         """When each of these customers was erased; only those who were."""
-        question = "SELECT time FROM erasures WHERE user_key = ?"
-        found = ((user, connection.execute(question, (key_of(user),)).fetchone()) for user in users)
+        (salt,) = connection.execute("SELECT salt FROM privacy").fetchone()
+        query = "SELECT time FROM erasures WHERE user_key = ?"
+        found = ((user, connection.execute(query, (salted_key(key_of(user), salt),)).fetchone()) for user in users)
         return {user: row[0] for user, row in found if row}
 
     def history(self, user: str, limit: int = USUAL_HISTORY) -> list[Touch]:
         check_ids("user", [user])
         check_limit(limit)
         with self._connection() as connection:
-            rows = connection.execute(
-                "SELECT item, time FROM events WHERE user = ? ORDER BY time DESC, item DESC LIMIT ?",
-                (user, limit),
-            ).fetchall()
+            try:
+                rows = connection.execute(
+                    "SELECT item, time FROM events WHERE user = ? ORDER BY time DESC, item DESC LIMIT ?",
+                    (user, limit),
+                ).fetchall()
+            except sqlite3.Error as error:
+                if _is_damage(error):  # without its text, which may hold what the customer did
+                    raise RecordDamaged("the history of a customer is damaged: erase it or put a copy back") from None
+                raise
         return [Touch(item, moment) for item, moment in reversed(rows)]
 
     def forget(self, user: str) -> int:
         check_ids("user", [user])
         with self._transaction() as connection:
-            connection.execute("REPLACE INTO erasures VALUES (?, ?)", (key_of(user), time.time()))
-            return connection.execute("DELETE FROM events WHERE user = ?", (user,)).rowcount
+            (salt,) = connection.execute("SELECT salt FROM privacy").fetchone()
+            connection.execute("REPLACE INTO erasures VALUES (?, ?)", (salted_key(key_of(user), salt), time.time()))
+            removed = connection.execute("DELETE FROM events WHERE user = ?", (user,)).rowcount
+        self._bytes_remain = True
+        self._remove_bytes(ERASURE_SECONDS)
+        if self._bytes_remain:
+            logger.warning("%s: %s", self._database, BYTES_REMAIN)
+        return removed
+
+    def _remove_bytes(self, seconds: float) -> None:
+        """Rewrite what still holds bytes of deleted rows, unless somebody is in the way for so many seconds.
+
+        The write-ahead log has the rows as they were written. Also the file itself keeps copies in the unused parts of
+        pages, from when rows moved to another page: `secure_delete` overwrites only the place where a row was last.
+        """
+        with suppress(OSError, LorentzrecError), self._connections.exclusive(seconds) as connection:
+            moment = time.time()
+            if compact := self._database.stat().st_size <= COMPACT_BYTES:
+                connection.execute("PRAGMA temp_store = MEMORY")
+                connection.execute("VACUUM")
+            (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if busy:
+                return
+            self._bytes_remain = False
+            if compact:
+                connection.execute("UPDATE privacy SET compacted = ?", (moment,))
+            else:
+                logger.warning("%s is large: run VACUUM to remove erased data from unused space", self._database)
 
     # Live items
 
@@ -318,82 +383,43 @@ class FileStore:
     # Connections
 
     def close(self) -> None:
-        self._closed = True
-        while self._idle:
-            self._idle.pop().close()
+        self._connections.close()
 
-    def _make_tables(self) -> None:
-        with self._transaction() as connection:
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
-            if version > len(SCHEMA):
-                raise ArtifactError(f"{self._database} was written by a newer lorentzrec: update lorentzrec")
+    def _prepare(self, connection: sqlite3.Connection, writable: bool) -> None:
+        """Bring a file up to date that is opened for the first time, and look at its state."""
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version > len(SCHEMA):
+            raise StoreBroken(f"{self._database} was written by a newer lorentzrec: update lorentzrec")
+        if version < len(SCHEMA) and writable:
+            self._make_tables(connection)
+        elif version == 0:
+            raise StoreUnavailable(f"{self._database} has no tables yet and is read-only: make it writable")
+        found = self._database.stat()
+        self._damage = None
+        if found.st_size <= COMPACT_BYTES:
+            (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if result != "ok":
+                self._damage = result
+                logger.error("%s is damaged (%s): put a copy back", self._database, result)
+            elif writable:
+                # Also after a crash in the middle of an erasure, and for what 0.1 erased.
+                (self._bytes_remain,) = connection.execute(
+                    "SELECT coalesce(max(time), 0) > (SELECT compacted FROM privacy) FROM erasures"
+                ).fetchone()
+        if writable and os.name != "nt" and found.st_mode & stat.S_IRWXO:
+            logger.warning("%s is open to all users of this machine: chmod 600", self._database)
+
+    def _make_tables(self, connection: sqlite3.Connection) -> None:
+        connection.create_function("salted_key", 2, salted_key, deterministic=True)
+        with transaction_of(connection):
+            (version,) = connection.execute("PRAGMA user_version").fetchone()  # another process may have been faster
             for step in SCHEMA[version:]:
                 for statement in step.split(";"):
                     connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {len(SCHEMA)}")
 
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """All or nothing, and on disk when it ends."""
-        with self._writing, self._connection() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
 
-    @contextmanager
-    def _connection(self) -> Iterator[sqlite3.Connection]:
-        """A connection that nobody else uses meanwhile; idle ones are kept."""
-        if self._closed:
-            raise StoreUnavailable(f"{self.url} is closed: open it again")
-        if not self._database.is_file():
-            # An open connection would go on writing to a file that no longer has a name.
-            raise StoreUnavailable(f"{self._database} is gone: put the folder back or publish again")
-        try:
-            connection = self._idle.pop()
-        except IndexError:
-            connection = self._connect()
-        try:
-            yield connection
-        except sqlite3.Error as error:
-            raise self._told(error) from error
-        finally:
-            # What is idle is open to the next one; after close() there is none.
-            self._idle.append(connection)
-            if self._closed:
-                self.close()
-
-    def _connect(self) -> sqlite3.Connection:
-        try:
-            connection = sqlite3.connect(
-                self._database, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-            )
-            _write_ahead(connection)
-            connection.execute("PRAGMA synchronous = FULL")
-            # In KiB, for each connection of each worker. Much more would not make a load of sorted events faster.
-            connection.execute("PRAGMA cache_size = -8192")
-        except sqlite3.Error as error:
-            raise self._told(error) from error
-        return connection
-
-    def _told(self, error: sqlite3.Error) -> StoreBroken | StoreUnavailable:
-        if isinstance(error, sqlite3.OperationalError):
-            return StoreUnavailable(f"{self._database} cannot be used now ({error}): try again, and look at the disk")
-        return StoreBroken(f"{self._database} is damaged ({error}): put a copy back")
-
-
-def _write_ahead(connection: sqlite3.Connection) -> None:
-    """A new file changes its mode with its first connection, and SQLite lets others fail meanwhile without waiting."""
-    deadline = time.monotonic() + BUSY_SECONDS
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
+def _is_damage(error: sqlite3.Error) -> bool:
+    """Whether what was read is damaged: pages, or text that is not UTF-8, which Python's module reports itself."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code == sqlite3.SQLITE_CORRUPT if code is not None else "decode" in str(error)

@@ -7,6 +7,7 @@ server is back succeeds.
 
 from __future__ import annotations
 
+import logging
 import select
 import threading
 import time
@@ -15,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import conninfo
+from psycopg import conninfo, errors
 
 from lorentzrec.errors import InputError, LorentzrecError, StoreBroken, StoreUnavailable
 
@@ -23,7 +24,12 @@ CONNECT_SECONDS = 3
 ANSWER_SECONDS = 5.0
 LONG_ANSWER_SECONDS = 300.0
 """For what moves gigabytes inside the server: removing a version."""
-MOST_CONNECTIONS = 16
+MOST_CONNECTIONS = 24
+"""For each process. A service has 16 threads that read and 8 that write: neither takes the connections of the other."""
+RECENT_SECONDS = 3600.0
+"""How long `/readyz` reports that the connection was lost."""
+
+logger = logging.getLogger("lorentzrec.serving")
 
 Answer = TypeVar("Answer")
 Cursor = psycopg.Cursor[tuple[Any, ...]]
@@ -33,6 +39,7 @@ class TimedConnection(psycopg.Connection[tuple[Any, ...]]):
     """A connection that gives up on a server that is there but says nothing, such as a frozen one."""
 
     patience = ANSWER_SECONDS
+    generation = 0
 
     def wait(self, gen: Generator[Any, Any, Answer], *arguments: Any, **options: Any) -> Answer:
         return super().wait(self._in_time(gen), *arguments, **options)
@@ -76,6 +83,16 @@ class PostgresConnections:
         self._slots = threading.BoundedSemaphore(MOST_CONNECTIONS)
         self._idle: list[TimedConnection] = []
         self._closed = False
+        self._generation = 0
+        self._lost: float | None = None
+
+    @property
+    def notices(self) -> list[str]:
+        """What an operator should know; without the address."""
+        if self._lost is None or time.time() > self._lost + RECENT_SECONDS:
+            return []
+        moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._lost))
+        return [f"the connection to the store was lost at {moment} and made again"]
 
     @contextmanager
     def transaction(self, patience: float | None = None) -> Iterator[Cursor]:
@@ -97,11 +114,13 @@ class PostgresConnections:
                 with connection.cursor(binary=True) as cursor:
                     yield cursor
             finally:
-                if connection.closed or self._closed:
+                if connection.closed or self._closed or connection.generation != self._generation:
                     connection.close()
                 else:
                     self._idle.append(connection)
         except psycopg.Error as error:
+            if isinstance(error, errors.ReadOnlySqlTransaction):
+                self._renew()
             raise self._told(error) from error
         finally:
             self._slots.release()
@@ -129,11 +148,38 @@ class PostgresConnections:
                 connection = self._idle.pop()
             except IndexError:
                 break
-            # Nobody asked, so nothing should be there to read, unless the server has said goodbye.
-            if not connection.closed and not select.select([connection.fileno()], [], [], 0)[0]:
+            if self._sound(connection):
                 return connection
             connection.close()
-        return TimedConnection.connect(self._address, autocommit=True)
+        connection = TimedConnection.connect(self._address, autocommit=True)
+        connection.generation = self._generation
+        return connection
+
+    def _sound(self, connection: TimedConnection) -> bool:
+        if connection.closed:
+            return False
+        # Nothing was sent, so there should be nothing to read, unless the server has ended the session.
+        if not select.select([connection.fileno()], [], [], 0)[0]:
+            return True
+        try:
+            connection.execute("SELECT")
+        except errors.IdleSessionTimeout:  # not a fault
+            return False
+        except psycopg.Error:
+            self._renew()
+            return False
+        return True
+
+    def _renew(self) -> None:
+        """Connect again from now on: the server was restarted, or has become read-only because another took over."""
+        self._lost = time.time()
+        self._generation += 1
+        logger.warning("the connection to %s was lost: connecting again", self.url)
+        while self._idle:
+            try:
+                self._idle.pop().close()
+            except IndexError:
+                return
 
     def _told(self, error: psycopg.Error) -> LorentzrecError:
         # A failed login has no code of its own in libpq.

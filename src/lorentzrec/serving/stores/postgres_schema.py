@@ -61,6 +61,13 @@ MIGRATIONS: tuple[LiteralString, ...] = (
     UPDATE lorentzrec.versions SET activated = true WHERE complete
         AND name <= (SELECT current.name FROM lorentzrec.state JOIN lorentzrec.versions AS current ON id = version);
     """,
+    # Erasures keep no key that is the same in another store: see `salted_key`, which this repeats for those of 0.1.
+    """
+    CREATE TABLE lorentzrec.privacy (only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row), salt text NOT NULL);
+    INSERT INTO lorentzrec.privacy (salt) VALUES (replace(gen_random_uuid()::text, '-', ''));
+    UPDATE lorentzrec.erasures SET user_key = substr(encode(sha256(convert_to(
+        (SELECT salt FROM lorentzrec.privacy) || replace(user_key::text, '-', ''), 'UTF8')), 'hex'), 1, 32)::uuid;
+    """,
 )
 
 _LOCK = 0x6C6F72656E747A  # "lorentz"

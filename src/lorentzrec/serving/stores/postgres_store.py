@@ -31,6 +31,7 @@ from lorentzrec.serving.stores.store import (
     key_of,
     no_such_version,
     nothing_to_change,
+    salted_key,
     still_current,
 )
 from lorentzrec.serving.stores.version_files import another_content, read_manifest, receive, removed_meanwhile, send
@@ -66,6 +67,10 @@ class PostgresStore:
         except BaseException:
             self.close()
             raise
+
+    @property
+    def notices(self) -> Sequence[str]:
+        return self._connections.notices
 
     # Versions
 
@@ -181,12 +186,14 @@ class PostgresStore:
         with self._connections.transaction(patience) as cursor:
             # Whoever erases somebody now waits until these events are there, and then removes them, too.
             cursor.execute("LOCK TABLE lorentzrec.erasures IN SHARE MODE")
+            salt = self._salt(cursor)
+            salted = {user: salted_key(key, salt) for user, key in keys.items()}
             cursor.execute(
                 "SELECT user_key, time FROM lorentzrec.erasures WHERE user_key = ANY(%s::uuid[])",
-                (list(keys.values()),),
+                (list(salted.values()),),
             )
             times = {key.hex: moment for key, moment in cursor}
-            erasures = {user: times[key] for user, key in keys.items() if key in times}
+            erasures = {user: times[key] for user, key in salted.items() if key in times}
             events, erased = after_erasures(events, erasures)
             accepted = self._insert(cursor, events, keys)
         return Added(accepted, len(events) - accepted, erased)
@@ -218,9 +225,12 @@ class PostgresStore:
             cursor.execute(
                 "INSERT INTO lorentzrec.erasures VALUES (%s::uuid, %s)"
                 " ON CONFLICT (user_key) DO UPDATE SET time = excluded.time",
-                (key_of(user), time.time()),
+                (salted_key(key_of(user), self._salt(cursor)), time.time()),
             )
             return cursor.execute("DELETE FROM lorentzrec.events WHERE user_key = %s::uuid", (key_of(user),)).rowcount
+
+    def _salt(self, cursor: Cursor) -> str:
+        return str(cursor.execute("SELECT salt FROM lorentzrec.privacy").fetchall()[0][0])
 
     # Live items
 

@@ -79,6 +79,10 @@ class Store(Protocol):
     def url(self) -> str:
         """Its address without secrets, for messages."""
 
+    @property
+    def notices(self) -> Sequence[str]:
+        """What an operator should know although the store works, such as that it is read-only; without its address."""
+
     def state(self) -> State:
         """The current version and the revision of the live items; `StoreUnavailable` if it cannot answer now."""
 
@@ -204,6 +208,11 @@ def key_of(*texts: str) -> str:
         encoded = text.encode()
         digest.update(len(encoded).to_bytes(4, "big") + encoded)
     return digest.hexdigest()
+
+
+def salted_key(key: str, salt: str) -> str:
+    """What an erasure keeps of a customer's key: another one in every store, so that two cannot be compared."""
+    return hashlib.sha256(f"{salt}{key}".encode()).hexdigest()[:32]
 
 
 def usual_id(item: str, time: float) -> str:

@@ -1,0 +1,292 @@
+"""Connections to the SQLite file of a store that belong to the file that has the name now.
+
+An open connection keeps its file when that is moved, removed or replaced: it would write to a file that nobody finds.
+So the identity of the file is compared before each use, and again after each commit before the caller learns of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lorentzrec.errors import StoreBroken, StoreUnavailable
+
+BUSY_SECONDS = 20.0
+"""How long a write waits for the writes of other processes. Each takes milliseconds, so only a stuck one is met."""
+RECENT_SECONDS = 3600.0
+"""How long `/readyz` reports that the file was replaced, or a server failed over."""
+MOST_ATTEMPTS = 5
+READ_ONLY = "the store is read-only: events, erasures and live items are refused"
+
+logger = logging.getLogger("lorentzrec.serving")
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Which file has the name, and how it can be opened. No two files have one identity while one of them is open."""
+
+    identity: tuple[int, int]
+    writable: bool
+    frozen: tuple[int, int] | None = None
+    """Time and size of a file that is opened without its write-ahead log, and must not change therefore."""
+
+
+@dataclass(eq=False)
+class _Open:
+    sqlite: sqlite3.Connection
+    place: _Place
+    log: tuple[int, int] | None
+    """The identity of the write-ahead log."""
+
+
+class SqliteConnections:
+    """Connections to one file by name, shared by all threads of a process."""
+
+    def __init__(self, path: Path, prepare: Callable[[sqlite3.Connection, bool], None]) -> None:
+        """`prepare` is called with the first connection to a file, and whether that is writable."""
+        self.path = path
+        self._prepare = prepare
+        self._prepared: _Place | None = None
+        self._preparing = threading.Lock()
+        self._lock = threading.Lock()
+        self._all: set[_Open] = set()
+        self._idle: list[_Open] = []
+        self._closed = False
+        self._replaced: float | None = None
+        # Threads queue here in turn; SQLite's own waiting, which is needed between processes, is by chance.
+        self._writing = threading.Lock()
+
+    @property
+    def notices(self) -> list[str]:
+        """What an operator should know. It is sent over HTTP, so it must not contain the path."""
+        found = []
+        if self._prepared is not None and not self._prepared.writable:
+            found.append(READ_ONLY)
+        if self._replaced is not None and time.time() < self._replaced + RECENT_SECONDS:
+            moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._replaced))
+            found.append(f"the store was replaced by another one, which is in use since {moment}")
+        return found
+
+    @contextmanager
+    def connection(self) -> Iterator[sqlite3.Connection]:
+        """A connection for reading that nobody else uses meanwhile."""
+        with self._taken() as one:
+            yield one.sqlite
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All or nothing. When it ends without an error, it is on disk, in the file that has the name."""
+        with self._writing, self._taken() as one:
+            self._check_writable(one)
+            with transaction_of(one.sqlite):
+                yield one.sqlite
+            self._check(one)
+
+    @contextmanager
+    def exclusive(self, seconds: float) -> Iterator[sqlite3.Connection]:
+        """A connection for what cannot be in a transaction; others that use the file are waited for only this long."""
+        if not self._writing.acquire(timeout=seconds):
+            raise StoreUnavailable(f"{self.path} is being written to: try again")
+        try:
+            with self._taken() as one:
+                self._check_writable(one)
+                one.sqlite.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
+                try:
+                    yield one.sqlite
+                finally:
+                    one.sqlite.execute(f"PRAGMA busy_timeout = {round(BUSY_SECONDS * 1000)}")
+                self._check(one)
+        finally:
+            self._writing.release()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        self._shut(idle)
+
+    @contextmanager
+    def _taken(self) -> Iterator[_Open]:
+        one = self._take()
+        try:
+            yield one
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
+        finally:
+            with self._lock:
+                # One that could not roll back, or whose file was replaced meanwhile, is of no more use.
+                reusable = one.place == self._prepared and not one.sqlite.in_transaction and not self._closed
+                if reusable:
+                    self._idle.append(one)
+            if not reusable:
+                self._shut([one])
+
+    def _take(self) -> _Open:
+        """An idle connection to the file that has the name now, or a new one."""
+        for _ in range(MOST_ATTEMPTS):
+            if self._closed:
+                raise StoreUnavailable(f"file:{self.path.parent} is closed: open it again")
+            place = self._place()
+            with self._lock:
+                for one in reversed(self._idle):
+                    if one.place == place:
+                        self._idle.remove(one)
+                        return one
+            self._refuse_a_log_left_behind(place)
+            if (fresh := self._connect(place)) is not None:
+                # Only now: a file that is open keeps its identity from being given to another one.
+                with self._lock:
+                    stale = [other for other in self._idle if other.place != place]
+                    self._idle = [other for other in self._idle if other.place == place]
+                self._shut(stale)
+                return fresh
+        raise StoreUnavailable(f"{self.path} is being replaced: try again")
+
+    def _place(self) -> _Place:
+        try:
+            found = self.path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            raise StoreUnavailable(f"{self.path} is gone: put the folder back or publish again") from None
+        except OSError as error:
+            raise StoreUnavailable(f"{self.path} cannot be read ({error.strerror}): check the folder") from error
+        if not stat.S_ISREG(found.st_mode):
+            raise StoreUnavailable(f"{self.path} is gone: put the folder back or publish again")
+        identity = (found.st_dev, found.st_ino)
+        if os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK):
+            return _Place(identity, writable=True)
+        # SQLite reads a write-ahead log only with its index, and cannot make one here. Without any log the file is
+        # complete; it is opened as one that does not change, and opened again when it has.
+        log, index = self._beside("-wal"), self._beside("-shm")
+        alone = not log.exists() or (log.stat().st_size == 0 and not index.exists())
+        return _Place(identity, writable=False, frozen=(found.st_mtime_ns, found.st_size) if alone else None)
+
+    def _beside(self, suffix: str) -> Path:
+        """SQLite puts its further files next to the real file if the name is a link."""
+        return Path(os.path.realpath(self.path) + suffix)
+
+    def _log(self) -> tuple[int, int] | None:
+        try:
+            found = self._beside("-wal").stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _check(self, one: _Open) -> None:
+        """Whoever looks for the data by name finds what this connection writes."""
+        if self._place() != one.place:
+            raise StoreUnavailable(f"{self.path} was moved or replaced while it was written to: send it again")
+        if self._log() != one.log:
+            raise StoreUnavailable(
+                f"{self.path}-wal was removed or replaced: stop all services of this store, which saves what they have"
+                " written, and start them again"
+            )
+
+    def _check_writable(self, one: _Open) -> None:
+        if not one.place.writable:
+            raise StoreUnavailable(f"{self.path} is read-only: make the file and its folder writable")
+        self._check(one)
+
+    def _refuse_a_log_left_behind(self, place: _Place) -> None:
+        """The log of the file before does not fit another one: SQLite would mix the two without noticing."""
+        log = self._log()
+        with self._lock:
+            if log is not None and any(one.log == log and one.place.identity != place.identity for one in self._all):
+                raise StoreUnavailable(
+                    f"{self.path} was replaced, but {self.path.name}-wal belongs to the file before:"
+                    f" remove {self.path.name}-wal and {self.path.name}-shm, too"
+                )
+
+    def _connect(self, place: _Place) -> _Open | None:
+        """A new connection; None if another file took the name meanwhile."""
+        mode = "rw" if place.writable else "ro" if place.frozen is None else "ro&immutable=1"
+        try:
+            sqlite = sqlite3.connect(
+                f"{self.path.as_uri()}?mode={mode}",
+                uri=True,
+                timeout=BUSY_SECONDS,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
+        try:
+            if place.writable:
+                _write_ahead(sqlite)
+                sqlite.execute("PRAGMA synchronous = FULL")
+                # What is deleted is overwritten; the default depends on how SQLite was compiled.
+                sqlite.execute("PRAGMA secure_delete = ON")
+            # In KiB, for each connection of each worker. Much more would not make a load of sorted events faster.
+            sqlite.execute("PRAGMA cache_size = -8192")
+            sqlite.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # the log is opened by the first read
+            one = _Open(sqlite, place, None if place.frozen else self._log())
+            if self._place() != place:
+                sqlite.close()
+                return None
+            self._prepare_once(one)
+        except BaseException as error:
+            sqlite.close()
+            if isinstance(error, sqlite3.Error):
+                raise self._explained(error) from error
+            raise
+        with self._lock:
+            self._all.add(one)
+        return one
+
+    def _prepare_once(self, one: _Open) -> None:
+        with self._preparing:
+            before = self._prepared
+            if before == one.place:
+                return
+            self._prepare(one.sqlite, one.place.writable)
+            self._prepared = one.place
+            if before is not None and before.identity != one.place.identity:
+                self._replaced = time.time()
+                logger.warning("%s was replaced by another file, which is in use now", self.path)
+            if not one.place.writable and (before is None or before.writable):
+                logger.warning("%s or its folder is not writable: %s", self.path, READ_ONLY)
+            if one.place.writable and before is not None and not before.writable:
+                logger.warning("%s is writable again", self.path)
+
+    def _shut(self, some: list[_Open]) -> None:
+        for one in some:
+            one.sqlite.close()
+        with self._lock:
+            self._all.difference_update(some)
+
+    def _explained(self, error: sqlite3.Error) -> StoreBroken | StoreUnavailable:
+        if isinstance(error, sqlite3.OperationalError):
+            return StoreUnavailable(f"{self.path} cannot be used now ({error}): try again, and look at the disk")
+        return StoreBroken(f"{self.path} is damaged ({error}): put a copy back")
+
+
+@contextmanager
+def transaction_of(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """A new file changes its mode with its first connection, and SQLite lets others fail meanwhile without waiting."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)

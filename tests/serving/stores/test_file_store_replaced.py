@@ -1,0 +1,156 @@
+"""What the embedded store does when its database is moved, replaced or damaged while it is open."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from lorentzrec.errors import ArtifactError, RecordDamaged, StoreUnavailable
+from lorentzrec.serving.stores import file_store
+from lorentzrec.serving.stores.file_store import FileStore
+from lorentzrec.serving.stores.store import Event, Touch
+
+TEA, CUP = Event("ann", "tea", 1, "1"), Event("ann", "cup", 2, "2")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def store(folder: Path) -> Iterator[FileStore]:
+    with closing(FileStore(folder, create=True)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def copy(store: FileStore, folder: Path, tmp_path: Path) -> Path:
+    """A sound copy of the empty store."""
+    FileStore(tmp_path / "copy", create=True).close()
+    return tmp_path / "copy"
+
+
+def test_a_write_goes_to_the_database_that_has_the_name(store: FileStore, folder: Path, copy: Path) -> None:
+    store.add_events([TEA])
+    folder.rename(folder.with_name("before"))
+    copy.rename(folder)
+    assert store.add_events([CUP]).accepted == 1
+    assert store.history("ann") == [Touch("cup", 2.0)]
+    assert "was replaced by another one" in store.notices[0]
+    with closing(FileStore(folder.with_name("before"))) as before:
+        assert before.history("ann") == [Touch("tea", 1.0)]
+
+
+def test_a_link_that_leads_elsewhere_now(tmp_path: Path, store: FileStore, copy: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "store")
+    with closing(FileStore(link)) as linked:
+        linked.add_events([TEA])
+        link.unlink()
+        link.symlink_to(copy)
+        linked.add_events([CUP])
+        assert linked.history("ann") == [Touch("cup", 2.0)]
+    assert store.history("ann") == [Touch("tea", 1.0)]
+
+
+def test_a_write_is_not_acknowledged_if_the_folder_went_away_meanwhile(
+    store: FileStore, folder: Path, copy: Path
+) -> None:
+    away = folder.with_name("away")
+
+    def move_away() -> None:
+        with store._transaction() as connection:
+            connection.execute("INSERT INTO events VALUES ('ann', '1', 'tea', 1)")
+            folder.rename(away)
+
+    def put_back() -> None:
+        with store._transaction():
+            folder.rename(copy)
+            away.rename(folder)
+
+    with pytest.raises(StoreUnavailable, match="is gone"):
+        move_away()
+    copy.rename(folder)
+    with pytest.raises(StoreUnavailable, match="moved or replaced while"):
+        put_back()
+    # What was written without an acknowledgement came back with the folder.
+    assert store.add_events([TEA]).duplicates == 1
+
+
+def test_a_log_of_the_database_before_is_refused(store: FileStore, folder: Path, copy: Path) -> None:
+    store.add_events([TEA])
+    (copy / "store.sqlite").rename(folder / "store.sqlite")  # store.sqlite-wal stays
+    for _ in range(2):
+        for call in (store.state, lambda: store.add_events([CUP])):
+            with pytest.raises(StoreUnavailable, match=r"belongs to the file before: remove store\.sqlite-wal"):
+                call()
+    for suffix in ("wal", "shm"):
+        (folder / f"store.sqlite-{suffix}").unlink()
+    assert store.add_events([CUP]).accepted == 1
+    assert store.history("ann") == [Touch("cup", 2.0)]
+
+
+def test_a_log_that_was_removed_takes_no_more(store: FileStore, folder: Path) -> None:
+    store.add_events([TEA])
+    (folder / "store.sqlite-wal").unlink()
+    with pytest.raises(StoreUnavailable, match=r"store\.sqlite-wal was removed or replaced: stop all services"):
+        store.add_events([CUP])
+    assert store.history("ann") == [Touch("tea", 1.0)]
+    store.close()  # as the message has it
+    with closing(FileStore(folder)) as again:
+        assert again.history("ann") == [Touch("tea", 1.0)]
+
+
+def test_an_older_copy_is_brought_up_to_date(store: FileStore, folder: Path, tmp_path: Path) -> None:
+    older = tmp_path / "older.sqlite"
+    with closing(sqlite3.connect(older)) as connection:
+        connection.executescript(file_store.SCHEMA[0] + "PRAGMA user_version = 1")
+    shutil.rmtree(folder)
+    folder.mkdir()
+    older.rename(folder / "store.sqlite")
+    assert store.forget("ann") == 0
+    assert store.add_events([TEA], respect_erasures=True).erased == {"ann"}
+
+
+def test_a_newer_copy_is_the_fault_of_the_store(store: FileStore, folder: Path, copy: Path) -> None:
+    with closing(sqlite3.connect(copy / "store.sqlite")) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    shutil.rmtree(folder)
+    copy.rename(folder)
+    with pytest.raises(ArtifactError, match="newer lorentzrec: update"):
+        store.history("ann")
+
+
+def test_text_that_is_not_utf_8_concerns_one_customer(store: FileStore, folder: Path) -> None:
+    store.add_events([TEA, Event("bob", "cup", 1, "1")])
+    with closing(sqlite3.connect(folder / "store.sqlite", isolation_level=None)) as other:
+        other.execute("UPDATE events SET item = CAST(x'ff41ff' AS TEXT) WHERE user = 'ann'")
+    with pytest.raises(RecordDamaged, match="the history of a customer is damaged") as damaged:
+        store.history("ann")
+    assert "A" not in str(damaged.value)
+    assert store.history("bob") == [Touch("cup", 1.0)]
+    assert store.forget("ann") == 1
+    assert store.history("ann") == []
+
+
+def test_damage_is_found_when_a_store_is_opened(store: FileStore, folder: Path) -> None:
+    store.add_events([Event(f"u{n}", "tea", n, "1") for n in range(2000)])
+    assert store.notices == []
+    store.close()
+    with closing(sqlite3.connect(folder / "store.sqlite")) as connection:
+        (root,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'events_in_order'").fetchone()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    with (folder / "store.sqlite").open("r+b") as file:
+        file.seek((root - 1) * size)
+        file.write(b"\x00" * size)
+    with closing(FileStore(folder)) as opened:
+        assert opened.notices == ["the database of the store is damaged, see the log of the service: put a copy back"]
+        with pytest.raises(RecordDamaged):
+            opened.history("u1")
+        assert opened.state().live_revision == 0

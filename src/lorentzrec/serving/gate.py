@@ -169,7 +169,8 @@ class _Exchange:
         self._receive, self._send, self._gate = receive, send, gate
         self.begun = perf_counter()
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
-        self.method: str = scope["method"]
+        values: dict[str, Any] = {**scope}
+        self.method: str = values["method"]
         length = self.headers.get(b"content-length", b"0")
         self.length = int(length) if length.isdigit() else 0
         self.has_body = self.length > 0 or b"transfer-encoding" in self.headers
@@ -182,13 +183,13 @@ class _Exchange:
         self.request_id = _request_id(self.headers.get(b"x-request-id", b""))
         raw_path: bytes = scope.get("raw_path") or b""
         path = raw_path.partition(b"?")[0].decode("latin-1") or scope["path"]
-        values: dict[str, Any] = {**scope, "path": path, "request_id": self.request_id}
+        values |= {"path": path, "request_id": self.request_id}
         if self.method == "HEAD":
             values["method"] = "GET"  # the same headers, and no body: see `send`
         self.scope: Any = values
 
     async def receive(self) -> Any:
-        message = await self._receive()
+        message: Any = await self._receive()
         if self.complete:
             return message
         if message["type"] == "http.disconnect":

@@ -51,7 +51,7 @@ def shop_store(folder: Path, **parts: Any) -> Store:
 def service_here(store: str, **settings: Any) -> Iterator[TestClient[Any]]:
     """The application in this process. A failure inside it becomes a 500, as it would on a server."""
     app = create_app(ServiceSettings(store, **settings))
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
         yield client
 
 

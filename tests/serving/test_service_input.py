@@ -14,6 +14,7 @@ from serving.running_service import service_here, shop_store
 
 DEEP = b"[" * 50_000
 LONG_ID = b"x" * 513
+JSON = {"Content-Type": "application/json"}
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +83,10 @@ def assert_problem(response: Any, status: int) -> dict[str, Any]:
     ],
 )
 def test_a_question_that_cannot_be_read(service: TestClient[Any], body: bytes) -> None:
-    assert assert_problem(service.post("/v1/recommend", content=body), 400)["type"] == "urn:lorentzrec:invalid-request"
+    assert (
+        assert_problem(service.post("/v1/recommend", content=body, headers=JSON), 400)["type"]
+        == "urn:lorentzrec:invalid-request"
+    )
 
 
 @pytest.mark.parametrize(
@@ -105,7 +109,7 @@ def test_a_question_that_cannot_be_read(service: TestClient[Any], body: bytes) -
     ],
 )
 def test_events_that_cannot_be_kept_are_refused_whole(service: TestClient[Any], event: bytes) -> None:
-    assert_problem(service.post("/v1/events", content=event), 400)
+    assert_problem(service.post("/v1/events", content=event, headers=JSON), 400)
     assert service.get("/v1/users/ann/history").json()["history"] == []
 
 
@@ -157,8 +161,8 @@ def test_a_body_is_refused_while_it_comes(service: TestClient[Any]) -> None:
             sent += 65_536
             yield b"[" * 65_536
 
-    assert_problem(service.post("/v1/recommend", content=endless()), 413)
-    assert_problem(service.post("/v1/events", content=b" " * 200_001), 413)
+    assert_problem(service.post("/v1/recommend", content=endless(), headers=JSON), 413)
+    assert_problem(service.post("/v1/events", content=b" " * 200_001, headers=JSON), 413)
 
 
 def test_a_problem_names_what_is_wrong(service: TestClient[Any]) -> None:

@@ -14,6 +14,7 @@ from lorentzrec.serving.keys import ApiKeys
 from serving.running_service import service_here, shop_store
 
 FULL, READING = "full-key-0123456789", "reading-key-0123456789"
+JSON = {"Content-Type": "application/json"}
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def test_a_key_is_needed(service: TestClient[Any]) -> None:
 
 
 def test_a_key_is_asked_for_before_the_body_is_read(service: TestClient[Any]) -> None:
-    assert service.post("/v1/recommend", content=b"not json").status_code == 401
+    assert service.post("/v1/recommend", content=b"not json", headers=JSON).status_code == 401
 
 
 @pytest.mark.parametrize(
@@ -56,7 +57,7 @@ def test_a_key_is_asked_for_before_the_body_is_read(service: TestClient[Any]) ->
 )
 def test_a_reading_key_writes_nothing(service: TestClient[Any], method: str, path: str, body: Any) -> None:
     refused = service.request(method, path, json=body, headers={"X-API-Key": READING})
-    assert (refused.status_code, refused.json()["title"]) == (403, "The key does not allow this")
+    assert (refused.status_code, refused.json()["title"]) == (403, "This is not allowed")
     assert service.request(method, path, json=body, headers={"X-API-Key": FULL}).status_code in (200, 400)
 
 
@@ -76,10 +77,10 @@ def test_a_file_without_good_keys_is_refused(tmp_path: Path, content: str) -> No
     path = tmp_path / "keys.txt"
     path.write_bytes(content.encode("latin-1"))
     with pytest.raises(InputError) as refused:
-        ApiKeys(path)
+        ApiKeys.from_file(path)
     assert FULL not in str(refused.value)
     with pytest.raises(InputError, match="cannot be read"):
-        ApiKeys(tmp_path / "none.txt")
+        ApiKeys.from_file(tmp_path / "none.txt")
 
 
 def test_pages_of_allowed_sites_may_call(tmp_path: Path) -> None:

@@ -21,6 +21,17 @@ from lorentzrec.serving.stores.address import open_store
 from serving.running_service import PATIENCE, service_process, shop_store, wait_until
 
 KEY = "full-key-0123456789"
+CANNOT_START = """
+import socket, sys
+sys.modules["lorentzrec.serving.app"] = None  # as in a broken installation: only workers import it
+from lorentzrec.serving.server import run
+from lorentzrec.serving.settings import ServiceSettings
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    port = free.getsockname()[1]
+run(ServiceSettings(sys.argv[1], port=port))
+"""
+HEADERS = "Host: localhost\r\nContent-Type: application/json\r\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -28,7 +39,7 @@ def test_a_request_under_way_is_finished_before_the_end(tmp_path: Path, number: 
     store = shop_store(tmp_path)
     with service_process(store.url, tmp_path) as service:
         body = b'{"history": ["i1"]}'
-        head = f"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        head = f"POST /v1/recommend HTTP/1.1\r\n{HEADERS}Content-Length: {len(body)}\r\n\r\n".encode()
         with socket.create_connection(("127.0.0.1", service.port), timeout=PATIENCE) as connection:
             connection.sendall(head + body[:5])
             wait_until(lambda: "lorentzrec_requests_in_flight 2.0" in service.http.get("/metrics").text)
@@ -71,6 +82,35 @@ def test_workers_share_the_work_and_their_numbers(tmp_path: Path) -> None:
         os.kill(service.process.pid, signal.SIGKILL)
         service.process.wait(PATIENCE)
         wait_until(lambda: not any(Path(f"/proc/{worker}/cmdline").exists() for worker in workers))
+    store.close()
+
+
+def test_workers_that_die_are_logged_counted_and_replaced(tmp_path: Path) -> None:
+    """However often: both at once, and again as soon as they are there."""
+    store = shop_store(tmp_path)
+    with service_process(store.url, tmp_path, "--workers", "2", "--log-level", "warning") as service:
+        wait_until(lambda: _number(service.url, "lorentzrec_version_workers") == 2)
+        assert _number(service.url, "lorentzrec_worker_deaths_total") == 0
+        for number, name in enumerate((signal.SIGKILL, signal.SIGBUS, signal.SIGKILL), start=1):
+            old = _children(service.process.pid)
+            for worker in old:
+                os.kill(worker, name)
+            wait_until(lambda old=old: len(_children(service.process.pid) - old) == 2)  # type: ignore[misc]
+            service.wait_until_alive()
+            wait_until(lambda number=number: _number(service.url, "lorentzrec_worker_deaths_total") == 2 * number)  # type: ignore[misc]
+        log = service.log.read_text()
+        assert len(re.findall(r"WARNING worker \d \(pid \d+\) died \(signal SIG(KILL|BUS)\); it is replaced", log)) == 6
+        assert service.stop() == 0
+    store.close()
+
+
+def test_a_service_whose_workers_cannot_start_ends(tmp_path: Path) -> None:
+    store = shop_store(tmp_path)
+    command = [sys.executable, "-c", CANNOT_START, store.url]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert ended.returncode == 1
+    assert "died (exit code 1)" in ended.stderr
+    assert "workers die as soon as they start: the service ends" in ended.stderr
     store.close()
 
 
@@ -137,31 +177,6 @@ def test_the_log_may_have_only_what_is_wrong(tmp_path: Path) -> None:
     with service_process(store.url, tmp_path, "--log-level", "warning") as service:
         assert service.http.post("/v1/recommend", json={"history": ["i1"]}).status_code == 200
         assert service.log.read_text() == f"{service.url}\n"
-    store.close()
-
-
-def test_more_than_it_can_hold_is_told_to_come_back(tmp_path: Path) -> None:
-    """Bodies that never end fill the service; then a question gets 503, and health still answers."""
-    from lorentzrec.serving.settings import ServiceSettings
-
-    store = shop_store(tmp_path)
-    limit = ServiceSettings(store.url).concurrent_requests
-    head = b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"
-    with service_process(store.url, tmp_path, "--workers", "1") as service:  # the limit is each worker's
-        waiting = [socket.create_connection(("127.0.0.1", service.port), timeout=PATIENCE) for _ in range(limit)]
-        try:
-            for connection in waiting:
-                connection.sendall(head)
-            wait_until(lambda: _number(service.url, "lorentzrec_requests_in_flight") > limit)
-            refused = service.http.post("/v1/recommend", json={"history": ["i1"]})
-            assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
-            assert refused.json()["type"] == "urn:lorentzrec:overloaded"
-            # Those that never send the rest are sent away in time, and then there is room again.
-            assert waiting[0].recv(1000).startswith(b"HTTP/1.1 408 ")
-            wait_until(lambda: service.http.post("/v1/recommend", json={"history": ["i1"]}).status_code == 200)
-        finally:
-            for connection in waiting:
-                connection.close()
     store.close()
 
 

@@ -11,12 +11,14 @@ from litestar.concurrency import set_asyncio_executor
 from litestar.config.cors import CORSConfig
 from litestar.datastructures import State
 from litestar.di import Provide
+from litestar.routes import HTTPRoute
 
 from lorentzrec.ranking import SINGLE_THREADED_BLAS
+from lorentzrec.serving.costs import CostlyRequests
 from lorentzrec.serving.current import Current
 from lorentzrec.serving.gate import Gate
 from lorentzrec.serving.guarded_store import GuardedStore
-from lorentzrec.serving.keys import ApiKeys, authorise
+from lorentzrec.serving.keys import ApiKeys, SharedKeys, authorise
 from lorentzrec.serving.metrics import Metrics
 from lorentzrec.serving.openapi import openapi_config
 from lorentzrec.serving.problems import EXCEPTION_HANDLERS
@@ -47,15 +49,20 @@ VERSIONED = [
 OPEN = [health.get_liveness, health.get_readiness, health.get_metrics, page.get_page, page.get_page_file]
 
 
-def create_app(settings: ServiceSettings) -> Gate:
-    """The application of one worker. Its store and its versions are opened when the server starts it."""
-    keys = None if settings.api_key_file is None else ApiKeys(settings.api_key_file)
+def create_app(settings: ServiceSettings, shared_keys: SharedKeys | None = None) -> Gate:
+    """The application of one worker. Its store and its versions are opened when the server starts it.
+
+    `shared_keys` are those of the server that the worker belongs to; without a server, the file of keys is read.
+    """
+    keys: ApiKeys | SharedKeys | None = shared_keys
+    if keys is None and settings.api_key_file is not None:
+        keys = ApiKeys.from_file(settings.api_key_file)
     metrics = Metrics()
     store = GuardedStore(
         lambda: open_store(settings.store), seconds=settings.store_seconds, threads=settings.store_threads
     )
     current = Current(store, settings.cache_folder, metrics, settings.poll_seconds)
-    worker = Worker(current, store, metrics)
+    worker = Worker(current, store, metrics, CostlyRequests())
     # Ranking is a matrix product that leaves Python's lock alone, so handlers run side by side in threads.
     set_asyncio_executor(ThreadPoolExecutor(settings.request_threads, "request"))
 
@@ -73,7 +80,7 @@ def create_app(settings: ServiceSettings) -> Gate:
     app = Litestar(
         [Router("/v1", route_handlers=VERSIONED, guards=[authorise] if keys else []), *OPEN],
         dependencies={"worker": Provide(lambda: worker, sync_to_thread=False)},
-        state=State({"api_keys": keys}),
+        state=State({"api_keys": keys, "costly": worker.costly}),
         exception_handlers=EXCEPTION_HANDLERS,
         request_class=StrictRequest,
         lifespan=[running],
@@ -82,7 +89,16 @@ def create_app(settings: ServiceSettings) -> Gate:
         request_max_body_size=settings.body_bytes,
         logging_config=None,
     )
-    return Gate(app, settings, metrics)
+    return Gate(app, settings, metrics, _methods(app))
+
+
+def _methods(app: Litestar) -> dict[str, frozenset[str]]:
+    """The methods of each path template."""
+    methods: dict[str, frozenset[str]] = {}
+    for route in app.routes:
+        if isinstance(route, HTTPRoute):
+            methods[route.path_format] = methods.get(route.path_format, frozenset()) | {*route.methods}
+    return methods
 
 
 def _cross_origin(origins: tuple[str, ...]) -> CORSConfig | None:

@@ -8,9 +8,12 @@ from msgspec import Meta, Struct
 
 from lorentzrec.errors import InputError
 from lorentzrec.serving.identifiers import JsonId
+from lorentzrec.serving.stores.store import USUAL_HISTORY
 
 LARGEST_K = 1_000
 LONGEST_HISTORY = 10_000
+MOST_REASONED = 2_000_000
+"""With `reasons`: the most pairs of a recommended item and an item of the history. Each pair is weighed."""
 EVENTS_A_REQUEST = 1_000
 LATEST_TIME = 1e11
 """The year 5138. A larger number is a time in milliseconds."""
@@ -60,12 +63,29 @@ class RecommendRequest(Wishes, frozen=True):
     def __post_init__(self) -> None:
         if (self.history is None) == (self.user is None):
             raise ValueError("the question is either `history` or `user`: give one of them")
+        _check_reasons(self, self.history_length)
+
+    @property
+    def history_length(self) -> int:
+        """How many items the query is made of, at most."""
+        return (USUAL_HISTORY if self.history is None else len(self.history)) + len(self.context)
 
 
 class BasketRequest(Wishes, frozen=True, kw_only=True):
     """A question: what goes with these items?"""
 
     items: Ids
+
+    def __post_init__(self) -> None:
+        _check_reasons(self, len(self.items))
+
+
+def _check_reasons(wishes: Wishes, history: int) -> None:
+    if wishes.reasons and wishes.k * history > MOST_REASONED:
+        raise ValueError(
+            f"`reasons` for k = {wishes.k} items of a history of {history} are too many: k times the length of the "
+            f"history is {MOST_REASONED:,} at most, so lower `k`, shorten the history or leave `reasons` out"
+        )
 
 
 class NewEvent(Request, frozen=True):

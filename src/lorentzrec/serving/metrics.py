@@ -17,6 +17,13 @@ BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 
 _PAST_VERSION = re.compile(rb"lorentzrec_version_workers\{.*\} 0\.0$")
 
 
+def worker_deaths() -> Counter:
+    """Counts workers that died. The parent of the workers keeps it, and `Metrics.text` finds it in the folder."""
+    return Counter(
+        "lorentzrec_worker_deaths_total", "Workers that ended without being told to.", registry=CollectorRegistry()
+    )
+
+
 class Metrics:
     """The numbers of one worker. Whichever worker is asked, it answers with those of all."""
 

@@ -29,12 +29,13 @@ HISTORY_DAMAGED = "the history of this customer is damaged in the store: erase t
 TITLES = {
     400: "The request cannot be used as it is",
     401: "A key is needed",
-    403: "The key does not allow this",
+    403: "This is not allowed",
     404: "There is no such thing",
     405: "The method is not allowed here",
     408: "The request took too long to arrive",
     413: "The request is too large",
     415: "The media type cannot be read",
+    421: "The service does not answer to this host name",
     500: "The service failed",
     503: "The service cannot answer now",
 }
@@ -44,6 +45,14 @@ logger = logging.getLogger("lorentzrec.serving")
 
 class ServiceUnavailable(LorentzrecError):  # noqa: N818, it is what the service answers with 503
     """The service has nothing to answer with yet, or too much to do."""
+
+
+class Overloaded(LorentzrecError):  # noqa: N818, it is what the service answers with 503
+    """A limit on what a worker does at once is reached."""
+
+
+class ClientGone(LorentzrecError):  # noqa: N818, it is what a client does
+    """The client closed the connection, or broke the rules of HTTP, before its request was complete."""
 
 
 class NoMap(LorentzrecError):  # noqa: N818, it is what the service answers with 404
@@ -135,6 +144,10 @@ def _bad_input(_: Request[Any, Any, Any], error: LorentzrecError) -> Response[Pr
             return _respond(problem(503, STORE_AWAY, "store-unavailable"))
         case ServiceUnavailable():
             return _respond(problem(503, str(error), "not-ready"))
+        case Overloaded():
+            return _respond(problem(503, str(error), "overloaded"))
+        case ClientGone():  # a client that only stopped sending can still read this
+            return _respond(problem(400, str(error), "invalid-request"))
     return _failed(_, error)
 
 

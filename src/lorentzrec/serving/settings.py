@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -9,6 +10,9 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from lorentzrec.errors import ConfigError
+
+HOST_NAME = re.compile(r"[\w.-]+|\[?[0-9a-fA-F]*:[0-9a-fA-F:.]+\]?", re.ASCII)
+"""A name, an IPv4 address, or an IPv6 address with or without brackets."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +26,9 @@ class ServiceSettings:
     workers: int = 1
     """Processes. They share the memory of large version files, which each of them maps."""
     api_key_file: Path | None = None
-    """A file with one key a line; None lets everybody in. See `keys.py`."""
+    """A file with one key per line; None lets everybody in. See `keys.py`."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Host names that requests may be for, apart from this machine's own; `*` for any. See `visitors.py`."""
     cache: Path | None = None
     """Where versions are kept that come from a store elsewhere; None is a folder of the user's cache."""
     allowed_origins: tuple[str, ...] = ()
@@ -43,8 +49,14 @@ class ServiceSettings:
     request_threads: int = 4
     """Most requests that a worker answers at once: more only take its core and Python's lock from one another."""
     concurrent_requests: int = 128
-    """Most requests that a worker has in hand at once; those beyond are told to come back."""
+    """Most requests with complete bodies that a worker has in hand at once; those beyond are told to come back."""
     body_bytes: int = 2**20
+    arriving_bodies: int = 1_024
+    """Most bodies that a worker receives at once; beyond that it gives up the oldest."""
+    arriving_bytes: int = 64 * 2**20
+    """Most bytes of incomplete bodies that a worker holds; beyond that it gives up the largest body."""
+    connections: int = 4_096
+    """Most open connections of a worker. Idle ones count, so there are more of them than bodies."""
 
     def __post_init__(self) -> None:
         counts = (
@@ -54,6 +66,9 @@ class ServiceSettings:
             "request_threads",
             "concurrent_requests",
             "body_bytes",
+            "arriving_bodies",
+            "arriving_bytes",
+            "connections",
         )
         durations = ("poll_seconds", "store_seconds", "request_seconds")
         for name in (*counts, *durations):
@@ -65,6 +80,9 @@ class ServiceSettings:
             raise ConfigError(f"log_format is {self.log_format!r}: give text or json")
         if self.log_level not in ("info", "warning"):
             raise ConfigError(f"log_level is {self.log_level!r}: give info or warning")
+        for host in self.allowed_hosts:
+            if host != "*" and not HOST_NAME.fullmatch(host):
+                raise ConfigError(f"{host!r} is no host name: give one like shop.example, without http:// and port")
         for origin in self.allowed_origins:
             if origin != "*" and not origin.startswith(("http://", "https://")):
                 raise ConfigError(f"the origin {origin!r} is no web site: give one like https://shop.example")

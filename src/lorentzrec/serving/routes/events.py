@@ -21,7 +21,13 @@ EVENTS_A_SECOND = 200
 """What the slowest store keeps when every event is of another customer. A store at work is not to be taken for away."""
 
 
-@post("/events", status_code=200, sync_to_thread=True, opt={"writes": True}, responses=described(400, 401, 403, 413))
+@post(
+    "/events",
+    status_code=200,
+    sync_to_thread=True,
+    opt={"writes": True},
+    responses=described(400, 401, 403, 413, 415, 421),
+)
 def add_events(
     data: JSONBody[EventsRequest],
     worker: TheWorker,

@@ -20,14 +20,14 @@ Words = Annotated[
 Limit = Annotated[int, QueryParameter(ge=1, le=1_000, description="Most items to give.")]
 
 
-@get("/items", sync_to_thread=True, responses=described(400, 401))
+@get("/items", sync_to_thread=True, responses=described(400, 401, 403, 421))
 def search_items(worker: TheWorker, words: Words = "", limit: Limit = 20) -> FoundItems:
     """Items by the words of their titles, popular ones first; without a query, the most popular ones."""
     version = worker.current.serving.version
     return FoundItems([ItemDetails(**asdict(item)) for item in version.items.search(words, limit)], version.name)
 
 
-@get("/items/{item:str}", sync_to_thread=True, responses=described(400, 401, 404))
+@get("/items/{item:str}", sync_to_thread=True, responses=described(400, 401, 403, 404, 421))
 def get_item(item: ItemInPath, worker: TheWorker) -> ItemAnswer:
     """What is known of an item."""
     version, id = worker.current.serving.version, from_path(item)

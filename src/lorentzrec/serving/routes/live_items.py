@@ -15,13 +15,13 @@ LIVE_SECONDS = 8.0
 """There may be a million, and a store that sends them is not to be taken for away."""
 
 
-@get("/live", sync_to_thread=True, responses=described(401))
+@get("/live", sync_to_thread=True, responses=described(400, 401, 403, 421))
 def get_live_items(worker: TheWorker) -> LiveItems:
     """The items that are live, by the store."""
     return LiveItems(worker.store.call(lambda opened: opened.live_items(), seconds=LIVE_SECONDS), worker.current.name)
 
 
-@put("/live", sync_to_thread=True, opt={"writes": True}, responses=described(400, 401, 403, 413))
+@put("/live", sync_to_thread=True, opt={"writes": True}, responses=described(400, 401, 403, 413, 415, 421))
 def set_live_items(data: JSONBody[LiveRequest], worker: TheWorker) -> LiveChanged:
     """Replace the live items; null makes every item live. Every worker follows within about a second."""
     items = None if data.items is None else texts(data.items)
@@ -29,7 +29,7 @@ def set_live_items(data: JSONBody[LiveRequest], worker: TheWorker) -> LiveChange
     return _changed(worker.current, live, items or ())
 
 
-@patch("/live", sync_to_thread=True, opt={"writes": True}, responses=described(400, 401, 403, 413))
+@patch("/live", sync_to_thread=True, opt={"writes": True}, responses=described(400, 401, 403, 413, 415, 421))
 def change_live_items(data: JSONBody[LiveChange], worker: TheWorker) -> LiveChanged:
     """Add items to the live ones and remove others: what comes into stock, and what is sold out."""
     add, remove = texts(data.add), texts(data.remove)

@@ -25,7 +25,7 @@ RowList = Annotated[
 NOT_MODIFIED = ResponseSpec(None, generate_examples=False, description="The version is still the one of If-None-Match.")
 
 
-@get("/model", sync_to_thread=False, responses=described(401))
+@get("/model", sync_to_thread=False, responses=described(400, 401, 403, 421))
 def get_model(worker: TheWorker) -> ModelInformation:
     """The version that answers now."""
     serving = worker.current.serving
@@ -49,7 +49,7 @@ def get_model(worker: TheWorker) -> ModelInformation:
     "/map",
     sync_to_thread=True,
     media_type="application/octet-stream",
-    responses=described(401, 404) | {304: NOT_MODIFIED},
+    responses=described(400, 401, 403, 404, 421) | {304: NOT_MODIFIED},
 )
 def get_map(worker: TheWorker, request: Request[Any, Any, Any]) -> Response[bytes]:
     """Where all items lie in the Poincaré disk, little-endian, in row order.
@@ -66,7 +66,7 @@ def get_map(worker: TheWorker, request: Request[Any, Any, Any]) -> Response[byte
     return Response(b"".join(part.tobytes() for part in parts), headers=headers)
 
 
-@get("/map/items", sync_to_thread=True, responses=described(400, 401))
+@get("/map/items", sync_to_thread=True, responses=described(400, 401, 403, 421))
 def get_items_of_rows(worker: TheWorker, rows: RowList) -> FoundItems:
     """What is known of the items in some rows of the map."""
     version = worker.current.serving.version
@@ -78,7 +78,7 @@ def get_items_of_rows(worker: TheWorker, rows: RowList) -> FoundItems:
     return FoundItems([ItemDetails(**asdict(item)) for item in version.items.items(asked)], version.name)
 
 
-@post("/map/rows", status_code=200, sync_to_thread=True, responses=described(400, 401, 413))
+@post("/map/rows", status_code=200, sync_to_thread=True, responses=described(400, 401, 403, 413, 415, 421))
 def get_rows_of_items(data: JSONBody[RowsRequest], worker: TheWorker) -> Rows:
     """Where items stand on the map."""
     version = worker.current.serving.version

@@ -11,6 +11,7 @@ from litestar.params import FromQuery, JSONBody, QueryParameter
 
 from lorentzrec.errors import RecordDamaged, StoreUnavailable
 from lorentzrec.serving.answering import Answer, Question
+from lorentzrec.serving.costs import cost
 from lorentzrec.serving.current import Serving
 from lorentzrec.serving.guarded_store import GuardedStore
 from lorentzrec.serving.identifiers import text, texts
@@ -27,6 +28,7 @@ from lorentzrec.serving.metrics import Metrics
 from lorentzrec.serving.problems import HISTORY_DAMAGED, STORE_AWAY, described
 from lorentzrec.serving.routes.path_ids import ItemInPath, UserInPath, from_path
 from lorentzrec.serving.routes.worker import TheWorker
+from lorentzrec.serving.stores.store import USUAL_HISTORY
 
 Count = Annotated[int, QueryParameter(ge=1, le=LARGEST_K, description="How many items.")]
 Diversity = Annotated[
@@ -38,8 +40,8 @@ Excluded = Annotated[list[str] | None, QueryParameter(max_items=1_000, descripti
 logger = logging.getLogger("lorentzrec.serving")
 
 
-@post("/recommend", status_code=200, sync_to_thread=True, responses=described(400, 401, 413))
-def recommend(
+@post("/recommend", status_code=200, responses=described(400, 401, 403, 413, 415, 421))
+async def recommend(
     data: JSONBody[RecommendRequest],
     worker: TheWorker,
 ) -> Recommended:
@@ -47,17 +49,21 @@ def recommend(
 
     Anybody can be asked for: of a customer without a history the popular items are the answer, and `fallback` says so.
     """
-    begun, serving = perf_counter(), worker.current.serving
-    if data.history is not None:
-        history, degraded = texts(data.history), None
-    else:
-        history, degraded = _history_of(text(data.user or ""), worker.store)
-    question = _question(data, history + texts(data.context), exclude_seen=data.exclude_seen)
-    return _message(serving, serving.answerer.recommend(question), begun, worker.metrics, degraded)
+
+    def handle() -> Recommended:
+        begun, serving = perf_counter(), worker.current.serving
+        if data.history is not None:
+            history, degraded = texts(data.history), None
+        else:
+            history, degraded = _history_of(text(data.user or ""), worker.store)
+        question = _question(data, history + texts(data.context), exclude_seen=data.exclude_seen)
+        return _message(serving, serving.answerer.recommend(question), begun, worker.metrics, degraded)
+
+    return await worker.costly.run(_cost(data, data.history_length), handle)
 
 
-@get("/users/{user:str}/recommendations", sync_to_thread=True, responses=described(400, 401))
-def recommend_for_user(
+@get("/users/{user:str}/recommendations", responses=described(400, 401, 403, 421))
+async def recommend_for_user(
     user: UserInPath,
     worker: TheWorker,
     k: Count = 10,
@@ -66,22 +72,31 @@ def recommend_for_user(
     reasons: FromQuery[bool] = False,
 ) -> Recommended:
     """A customer's own page. An event sent a moment ago counts already."""
-    begun, serving = perf_counter(), worker.current.serving
-    history, degraded = _history_of(from_path(user), worker.store)
     wishes = Wishes(k=k, diversity=diversity, categories=categories or [], reasons=reasons)
-    return _message(serving, serving.answerer.recommend(_question(wishes, history)), begun, worker.metrics, degraded)
+
+    def handle() -> Recommended:
+        begun, serving = perf_counter(), worker.current.serving
+        history, degraded = _history_of(from_path(user), worker.store)
+        answer = serving.answerer.recommend(_question(wishes, history))
+        return _message(serving, answer, begun, worker.metrics, degraded)
+
+    return await worker.costly.run(_cost(wishes, USUAL_HISTORY), handle)
 
 
-@post("/basket", status_code=200, sync_to_thread=True, responses=described(400, 401, 413))
-def complete_basket(data: JSONBody[BasketRequest], worker: TheWorker) -> Recommended:
+@post("/basket", status_code=200, responses=described(400, 401, 403, 413, 415, 421))
+async def complete_basket(data: JSONBody[BasketRequest], worker: TheWorker) -> Recommended:
     """What goes with the items of a basket: items of other categories than those that are in it."""
-    begun, serving = perf_counter(), worker.current.serving
-    answer = serving.answerer.basket(_question(data, texts(data.items)))
-    return _message(serving, answer, begun, worker.metrics)
+
+    def handle() -> Recommended:
+        begun, serving = perf_counter(), worker.current.serving
+        answer = serving.answerer.basket(_question(data, texts(data.items)))
+        return _message(serving, answer, begun, worker.metrics)
+
+    return await worker.costly.run(_cost(data, len(data.items)), handle)
 
 
-@get("/items/{item:str}/similar", sync_to_thread=True, responses=described(400, 401, 404))
-def similar_items(
+@get("/items/{item:str}/similar", responses=described(400, 401, 403, 404, 421))
+async def similar_items(
     item: ItemInPath,
     worker: TheWorker,
     k: Count = 10,
@@ -91,16 +106,25 @@ def similar_items(
     twin: FromQuery[bool] = False,
 ) -> Recommended:
     """The items nearest to an item."""
-    begun, serving = perf_counter(), worker.current.serving
-    answer = serving.answerer.similar(
-        from_path(item),
-        k,
-        categories=tuple(categories or ()),
-        exclude=tuple(exclude or ()),
-        diversity=diversity,
-        twin=twin,
-    )
-    return _message(serving, answer, begun, worker.metrics)
+
+    def handle() -> Recommended:
+        begun, serving = perf_counter(), worker.current.serving
+        answer = serving.answerer.similar(
+            from_path(item),
+            k,
+            categories=tuple(categories or ()),
+            exclude=tuple(exclude or ()),
+            diversity=diversity,
+            twin=twin,
+        )
+        return _message(serving, answer, begun, worker.metrics)
+
+    return await worker.costly.run(_cost(Wishes(k=k, diversity=diversity), 1), handle)
+
+
+def _cost(wishes: Wishes, history: int) -> int:
+    ids = history + len(wishes.exclude) + len(wishes.allow or ())
+    return cost(wishes.k, ids, history=history, diversity=wishes.diversity, reasons=wishes.reasons)
 
 
 def _history_of(user: str, store: GuardedStore) -> tuple[tuple[str, ...], str | None]:

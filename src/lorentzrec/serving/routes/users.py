@@ -18,7 +18,7 @@ ERASURE_SECONDS = 8.0
 """Files are rewritten, and others who read them are waited for."""
 
 
-@get("/users/{user:str}/history", sync_to_thread=True, responses=described(400, 401))
+@get("/users/{user:str}/history", sync_to_thread=True, responses=described(400, 401, 403, 421))
 def get_history(user: UserInPath, worker: TheWorker, limit: Limit = 100) -> History:
     """The newest events of a customer, oldest first. Of somebody unknown: none."""
     id, version = from_path(user), worker.current.version
@@ -36,7 +36,7 @@ def get_history(user: UserInPath, worker: TheWorker, limit: Limit = 100) -> Hist
     status_code=200,
     sync_to_thread=True,
     opt={"writes": True},
-    responses=described(400, 401, 403),
+    responses=described(400, 401, 403, 415, 421),
 )
 def forget_user(user: UserInPath, worker: TheWorker) -> Forgotten:
     """Erase all events of a customer. A hash of the id stays, so that a dataset published later leaves them out."""

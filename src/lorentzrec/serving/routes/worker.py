@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from litestar.di import NamedDependency
 
+from lorentzrec.serving.costs import CostlyRequests
 from lorentzrec.serving.current import Current
 from lorentzrec.serving.guarded_store import GuardedStore
 from lorentzrec.serving.metrics import Metrics
@@ -19,6 +20,7 @@ class Worker:
     current: Current
     store: GuardedStore
     metrics: Metrics
+    costly: CostlyRequests
 
 
 TheWorker: TypeAlias = NamedDependency[Worker]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from lorentzrec.atomic import scratch_directory
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError
 from lorentzrec.serving.stores.store import Added, Event, Store, key_of, usual_id
@@ -64,7 +64,7 @@ def publish(
     if keep < 1:
         raise InputError(f"{keep} versions cannot be kept: keep 1 or more")
     tell = progress or (lambda *_: None)
-    with tempfile.TemporaryDirectory(prefix="lorentzrec-publish-") as scratch:
+    with scratch_directory("publish") as scratch:
         folder = Path(scratch, "version")
         manifest = write_version(
             folder,

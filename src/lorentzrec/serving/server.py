@@ -6,7 +6,6 @@ import gc
 import os
 import signal
 import socket
-import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -16,6 +15,7 @@ from typing import Any
 from granian import Granian
 from granian.constants import Interfaces
 
+from lorentzrec.atomic import scratch_directory
 from lorentzrec.errors import InputError
 from lorentzrec.serving.logs import set_up_logging
 from lorentzrec.serving.settings import ServiceSettings
@@ -31,8 +31,8 @@ def run(settings: ServiceSettings, listening: Callable[[], None] = lambda: None)
     """
     _check_address(settings.host, settings.port)
     set_up_logging(settings.log_format, settings.log_level)
-    with tempfile.TemporaryDirectory(prefix="lorentzrec-metrics-") as folder:
-        os.environ[METRICS_FOLDER] = folder
+    with scratch_directory("metrics") as folder:
+        os.environ[METRICS_FOLDER] = str(folder)
         try:
             server = Granian(
                 "lorentzrec",

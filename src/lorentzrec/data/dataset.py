@@ -331,7 +331,7 @@ class Dataset:
         columns = [name for name in self.manifest["columns"] if name != "next_item_row"]
         paths = self._table(EVENTS)
         with parquet_faults(joined(self.address, EVENTS), AGAIN):
-            events = pl.read_parquet(paths, columns=columns, glob=False)
+            events = pl.read_parquet(paths, columns=columns, glob=False).rechunk()
         users, items = self._vocabulary("user"), self._vocabulary("item")
         check_events(events, self.manifest, joined(self.address, EVENTS), partial(self._first_row, events))
         whole = Interactions(

@@ -280,7 +280,13 @@ def _time_series(values: Any) -> pl.Series:
     if not series.dtype.is_numeric():
         raise InputError(f"times are of type {series.dtype}: give unix seconds as numbers, or datetimes")
     _refuse_missing(series, "time")
-    return series.cast(pl.Int64) if series.dtype.is_integer() else series.cast(pl.Float64)
+    if not series.dtype.is_integer():
+        return series.cast(pl.Float64)
+    whole = series.cast(pl.Int64, strict=False)
+    if whole.null_count():
+        row = int(whole.is_null().arg_true()[0])
+        raise InputError(f"the time in row {row + 1} is {series[row]}: give unix seconds, which fit 64 bits with sign")
+    return whole
 
 
 def _weight_series(values: Any) -> pl.Series:

@@ -196,7 +196,7 @@ def _told_in_one_line() -> Iterator[None]:
 
     try:
         yield
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"preparation stopped ({reason}): check the files and the room on disk (--scratch)") from error
 

@@ -53,7 +53,8 @@ class TrainingProgress:
         """Print lines above the bar."""
         if self._bar is not None:
             for line in lines:
-                self.console.print(line, highlight=False, markup=False)
+                shown = "".join(one if one.isprintable() else repr(one)[1:-1] for one in line)
+                self.console.print(shown, highlight=False, markup=False)
 
     def begin(self, epoch: int) -> None:
         self._loss, self._positives = 0.0, 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,9 @@ _OPTIONS: dict[str, Any] = {
     "error_model": "numpy",
 }
 
+_STARTED = secrets.token_hex(4)
+"""Tells this process from others with its number, on this machine or one that shares the folder."""
+
 inlined = numba.njit(inline="always", **_OPTIONS)
 """For functions of scalars that kernels call; handing arrays to one would count references at every call."""
 
@@ -32,9 +36,20 @@ def kernel(function: Callable[..., Any]) -> Any:
     settings: Any = numba.config
     shared, settings.CACHE_DIR = settings.CACHE_DIR, str(_cache_folder())
     try:
-        return numba.njit(cache=True, **_OPTIONS)(function)
+        return _with_files_of_its_own(numba.njit(cache=True, **_OPTIONS)(function))
     finally:
         settings.CACHE_DIR = shared
+
+
+def _with_files_of_its_own(compiled: Any) -> Any:
+    """Numba numbers the files of a cache without a lock, so two processes that compile at the same time could take the
+    same number, and one would load what the other compiled for other types. A name per process rules that out; at worst
+    an entry of the index is lost, and compiled again."""
+    files = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    if files is not None:
+        base = files._index_name.removesuffix(".nbi")
+        files._data_name = lambda number: f"{base}.{os.getpid()}-{_STARTED}-{number}.nbc"
+    return compiled
 
 
 @cache

@@ -164,8 +164,9 @@ def _series_of_objects(values: list[Any], name: str) -> pl.Series:
                 + (f", and the first is one of the {kinds}" if row else "")
                 + "; convert them first"
             )
-    plain = [wanted(value) for value in values]
-    return _series_of_strings(plain, name) if wanted is str else pl.Series(plain, dtype=pl.Int64)
+    if wanted is str:
+        return _series_of_strings([str(value) for value in values], name)
+    return pl.Series([int(value) for value in values], dtype=pl.Int64)
 
 
 def _series_of_strings(values: list[str], name: str) -> pl.Series:

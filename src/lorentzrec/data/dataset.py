@@ -33,12 +33,12 @@ from numpy.typing import NDArray
 from lorentzrec.atomic import MARKER, atomic_directory, checksum, current_directory
 from lorentzrec.data.dataset_checks import (
     AGAIN,
-    FORMAT,
-    SCHEMA_VERSION,
     check_events,
     checked_manifest,
     checked_vocabulary,
 )
+from lorentzrec.data.dataset_checks import FORMAT as FORMAT
+from lorentzrec.data.dataset_checks import SCHEMA_VERSION as SCHEMA_VERSION
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.storage import fetched, files_at, is_remote, joined, parquet_faults, read_content, remove, upload
 from lorentzrec.errors import ArtifactError, ConfigError, InputError

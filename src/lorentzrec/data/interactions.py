@@ -282,11 +282,11 @@ def _time_series(values: Any) -> pl.Series:
     _refuse_missing(series, "time")
     if not series.dtype.is_integer():
         return series.cast(pl.Float64)
-    whole = series.cast(pl.Int64, strict=False)
-    if whole.null_count():
-        row = int(whole.is_null().arg_true()[0])
+    seconds = series.cast(pl.Int64, strict=False)
+    if seconds.null_count():
+        row = int(seconds.is_null().arg_true()[0])
         raise InputError(f"the time in row {row + 1} is {series[row]}: give unix seconds, which fit 64 bits with sign")
-    return whole
+    return seconds
 
 
 def _weight_series(values: Any) -> pl.Series:

@@ -14,12 +14,17 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Protocol
 
 from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+
+class Readable(Protocol):
+    def read(self, size: int = -1, /) -> bytes: ...
+
 
 LONGEST_LINE = 16 * 2**20
 """Bytes; an event or an item with its description has a few thousand at most."""
@@ -35,7 +40,7 @@ def opened(path: Path, label: str) -> Iterator[IO[bytes]]:
 
     try:
         with path.open("rb") as file:
-            content: IO[bytes] = file
+            content: Readable = file
             if label.endswith(".gz"):
                 content = gzip.open(file)  # noqa: SIM115, it only reads the file, which is closed
             elif label.endswith(".zst"):
@@ -47,13 +52,13 @@ def opened(path: Path, label: str) -> Iterator[IO[bytes]]:
         raise InputError(f"{label} cannot be read ({error}): check the file and its name") from None
 
 
-def bounded(content: IO[bytes], label: str) -> IO[bytes]:
+def bounded(content: Readable, label: str) -> IO[bytes]:
     """The same bytes; an `InputError` instead of more than `LONGEST_LINE` of them without a line end."""
     return io.BufferedReader(_Bounded(content, label), _PIECE)
 
 
 class _Bounded(io.RawIOBase):
-    def __init__(self, content: IO[bytes], label: str) -> None:
+    def __init__(self, content: Readable, label: str) -> None:
         self._content, self._label = content, label
         self._lines, self._open = 0, 0
 

@@ -1,8 +1,10 @@
 # Each target prepares what it needs: on a fresh machine, Python 3.11 or later is enough.
 # VENV and PYTHON may be given: make test VENV=/tmp/elsewhere PYTHON=python3.13
+# CONSTRAINTS=constraints.txt installs the versions that are listed there, as .ci/run does, instead of the newest ones.
 
 VENV ?= .venv
 PYTHON ?= python3
+CONSTRAINTS ?=
 
 demo_extras := plots,serve
 dev_extras := dev
@@ -14,7 +16,7 @@ emulators := $(if $(shell command -v npm),$(foreach name,azurite cosmos,tests/$(
 
 .SILENT:
 .NOTPARALLEL:  # two targets never run pip in one environment at the same time
-.PHONY: help demo test soak check bench bench-serve
+.PHONY: help demo test soak check bench bench-serve constraints
 
 help: ## print this list
 	awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,13 +50,25 @@ bench: $(VENV)/installed-bench ## the benchmarks, beside the peers they are meas
 bench-serve: $(VENV)/installed-bench-serve ## the service under load; QUICK=--quick for a minute instead of ten
 	$(VENV)/bin/python benchmarks/bench_serve.py $(QUICK)
 
+# With the oldest Python that is supported, since versions for it suit newer ones too. torch stays out: pyproject.toml
+# pins it, and the name of its build depends on the machine.
+constraints: ## write constraints.txt from the newest versions of all packages; run the tests with it before you commit
+	$(PYTHON) -m venv --clear .build/constraints
+	.build/constraints/bin/python -m pip install -qq --disable-pip-version-check --editable '.[dev,bench]'
+	echo '# The versions that the tests run with, on Python 3.11 to 3.13; written by `make constraints`, used by .ci/run.' \
+	  > .build/constraints.txt
+	.build/constraints/bin/python -m pip freeze --disable-pip-version-check --exclude-editable --exclude torch \
+	  | grep -Ev '^(nvidia|triton|cuda)' | sort -f >> .build/constraints.txt
+	mv .build/constraints.txt constraints.txt
+
 # The stamp takes its time from before the install and its name only after it: an install that failed, was interrupted,
 # or ran while pyproject.toml was being edited is done again.
-$(VENV)/installed-%: pyproject.toml
+$(VENV)/installed-%: pyproject.toml $(CONSTRAINTS)
 	echo "Installing lorentzrec[$($*_extras)] into $(VENV), once ..."
 	$(VENV)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	touch $@.partial
-	$(VENV)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[$($*_extras)]'
+	$(VENV)/bin/python -m pip install -qq --disable-pip-version-check $(addprefix --constraint ,$(CONSTRAINTS)) \
+	  --editable '.[$($*_extras)]'
 	mv $@.partial $@
 
 $(VENV)/installed-dev $(VENV)/installed-bench $(VENV)/installed-bench-serve: $(VENV)/installed-demo

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import polars as pl
 import pytest
 from safetensors.numpy import save_file
 
-from lorentzrec.atomic import atomic_directory, atomic_file, checksum
-from lorentzrec.errors import ConfigError, InputError
+from lorentzrec import atomic
+from lorentzrec.atomic import atomic_directory, atomic_file, checksum, read_directory, scratch_directory
+from lorentzrec.errors import ArtifactError, ConfigError, InputError
 
 
 def write_folder(target: Path, text: str, **options: bool) -> None:
@@ -127,11 +132,12 @@ def test_machine_stopped_before_the_old_folder_was_removed(tmp_path: Path) -> No
 def test_failed_rename_puts_the_old_folder_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException
 ) -> None:
+    monkeypatch.setattr(atomic, "_exchanged", lambda *_: False)
     write_folder(tmp_path / "m", "old")
     rename = Path.rename
 
     def rename_unless_new(source: Path, target: Path) -> Path:
-        if "partial" in source.name:
+        if "writing" in source.name:
             raise failure
         return rename(source, target)
 
@@ -146,6 +152,149 @@ def test_folder_that_vanishes_while_it_is_filled(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot write"), atomic_directory(tmp_path / "m") as folder:
         folder.rmdir()
     assert content(tmp_path) == {"m/manifest.json": "old"}
+
+
+@pytest.fixture(params=["one step", "two renames"])
+def replacement(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways to replace a folder: that of Linux, and that of every other system."""
+    if request.param == "two renames":
+        monkeypatch.setattr(atomic, "_exchanged", lambda *_: False)
+    return str(request.param)
+
+
+def write_version(target: Path, number: int) -> None:
+    with atomic_directory(target) as folder:
+        for name in ("a", "b", "manifest.json"):
+            (folder / name).write_text(str(number))
+
+
+def read_version(folder: Path) -> int:
+    """An error if the files are of different versions, as a mixed model would be."""
+    if not folder.is_dir():
+        raise ArtifactError("nothing there")
+    numbers = {(folder / name).read_text() for name in ("manifest.json", "a", "b")}
+    if len(numbers) > 1:
+        raise ArtifactError("versions are mixed")
+    return int(numbers.pop())
+
+
+@pytest.mark.usefixtures("replacement")
+def test_readers_and_writers_of_one_folder_do_not_disturb_one_another(tmp_path: Path) -> None:
+    write_version(tmp_path / "m", 0)
+    failures: list[BaseException] = []
+
+    def write() -> None:
+        try:
+            for number in range(100):
+                write_version(tmp_path / "m", number)
+        except BaseException as error:
+            failures.append(error)
+
+    writers = [Thread(target=write) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    reads = 0
+    while any(writer.is_alive() for writer in writers):
+        read_directory(tmp_path / "m", read_version)
+        reads += 1
+    for writer in writers:
+        writer.join()
+    assert failures == []
+    assert reads > 0
+    assert read_version(tmp_path / "m") == 99
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+def test_linux_replaces_a_folder_in_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that looks at the worst moment, without any retry, finds a folder."""
+    if not sys.platform.startswith("linux"):
+        return
+    write_folder(tmp_path / "m", "old")
+    renames: list[Path] = []
+    monkeypatch.setattr(Path, "rename", lambda source, _: renames.append(source))
+    write_folder(tmp_path / "m", "new")
+    assert content(tmp_path) == {"m/manifest.json": "new"}
+    assert renames == []
+
+
+def test_folder_is_found_after_a_stop_between_the_renames(tmp_path: Path) -> None:
+    write_version(tmp_path / "m", 7)
+    (tmp_path / "m").rename(tmp_path / ".m.old")
+    assert read_directory(tmp_path / "m", read_version) == 7
+    with pytest.raises(ArtifactError, match="nothing there"):
+        read_directory(tmp_path / "other", read_version)
+
+
+def test_a_fault_of_the_folder_itself_is_reported_at_once(tmp_path: Path) -> None:
+    write_version(tmp_path / "m", 7)
+    (tmp_path / "m" / "a").write_text("8")
+    reads = []
+
+    def read(folder: Path) -> int:
+        reads.append(folder)
+        return read_version(folder)
+
+    with pytest.raises(ArtifactError, match="mixed"):
+        read_directory(tmp_path / "m", read)
+    assert len(reads) == 1
+
+
+STUCK = """
+import sys, time
+from lorentzrec import atomic
+with getattr(atomic, sys.argv[1])(sys.argv[2]) as place:
+    (place / "half" if place.is_dir() else place).write_text("half")
+    print(place, flush=True)
+    time.sleep(60)
+"""
+
+
+@contextmanager
+def stuck_writer(writer: str, target: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """A process in the middle of a write, and what it is writing."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", STUCK, writer, target], stdout=subprocess.PIPE, text=True, env=os.environ | environment
+    )
+    assert process.stdout is not None
+    with process:
+        try:
+            yield process, Path(process.stdout.readline().strip())
+        finally:
+            process.kill()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no lock of folders")
+@pytest.mark.parametrize("writer", ["atomic_directory", "atomic_file", "scratch_directory"])
+def test_what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_not(
+    tmp_path: Path, writer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    target = "publish" if writer == "scratch_directory" else str(tmp_path / "m")
+
+    def write() -> None:
+        with getattr(atomic, writer)(target) as place:
+            (place / "manifest.json" if place.is_dir() else place).write_text("new")
+
+    with (
+        stuck_writer(writer, target, TMPDIR=str(tmp_path)) as (killed, left),
+        stuck_writer(writer, target, TMPDIR=str(tmp_path)) as (_, written),
+    ):
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        assert left.exists()
+        write()
+        assert not left.exists()
+        assert written.exists(), "the folder of a living writer was removed"
+    write()
+    assert {path.name for path in tmp_path.iterdir()} <= {"m"}
+
+
+def test_scratch_folders_are_private_and_removed(tmp_path: Path) -> None:
+    with scratch_directory("publish", within=tmp_path) as folder:
+        (folder / "x").write_text("1")
+        assert folder.parent == tmp_path
+        assert os.name == "nt" or folder.stat().st_mode & 0o777 == 0o700
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_link_to_a_folder_stays_a_link(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ PACKAGE = "lorentzrec"
 LAYERS = (
     "errors",
     "atomic",
+    "manifest",
     "vocabulary",
     "geometry",
     "data",

@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all: written beside the target under another name, then renamed."""
+"""Files and folders that appear whole or not at all: written next to the target under another name, then renamed."""
 
 from __future__ import annotations
 
@@ -8,48 +8,47 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
-from lorentzrec.errors import InputError, LorentzrecError
+from lorentzrec.errors import ArtifactError, InputError, LorentzrecError
 
 MARKER = "manifest.json"
 """What every folder written by this package holds; a folder with other content and without it is never replaced."""
+
+_ATTEMPTS = 100
+"""Times that a folder is read or put in place again because another process replaced it meanwhile."""
+
+Content = TypeVar("Content")
 
 
 @contextmanager
 def atomic_directory(target: str | Path, *, replace: bool = True) -> Iterator[Path]:
     """A new folder to fill; at the end of the block it becomes `target`, and on any failure it vanishes.
 
-    An older folder at `target` stays untouched until the new one is complete and on disk. It is then renamed to
-    `.NAME.old`, the new one takes its name, and it is removed. Should the machine stop between the two renames, the
-    next write to `target` begins by putting the old folder back. Only an empty folder or one that holds `manifest.json`
-    is replaced, so that a mistyped path cannot cost anybody their home directory.
+    An older folder at `target` stays as it is until the new one is complete and on disk. The two then change places in
+    one step where the system can do that (Linux, on its local file systems). Elsewhere the old folder is renamed to
+    `.NAME.old`, the new one takes its name, and the old one is removed; if the machine stops between the two renames,
+    `read_directory` reads `.NAME.old`, and the next write to `target` puts it back. Only an empty folder or one that
+    holds `manifest.json` is replaced, so that a mistyped path cannot cost anybody their home directory.
     """
     place = Path(target).resolve()
-    partial, old = _partial_name(place), place.with_name(f".{place.name}.old")
-    with _writing(target, partial):
+    old = _old_name(place)
+    with _writing(target, place.parent):
         if old.exists() and not place.exists():
             old.rename(place)
-        _refuse_what_stands_there(Path(target), place, replace)
-        partial.mkdir()
-        try:
+        _refuse_to_replace(Path(target), place, replace)
+        with _owned_folder(place.parent, f".{place.name}.writing-") as partial:
             yield partial
             _sync_tree(partial)
-            try:
-                if place.exists():
-                    shutil.rmtree(old, ignore_errors=True)
-                    place.rename(old)
-                partial.rename(place)
-            except BaseException:
-                if old.exists() and not place.exists():
-                    old.rename(place)
-                raise
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
-        _sync(place.parent)
+            _refuse_to_replace(Path(target), place, replace)
+            _put_in_place(partial, place, old)
+            _sync(place.parent)
         shutil.rmtree(old, ignore_errors=True)
 
 
@@ -57,20 +56,54 @@ def atomic_directory(target: str | Path, *, replace: bool = True) -> Iterator[Pa
 def atomic_file(target: str | Path) -> Iterator[Path]:
     """The path of a new file to write, with the suffix of `target`; it becomes `target`, or vanishes on any failure."""
     place = Path(target).resolve()
-    partial = _partial_name(place)
-    with _writing(target, partial):
+    with _writing(target, place.parent):
         if place.is_dir():
             raise InputError(f"{target} is a folder: give the name of a file")
-        try:
-            # Claims the name, and meets a missing or closed parent folder before any work is done.
+        # A folder of its own: what a library writes next to its file is removed with it.
+        with _owned_folder(place.parent, f".{place.name}.writing-") as folder:
+            partial = folder / place.name
             partial.touch(exist_ok=False)
             yield partial
             _sync(partial)
             partial.replace(place)
-        except BaseException:
-            partial.unlink(missing_ok=True)
-            raise
-        _sync(place.parent)
+            _sync(place.parent)
+
+
+@contextmanager
+def scratch_directory(name: str, *, within: str | Path | None = None) -> Iterator[Path]:
+    """A private folder for temporary files, removed at the end of the block.
+
+    What a killed process left is removed by the next call with the same `name`; folders in use never are.
+    """
+    parent = Path(tempfile.gettempdir() if within is None else within)
+    with _owned_folder(parent, f"lorentzrec-{name}.scratch-", mode=0o700) as folder:
+        yield folder
+
+
+def read_directory(target: str | Path, read: Callable[[Path], Content]) -> Content:
+    """What `read` makes of the folder at `target`, all of it from the same write of `atomic_directory`.
+
+    A folder that is replaced while it is read is read again.
+    """
+    for _ in range(_ATTEMPTS):
+        folder = current_directory(target)
+        before = _identity(folder)
+        try:
+            content = read(folder)
+        except (LorentzrecError, OSError):
+            if _identity(current_directory(target)) == before:
+                raise
+        else:
+            if _identity(current_directory(target)) == before:
+                return content
+    raise ArtifactError(f"{target} was replaced {_ATTEMPTS} times while it was read: try again when writing is done")
+
+
+def current_directory(target: str | Path) -> Path:
+    """`target`, or the folder that it was until a write was killed between its two renames."""
+    place = Path(target).resolve()
+    old = _old_name(place)
+    return old if not place.exists() and (old / MARKER).is_file() else Path(target)
 
 
 def checksum(path: Path) -> str:
@@ -79,11 +112,120 @@ def checksum(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _partial_name(place: Path) -> Path:
-    return place.with_name(f".{place.stem}.partial-{secrets.token_hex(4)}{place.suffix}")
+def _old_name(place: Path) -> Path:
+    return place.with_name(f".{place.name}.old")
 
 
-def _refuse_what_stands_there(target: Path, place: Path, replace: bool) -> None:
+def _identity(folder: Path) -> tuple[int, ...] | None:
+    """What differs between a folder and the one that replaces it; inode numbers alone are soon used again."""
+    try:
+        status = folder.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+
+
+@contextmanager
+def _owned_folder(parent: Path, prefix: str, *, mode: int = 0o777) -> Iterator[Path]:
+    """A new folder in `parent`, locked while this process lives, and removed at the end under whatever content.
+
+    Folders with the same prefix that no living process has locked were left by killed ones, and are removed first.
+    """
+    _remove_abandoned(parent, prefix)
+    while True:
+        folder = parent / f"{prefix}{secrets.token_hex(4)}"
+        folder.mkdir(mode)
+        lock = _locked(folder, wait=True)
+        if folder.is_dir():
+            break
+        if lock is not None:  # another process took the folder for abandoned before it was locked
+            os.close(lock)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def _remove_abandoned(parent: Path, prefix: str) -> None:
+    try:
+        found = [Path(entry) for entry in os.scandir(parent) if entry.name.startswith(prefix)]
+    except OSError:
+        return  # the caller meets the same fault when it writes
+    for folder in found:
+        lock = _locked(folder, wait=False)
+        if lock is not None:
+            if os.fstat(lock).st_uid == os.getuid():
+                shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
+
+
+def _locked(folder: Path, *, wait: bool) -> int | None:
+    """A descriptor that holds the lock of a folder until it is closed; None if the lock is not to be had.
+
+    On Windows, and on file systems without such locks, nothing can be locked, and so nothing counts as abandoned.
+    """
+    if sys.platform == "win32":
+        return None
+    import fcntl
+
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _put_in_place(new: Path, place: Path, old: Path) -> None:
+    """Give `new` the name `place`, whatever folder has it now."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            if not place.exists():
+                new.rename(place)
+            elif not _exchanged(new, place):
+                shutil.rmtree(old, ignore_errors=True)
+                place.rename(old)
+                try:
+                    new.rename(place)
+                except BaseException:
+                    if old.exists() and not place.exists():
+                        old.rename(place)
+                    raise
+            return
+        except OSError as error:
+            # Another process has put a folder there, or taken one away, between two of these steps.
+            raced = error.errno in (errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY)
+            if not raced or not new.exists() or attempt == _ATTEMPTS - 1:
+                raise
+
+
+def _exchanged(new: Path, place: Path) -> bool:
+    """Swap two folders in one step; false if the system or the file system cannot."""
+    swap = _system_swap()
+    if swap is None:
+        return False
+    here, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
+    return bool(swap(here, os.fsencode(new), here, os.fsencode(place), exchange) == 0)
+
+
+@cache
+def _system_swap() -> Callable[..., int] | None:
+    import ctypes
+
+    try:
+        function: Callable[..., int] = ctypes.CDLL(None).renameat2
+    except (AttributeError, OSError, TypeError):
+        return None
+    return function
+
+
+def _refuse_to_replace(target: Path, place: Path, replace: bool) -> None:
     if not place.exists():
         return
     if not place.is_dir():
@@ -98,15 +240,15 @@ def _refuse_what_stands_there(target: Path, place: Path, replace: bool) -> None:
 
 
 @contextmanager
-def _writing(target: str | Path, partial: Path) -> Iterator[None]:
-    """Say what went wrong with the disk in one line. Errors about other files pass unchanged."""
+def _writing(target: str | Path, parent: Path) -> Iterator[None]:
+    """Report a fault of the disk in one line. Errors about other files pass unchanged."""
     try:
         yield
     except LorentzrecError:
         raise
     except Exception as error:
         named, code = getattr(error, "filename", None), _system_code(error)
-        elsewhere = isinstance(named, str | os.PathLike) and not Path(named).is_relative_to(partial.parent)
+        elsewhere = isinstance(named, str | os.PathLike) and not Path(named).is_relative_to(parent)
         if code is None or elsewhere:
             raise
         raise InputError(f"cannot write {target}: {_reason_and_action(code, error, Path(target))}") from error

@@ -148,7 +148,7 @@ def _series_of_objects(values: list[Any], name: str) -> pl.Series:
     import polars as pl
 
     if all(type(value) is str for value in values):
-        return pl.Series(values, dtype=pl.String)
+        return _series_of_strings(values, name)
     if all(type(value) is int for value in values):
         try:
             return pl.Series(values, dtype=pl.Int64)
@@ -164,7 +164,21 @@ def _series_of_objects(values: list[Any], name: str) -> pl.Series:
                 + (f", and the first is one of the {kinds}" if row else "")
                 + "; convert them first"
             )
-    return pl.Series([wanted(value) for value in values], dtype=pl.String if wanted is str else pl.Int64)
+    if wanted is str:
+        return _series_of_strings([str(value) for value in values], name)
+    return pl.Series([int(value) for value in values], dtype=pl.Int64)
+
+
+def _series_of_strings(values: list[str], name: str) -> pl.Series:
+    import polars as pl
+
+    try:
+        return pl.Series(values, dtype=pl.String)
+    except UnicodeEncodeError as error:
+        row = values.index(error.object)
+        raise InputError(
+            f"the {name} in row {row + 1} is {error.object!r}, which is not Unicode (a lone surrogate): correct it"
+        ) from None
 
 
 def digest_of_arrays(digest: hashlib._Hash, arrays: Iterable[NDArray[Any]]) -> None:

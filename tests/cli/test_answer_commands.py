@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +67,30 @@ def test_titles_stand_in_the_table_as_they_are(model: Path, titles_file: Path) -
     assert rows[-1].split() == ["1", best, "Item", f"[{str(best)[1:]}]", rows[-1].split()[-1]]
     titled = answer("similar", model, "i3", "-k", "1", "--titles", titles_file)
     assert titled["items"][0]["title"] == f"Item [{str(best)[1:]}]"
+
+
+EVIL = "\x1b[2J\x1b]0;owned\x07 \x9b31m \u202egnp.exe \x7f"
+
+
+def test_titles_cannot_steer_the_terminal(model: Path, tmp_path: Path) -> None:
+    """Escape sequences, the other control characters and those that turn the direction are printed, not obeyed."""
+    items = [str(item) for item in load(model).item_ids]
+    pl.DataFrame({"item": items, "title": [f"{EVIL}é\u200d {item}" for item in items]}).write_parquet(
+        tmp_path / "titles.parquet"
+    )
+    shown = run("similar", model, "i3", "-k", "1", "--titles", tmp_path / "titles.parquet").stdout
+    assert set(shown) & set(EVIL) <= set("[2J];0owned 31mgp.x")
+    assert r"\x1b[2J\x1b]0;owned\x07 \x9b31m \u202egnp.exe \x7fé" in " ".join(shown.split())
+    as_json = run("similar", model, "i3", "-k", "1", "--titles", tmp_path / "titles.parquet", "--json").stdout
+    assert not set(as_json) & set("\x1b\x07\x9b\x7f\u202e")
+    assert json.loads(as_json)["items"][0]["title"].startswith(f"{EVIL}é")
+
+
+def test_ids_and_paths_in_errors_and_notes_cannot_steer_the_terminal(model: Path) -> None:
+    line = error_of("similar", f"{model}\x1b[2J\udce9", "i3")
+    assert r"model\x1b[2J\udce9" in line
+    note = run("recommend", model, "--history", "i1,\x1b[2Jzz", "-k", "2").stderr
+    assert "\x1b" not in note
 
 
 def test_titles_of_a_dataset(model: Path, events_file: Path, titles_file: Path, tmp_path: Path) -> None:

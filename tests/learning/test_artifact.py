@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
+from damaged_folders import mutated, reseal
 from lorentzrec import __version__
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.learning.artifact import load, save_model
@@ -209,6 +211,39 @@ def test_missing_and_cut_files_are_named(copied: Path, name: str) -> None:
         load(copied)
 
 
+def test_any_damage_with_right_checksums_ends_in_one_line(saved: Path, tmp_path: Path) -> None:
+    random = np.random.default_rng(7)
+    refused: list[str] = []
+    for round_number in range(100):
+        folder = Path(shutil.copytree(saved, tmp_path / "model", dirs_exist_ok=True))
+        name = FILES[round_number % len(FILES)]
+        (folder / name).write_bytes(mutated((saved / name).read_bytes(), random))
+        reseal(folder)
+        try:
+            load(folder).recommend(["i3"])
+        except ArtifactError as error:
+            refused.append(str(error))
+    assert refused
+    assert not [line for line in refused if "\n" in line]
+
+
+def test_a_model_is_loaded_while_it_is_saved_again_and_again(tmp_path: Path) -> None:
+    models = [hand_made(), hand_made(geometry="euclidean")]
+    models[0].save(tmp_path / "model")
+
+    def save() -> None:
+        for number in range(30):
+            models[number % 2].save(tmp_path / "model")
+
+    saver = Thread(target=save)
+    saver.start()
+    while saver.is_alive():
+        assert load(tmp_path / "model").config in [model.config for model in models]
+    saver.join()
+    (tmp_path / "model").rename(tmp_path / ".model.old")
+    assert load(tmp_path / "model").config == models[1].config, "a save that was killed between two renames"
+
+
 def test_line_ends_count_as_content(copied: Path) -> None:
     text = (copied / "manifest.json").read_bytes()
     (copied / "manifest.json").write_bytes(text.replace(b"\n", b"\r", 1))
@@ -283,7 +318,7 @@ def change_frame(name: str, change: Callable[[pl.DataFrame], pl.DataFrame]) -> C
         (change_frame("items.parquet", lambda frame: frame.drop("count")), "do not make a model"),
         (change_frame("items.parquet", lambda frame: frame.head(29)), "do not make a model|do not fit"),
         (change_frame("users.parquet", lambda frame: frame.with_columns(id=pl.lit("u"))), "stands twice"),
-        (lambda folder: (folder / "items.parquet").write_text("no parquet"), "do not make a model"),
+        (lambda folder: (folder / "items.parquet").write_text("no parquet"), r"items\.parquet cannot be read"),
         (lambda folder: (folder / "points.safetensors").write_text("no tensors"), "do not make a model"),
     ],
 )

@@ -12,10 +12,14 @@ import numpy as np
 import pytest
 from grouped_data import grouped, quick
 from hand_made_models import RECORD
+from safetensors.numpy import load_file, save_file
 
+from damaged_folders import mutated, reseal
+from lorentzrec.atomic import checksum
 from lorentzrec.errors import ArtifactError, ConfigError, InputError
 from lorentzrec.learning.checkpoint import ARRAYS, Checkpoint
 from lorentzrec.learning.trainer import train
+from lorentzrec.manifest import write_manifest
 
 DATA = grouped(events=300)
 CONFIG = quick(epochs=2)
@@ -71,24 +75,89 @@ def test_damaged_arrays_are_refused(folder: Path) -> None:
 )
 def test_a_foreign_manifest_is_refused(folder: Path, manifest: str) -> None:
     (folder / "manifest.json").write_text(manifest)
-    with pytest.raises(ArtifactError, match=r"run (cannot be read as a|is no) checkpoint.*train from the start$"):
+    with pytest.raises(
+        ArtifactError, match=r"manifest\.json is (damaged .*train from the start|not the manifest of a)"
+    ):
         train(DATA, CONFIG, checkpoint=folder, resume=True)
 
 
 @pytest.mark.parametrize(
     ("place", "value"),
-    [("format_version", 99), ("record", [{"epoch": 1}]), ("config", {"dimenson": 3}), ("config", {"dimension": 0})],
+    [
+        ("format_version", 99),
+        ("record", [{"epoch": 1}]),
+        ("record", [RECORD[0].to_dict() | {"loss": "low"}]),
+        ("record", [RECORD[0].to_dict() | {"validation": [1]}]),
+        ("record", 3),
+        ("config", {"dimenson": 3}),
+        ("config", {"dimension": 0}),
+        ("best_epoch", 3),
+        ("best_epoch", "last"),
+        ("notes", None),
+        ("files", {}),
+    ],
 )
 def test_other_versions_and_values_are_refused(folder: Path, place: str, value: Any) -> None:
-    manifest = json.loads((folder / "manifest.json").read_text())
-    (folder / "manifest.json").write_text(json.dumps(manifest | {place: value}))
+    write_manifest(folder, json.loads((folder / "manifest.json").read_text()) | {place: value})
     with pytest.raises(ArtifactError, match=r"train from the start$"):
         train(DATA, CONFIG, checkpoint=folder, resume=True)
 
 
+def test_an_edited_manifest_is_refused(folder: Path) -> None:
+    text = (folder / "manifest.json").read_text()
+    (folder / "manifest.json").write_text(text.replace('"best_epoch": 0', '"best_epoch": 1'))
+    with pytest.raises(ArtifactError, match=r"changed after it was written.*train from the start"):
+        Checkpoint.load(folder)
+
+
+def test_checkpoints_of_the_first_version_are_read(folder: Path) -> None:
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest |= {"format_version": 1, "checksum": manifest.pop("files")[ARRAYS]}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    assert len(Checkpoint.load(folder).record) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("items_points", lambda array: array[:-1], "items_points is float32"),
+        ("items_points", lambda array: array.astype(np.float64), "items_points is float64"),
+        ("items_points", None, "items_points is missing"),
+    ],
+)
+def test_arrays_that_do_not_fit_the_run_are_refused(folder: Path, name: str, change: Any, message: str) -> None:
+    arrays = load_file(folder / ARRAYS)
+    array = arrays.pop(name)
+    save_file(arrays if change is None else arrays | {name: np.ascontiguousarray(change(array))}, folder / ARRAYS)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    write_manifest(folder, manifest | {"files": {ARRAYS: checksum(folder / ARRAYS)}})
+    with pytest.raises(ArtifactError, match=f"does not fit the run .{message}"):
+        train(DATA, CONFIG, checkpoint=folder, resume=True)
+
+
+def test_any_damage_ends_in_one_line(folder: Path) -> None:
+    """Bytes changed, cut or added at random, with and without right checksums: nothing but our own error comes out."""
+    random = np.random.default_rng(7)
+    original = {path.name: path.read_bytes() for path in folder.iterdir()}
+    refused: list[str] = []
+    for round_number in range(100):
+        name = ("manifest.json", ARRAYS)[round_number % 2]
+        for file, content in original.items():
+            (folder / file).write_bytes(content)
+        (folder / name).write_bytes(mutated(original[name], random))
+        if round_number % 4 >= 2:
+            reseal(folder)
+        try:
+            Checkpoint.load(folder)
+        except ArtifactError as error:
+            refused.append(str(error))
+    assert len(refused) >= 50, "without right checksums every change is refused"
+    assert not [line for line in refused if "\n" in line]
+
+
 def test_a_model_is_no_checkpoint(tmp_path: Path) -> None:
     train(DATA, CONFIG).save(tmp_path / "model")
-    with pytest.raises(ArtifactError, match="is no checkpoint that this version reads"):
+    with pytest.raises(ArtifactError, match="is not the manifest of a checkpoint"):
         train(DATA, CONFIG, checkpoint=tmp_path / "model", resume=True)
 
 

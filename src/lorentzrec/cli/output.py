@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -15,17 +17,27 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters but tab and line end, what turns the direction of writing, and what is no character at all."""
+
 WIDTH_OF_FILES = 120
 """Columns of a table that is not shown on a terminal, unless COLUMNS says otherwise."""
 
 
+def printable(text: str) -> str:
+    r"""The text with what a terminal would obey written out (`\x1b`): titles and ids may come from anybody."""
+    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
 def print_json(result: Any) -> None:
     """The result for a program."""
-    typer.echo(json.dumps(result, indent=2, ensure_ascii=False))
+    text = json.dumps(result, indent=2, ensure_ascii=False)
+    # Only strings can hold such characters, and there JSON has an escape of its own for them.
+    typer.echo(_OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def show(*parts: RenderableType) -> None:
-    """The result for a person: text and tables. Text is printed as it is, so that ids and titles may hold anything."""
+    """The result for a person: text and tables. Ids and titles may hold anything: see `printable`."""
     console = _console(stderr=False)
     for part in parts:
         console.print(part, soft_wrap=isinstance(part, str))
@@ -99,8 +111,20 @@ def stages() -> Iterator[Callable[[str, float], None]]:
 
 
 def _console(*, stderr: bool) -> Console:
-    from rich.console import Console
-
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else WIDTH_OF_FILES
-    return Console(stderr=stderr, width=width, markup=False, highlight=False, emoji=False)
+    return _console_type()(stderr=stderr, width=width, markup=False, highlight=False, emoji=False)
+
+
+@cache
+def _console_type() -> type[Console]:
+    from rich.console import Console
+    from rich.text import Text
+
+    class PrintableConsole(Console):
+        """A console that prints every text, in lines and in tables, without the control characters in it."""
+
+        def render_str(self, text: str, **options: Any) -> Text:
+            return super().render_str(printable(text), **options)
+
+    return PrintableConsole

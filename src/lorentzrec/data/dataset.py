@@ -22,7 +22,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,17 +30,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.atomic import MARKER, atomic_directory, checksum
+from lorentzrec.atomic import MARKER, atomic_directory, checksum, current_directory
+from lorentzrec.data.dataset_checks import (
+    AGAIN,
+    check_events,
+    checked_manifest,
+    checked_vocabulary,
+)
+from lorentzrec.data.dataset_checks import FORMAT as FORMAT
+from lorentzrec.data.dataset_checks import SCHEMA_VERSION as SCHEMA_VERSION
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.data.storage import fetched, files_at, is_remote, joined, read_text, remove, upload
+from lorentzrec.data.storage import fetched, files_at, is_remote, joined, parquet_faults, read_content, remove, upload
 from lorentzrec.errors import ArtifactError, ConfigError, InputError
+from lorentzrec.manifest import write_manifest
 from lorentzrec.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     import polars as pl
 
-FORMAT = "lorentzrec-dataset"
-SCHEMA_VERSION = 1
 USERS_A_BLOCK = 1024
 EVENTS = "interactions.parquet"
 REJECTED = "rejected.parquet"
@@ -140,8 +147,8 @@ class DatasetDraft:
             self.checksums[file.name] = file.checksum
         with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
             users, items = (
-                _vocabulary(fetched(joined(self.address, f"{name}s.parquet"), Path(scratch)), name)
-                for name in ("user", "item")
+                checked_vocabulary(fetched(place, Path(scratch)), name, place)
+                for name, place in ((name, joined(self.address, f"{name}s.parquet")) for name in ("user", "item"))
             )
         counts = np.sum([file.part_counts for file in events], axis=0)
         manifest = {
@@ -154,13 +161,12 @@ class DatasetDraft:
             **(record or {}),
             "files": dict(sorted(self.checksums.items())),
         }
-        text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
         with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
             remote = is_remote(self.address)
-            path = Path(scratch if remote else self.address, MARKER)
-            path.write_text(text, "utf-8")
+            folder = Path(scratch if remote else self.address)
+            write_manifest(folder, manifest)
             if remote:
-                upload(path, joined(self.address, MARKER))
+                upload(folder / MARKER, joined(self.address, MARKER))
         return manifest
 
     def write_vocabulary(self, frame: pl.DataFrame, name: str) -> None:
@@ -180,7 +186,7 @@ def new_dataset(address: str | Path) -> Iterator[DatasetDraft]:
             folder.chmod(0o700)  # what customers did is for the owner alone
             yield DatasetDraft(str(folder))
         return
-    if read_text(joined(address, MARKER)) is None and list_remote(str(address)):
+    if read_content(joined(address, MARKER)) is None and list_remote(str(address)):
         raise InputError(f"{address} holds files but no {MARKER}, so it is no dataset: choose another name")
     draft = DatasetDraft(str(address))
     try:
@@ -229,7 +235,10 @@ def save_dataset(parts: Mapping[str, Interactions] | Interactions, address: str 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A dataset folder, opened: its manifest is read, its tables when they are asked for."""
+    """A dataset folder, opened: its manifest is read, its tables when they are asked for.
+
+    A table is compared with its checksum when it is first read, and nothing in it is used before it is checked.
+    """
 
     address: str
     manifest: dict[str, Any]
@@ -255,7 +264,7 @@ class Dataset:
 
     def local(self, name: str) -> list[Path]:
         """Local paths of a table's files, in row order; remote ones are fetched once."""
-        names = [file for file in self.manifest["files"] if file == name or file.startswith(f"{name}/")]
+        names = self._files(name)
         if not is_remote(self.address):
             return [Path(self.address, file) for file in names]
         targets = {file: self._scratch / self.address.partition("://")[2] / file for file in names}
@@ -266,20 +275,45 @@ class Dataset:
 
     def verify(self) -> None:
         """Compare every file with its checksum in the manifest."""
-        for name, expected in self.manifest["files"].items():
-            (path,) = self.local(name)
-            if not path.is_file():
-                raise ArtifactError(f"{self.address}: {name} is missing: prepare the dataset again")
-            if checksum(path) != expected:
-                raise ArtifactError(f"{self.address}: {name} is not as it was written: prepare the dataset again")
+        for name in self.manifest["files"]:
+            self._verify(name)
+
+    @cached_property
+    def _verified(self) -> set[str]:
+        return set()
+
+    def _verify(self, name: str) -> None:
+        path = next(iter(self.local(name)))
+        if not path.is_file():
+            raise ArtifactError(f"{self.address}: {name} is missing: {AGAIN}")
+        if checksum(path) != self.manifest["files"][name]:
+            raise ArtifactError(f"{self.address}: {name} is not as it was written: {AGAIN}")
+        self._verified.add(name)
+
+    def _table(self, name: str) -> list[Path]:
+        """Local paths of a table's files, in row order, each compared with its checksum once."""
+        names = self._files(name)
+        if not names:
+            raise ArtifactError(f"{joined(self.address, MARKER)} is damaged (it does not list {name}): {AGAIN}")
+        for file in names:
+            if file not in self._verified:
+                self._verify(file)
+        return self.local(name)
 
     @cached_property
     def items(self) -> pl.DataFrame:
         """The item table: row, id, count, and what an item file added."""
         import polars as pl
 
-        table: pl.DataFrame = self._read("items.parquet", pl.read_parquet)
-        return table
+        (path,) = self._table("items.parquet")
+        self._vocabulary("item")
+        with parquet_faults(joined(self.address, "items.parquet"), AGAIN):
+            return pl.read_parquet(path, glob=False)
+
+    def _vocabulary(self, name: str) -> Vocabulary:
+        (path,) = self._table(f"{name}s.parquet")
+        place = joined(self.address, f"{name}s.parquet")
+        return checked_vocabulary(path, name, place, self.manifest["counts"][f"{name}s"])
 
     def interactions(self, part: str | None = None) -> Interactions:
         """The events of one part by its name, or all of them. All parts share their vocabularies."""
@@ -296,14 +330,11 @@ class Dataset:
         import polars as pl
 
         columns = [name for name in self.manifest["columns"] if name != "next_item_row"]
-        events: pl.DataFrame = self._read(EVENTS, lambda paths: pl.read_parquet(paths, columns=columns, glob=False))
-        expected = self.manifest["counts"]["events"]
-        if len(events) != expected:
-            raise ArtifactError(f"{self.address}: {len(events):,} events instead of {expected:,}: prepare it again")
-        users, items = (
-            self._read(f"{name}s.parquet", lambda paths, name=name: _vocabulary(paths[0], name))
-            for name in ("user", "item")
-        )
+        paths = self._table(EVENTS)
+        with parquet_faults(joined(self.address, EVENTS), AGAIN):
+            events = pl.read_parquet(paths, columns=columns, glob=False).rechunk()
+        users, items = self._vocabulary("user"), self._vocabulary("item")
+        check_events(events, self.manifest, joined(self.address, EVENTS), partial(self._first_row, events))
         whole = Interactions(
             users=users,
             items=items,
@@ -320,47 +351,40 @@ class Dataset:
             for name in parts
         ]
 
-    def _read(self, name: str, read: Any) -> Any:
+    def _first_row(self, events: pl.DataFrame, column: str, wrong: pl.Series, reason: str) -> ArtifactError:
+        """The error about the first event where `wrong` is true."""
         import polars as pl
 
-        try:
-            return read(self.local(name))
-        except (pl.exceptions.PolarsError, OSError) as error:
-            reason = str(error).splitlines()[0]
-            raise ArtifactError(
-                f"{self.address}: {name} cannot be read ({reason}): prepare the dataset again"
-            ) from None
+        event = int(wrong.arg_true()[0])
+        paths = self.local(EVENTS)
+        lengths = [pl.scan_parquet(path, glob=False).select(pl.len()).collect().item() for path in paths]
+        starts = np.cumsum([0, *lengths])
+        file = int(np.searchsorted(starts, event, side="right")) - 1
+        place = f"{joined(self.address, self._files(EVENTS)[file])} row {event - starts[file] + 1}"
+        return ArtifactError(f"{place}: {column} is {events[column][event]}, {reason}: {AGAIN}")
+
+    def _files(self, name: str) -> list[str]:
+        """The files of a table, in row order."""
+        return [file for file in self.manifest["files"] if file == name or file.startswith(f"{name}/")]
 
 
 def is_dataset(address: str | Path) -> bool:
-    """Whether a dataset stands there, so that commands can take datasets and event files alike."""
-    text = read_text(joined(address, MARKER))
+    """Whether there is a dataset, sound or not, so that commands can take datasets and event files alike."""
+    content = read_content(joined(_current(address), MARKER))
     try:
-        return text is not None and json.loads(text).get("format") == FORMAT
-    except (ValueError, AttributeError):
+        return content is not None and json.loads(content).get("format") == FORMAT
+    except (ValueError, AttributeError, RecursionError):
         return False
 
 
 def open_dataset(address: str | Path) -> Dataset:
     """Open a dataset folder, local or remote."""
-    text = read_text(joined(address, MARKER))
-    if text is None:
+    address = _current(address)
+    content = read_content(joined(address, MARKER))
+    if content is None:
         raise ArtifactError(f"{address} holds no {MARKER}, so it is no dataset: make one with lorentzrec prepare")
-    try:
-        manifest = json.loads(text)
-        version = manifest["schema_version"] if manifest["format"] == FORMAT else None
-    except (ValueError, KeyError, TypeError):
-        version = None
-    if version is None:
-        raise ArtifactError(f"{joined(address, MARKER)} is not of a dataset: give a folder made by lorentzrec prepare")
-    if version != SCHEMA_VERSION:
-        raise ArtifactError(
-            f"{address} has schema version {version}, and this is {SCHEMA_VERSION}: prepare it again with this version"
-        )
-    return Dataset(str(address), manifest)
+    return Dataset(address, checked_manifest(content, address))
 
 
-def _vocabulary(path: Path, name: str) -> Vocabulary:
-    import polars as pl
-
-    return Vocabulary(pl.read_parquet(path, columns=["id"], glob=False)["id"], name=name)
+def _current(address: str | Path) -> str:
+    return str(address) if is_remote(address) else str(current_directory(address))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.atomic import read_directory
 from lorentzrec.errors import InputError
 from lorentzrec.vocabulary import Id, Vocabulary, digest_of_arrays, id_series
 
@@ -39,6 +40,9 @@ class Interactions:
     """Which events are targets, such as purchases among views; None: all of them. Histories hold every event."""
     notes: tuple[str, ...] = field(default=())
     """What a reader of results should know about these data, one sentence each."""
+
+    def __post_init__(self) -> None:
+        _refuse_what_does_not_fit(self)
 
     @classmethod
     def from_pairs(cls, users: Any, items: Any, times: Any = None, weights: Any = None) -> Interactions:
@@ -130,8 +134,11 @@ class Interactions:
     def from_dataset(cls, path: str | Path, part: str | None = None) -> Interactions:
         """Events of a dataset folder, local or remote: those of one part of its split, by name, or all."""
         from lorentzrec.data.dataset import open_dataset
+        from lorentzrec.data.storage import is_remote
 
-        return open_dataset(path).interactions(part)
+        if is_remote(path):
+            return open_dataset(path).interactions(part)
+        return read_directory(path, lambda folder: open_dataset(folder).interactions(part))
 
     def __len__(self) -> int:
         return len(self.item_rows)
@@ -226,6 +233,26 @@ class Interactions:
         return digest.hexdigest()
 
 
+def _refuse_what_does_not_fit(data: Interactions) -> None:
+    """Compiled code reads and writes where the rows point, so none may point outside, wherever the arrays come from."""
+    offsets, rows = data.offsets, data.item_rows
+    if offsets.dtype.kind not in "iu" or offsets.shape != (len(data.users) + 1,):
+        raise InputError(f"offsets are {offsets.dtype}{list(offsets.shape)}: give an integer per user, and the total")
+    if rows.dtype.kind not in "iu" or rows.ndim != 1:
+        raise InputError(f"item rows are {rows.dtype}{list(rows.shape)}: give an integer per event")
+    if offsets[0] != 0 or offsets[-1] != len(rows) or (offsets[1:] < offsets[:-1]).any():
+        raise InputError(f"offsets do not divide {len(rows):,} events among the users: let them rise from 0 to that")
+    if len(rows) and not (rows.min() >= 0 and rows.max() < len(data.items)):
+        event = int(((rows < 0) | (rows >= len(data.items))).argmax())
+        raise InputError(f"the item row of event {event + 1} is {rows[event]}: there are {len(data.items):,} items")
+    for name, column in (("times", data.times), ("weights", data.weights), ("labels", data.labels)):
+        if column is not None and column.shape != rows.shape:
+            raise InputError(f"{name} have the shape {list(column.shape)}: give one per event, {len(rows):,}")
+    if data.weights is not None and len(rows) and not (data.weights.min() > 0 and np.isfinite(data.weights.max())):
+        event = int((~((data.weights > 0) & np.isfinite(data.weights))).argmax())
+        raise InputError(f"the weight of event {event + 1} is {data.weights[event]}: weights are positive and finite")
+
+
 def offsets_of(counts: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
     """Where each group starts, and at the end the total, from the sizes of the groups."""
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
@@ -253,7 +280,13 @@ def _time_series(values: Any) -> pl.Series:
     if not series.dtype.is_numeric():
         raise InputError(f"times are of type {series.dtype}: give unix seconds as numbers, or datetimes")
     _refuse_missing(series, "time")
-    return series.cast(pl.Int64) if series.dtype.is_integer() else series.cast(pl.Float64)
+    if not series.dtype.is_integer():
+        return series.cast(pl.Float64)
+    seconds = series.cast(pl.Int64, strict=False)
+    if seconds.null_count():
+        row = int(seconds.is_null().arg_true()[0])
+        raise InputError(f"the time in row {row + 1} is {series[row]}: give unix seconds, which fit 64 bits with sign")
+    return seconds
 
 
 def _weight_series(values: Any) -> pl.Series:

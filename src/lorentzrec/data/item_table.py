@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lorentzrec.data.reading import fault_error, lines_of
 from lorentzrec.data.sources import Source, layout_of
-from lorentzrec.data.storage import fetched, files_at
+from lorentzrec.data.storage import fetched, files_at, parquet_faults
 from lorentzrec.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ def read_item_table(
             path = fetched(file.address, Path(scratch))
             layout = layout_of(path, source, file.address, wanted)
             if layout.format == "parquet":
-                table = pl.read_parquet(path, columns=list(layout.roles.values()))
+                with parquet_faults(file.address, "it is no Parquet file, give one", InputError):
+                    table = pl.read_parquet(path, columns=list(layout.roles.values()))
             else:
                 lines = lines_of(path, source, layout, file.address, Path(scratch, str(number))).collect()
                 faults = lines.filter(pl.col("__fault").is_not_null())

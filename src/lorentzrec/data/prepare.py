@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from lorentzrec.atomic import scratch_directory
 from lorentzrec.data.dataset import REJECTED, SCHEMA_VERSION, is_dataset, new_dataset, open_dataset
 from lorentzrec.data.engine import Engine, EventInput, PolarsEngine
 from lorentzrec.data.item_table import read_item_table, with_item_table
@@ -148,7 +148,7 @@ def prepare(config: PrepareConfig, engine: Engine | None = None, *, scratch: str
         manifest = open_dataset(config.out).manifest
         if manifest.get("fingerprint") == fingerprint:
             return _report(config.out, manifest, True, started)
-    with _told_in_one_line(), tempfile.TemporaryDirectory(prefix="lorentzrec-", dir=scratch) as folder:
+    with _told_in_one_line(), scratch_directory("prepare", within=scratch) as folder:
         # This machine needs the files whole; where others read them, an outline is enough to know their layout.
         look = outlined if engine else fetched
         engine = engine or PolarsEngine(Path(folder))
@@ -196,7 +196,7 @@ def _told_in_one_line() -> Iterator[None]:
 
     try:
         yield
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"preparation stopped ({reason}): check the files and the room on disk (--scratch)") from error
 

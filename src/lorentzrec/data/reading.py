@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lorentzrec.data.sources import Layout, Source, is_utf8, layout_of, opened_text, split_line
-from lorentzrec.data.storage import fetched, files_at
+from lorentzrec.data.storage import fetched, files_at, parquet_faults
+from lorentzrec.data.unpacking import unpacked
 from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
@@ -54,7 +55,10 @@ def events_of(path: Path, source: Source, layout: Layout, label: str, scratch: P
         return _typed(frame, source, layout, label)
     name = f"{hashlib.sha256(label.encode()).hexdigest()[:16]}.events"
     staged = scratch / f"{name}.parquet"
-    sound = is_utf8(source.encoding) and _stage_quickly(path, source, layout, label, staged)
+    plain = unpacked(path, label, scratch / f"{name}.unpacked")
+    sound = is_utf8(source.encoding) and _stage_quickly(plain, source, layout, label, staged)
+    if plain != path:
+        plain.unlink()
     if not sound:
         slow = lines_of(path, source, layout, label, scratch / name)
         _typed(slow, source, layout, label).sink_parquet(staged, compression="lz4")
@@ -71,14 +75,12 @@ def all_events(address: str | Path, source: Source) -> tuple[pl.DataFrame, Layou
             path = fetched(file.address, Path(scratch))
             layouts.append(layout_of(path, source, file.address))
             frames.append(events_of(path, source, layouts[-1], file.address, Path(scratch)))
-        try:
+        with parquet_faults(address, "check the files", InputError):
             events = pl.concat(frames, how="vertical_relaxed")
             faults = events.filter(pl.col("fault").is_not_null()).head(1).collect()
             if len(faults):
                 raise fault_error(faults.row(0, named=True))
             frame = events.drop(FAULT_COLUMNS).collect()
-        except (pl.exceptions.PolarsError, OSError) as error:
-            raise InputError(f"{address} cannot be read ({str(error).splitlines()[0]}): check the files") from None
     if len(frame) == 0:
         raise InputError(f"{address} holds no events: give at least one")
     return frame, layouts[0]
@@ -364,8 +366,14 @@ def _matrix_events(path: Path, label: str) -> pl.LazyFrame:
     from scipy import sparse
 
     try:
-        matrix = sparse.coo_array(sparse.load_npz(path))
-    except (OSError, ValueError, KeyError) as error:
+        with path.open("rb") as file:
+            matrix = sparse.load_npz(file)
+        if hasattr(matrix, "check_format"):
+            matrix.check_format(full_check=True)  # compiled code follows its indices
+        matrix = sparse.coo_array(matrix)
+    except MemoryError:
+        raise
+    except Exception as error:  # a damaged archive raises whatever zipfile, zlib, NumPy and SciPy come across
         raise InputError(f"{label} is no SciPy sparse matrix ({error}): save one with scipy.sparse.save_npz") from None
     rows, columns = matrix.coords
     weight = matrix.data.astype(np.float32).astype(np.float64)

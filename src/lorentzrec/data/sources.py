@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import csv
 import difflib
-import gzip
 import io
 import json
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from lorentzrec.data.storage import parquet_faults
+from lorentzrec.data.unpacking import opened
 from lorentzrec.errors import ConfigError, InputError
 
 Format = Literal["auto", "csv", "json", "parquet", "adjacency", "csr"]
@@ -235,11 +236,9 @@ def _json_names(path: Path, source: Source, label: str, separator: str) -> dict[
 def _parquet_names(path: Path, source: Source, label: str, separator: str) -> dict[str, str]:
     import polars as pl
 
-    try:
+    with parquet_faults(label, "it is no Parquet file, give one", InputError):
         schema = pl.read_parquet_schema(path)
-        return {name: "integer" if kind.is_integer() else "text" for name, kind in schema.items()}
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise InputError(f"{label} is no Parquet file ({str(error).splitlines()[0]}): check it") from None
+    return {name: "integer" if kind.is_integer() else "text" for name, kind in schema.items()}
 
 
 def split_line(line: str, separator: str, quote: str | None) -> list[str]:
@@ -260,24 +259,6 @@ def is_utf8(encoding: str) -> bool:
 @contextmanager
 def opened_text(path: Path, encoding: str, label: str, *, errors: str = "replace") -> Iterator[Iterator[str]]:
     """The lines of a plain, gzip or zstd text file, without a byte order mark."""
-    if label.endswith(".zst"):
-        yield _zstd_lines(path, label)
-        return
     encoding = "utf-8-sig" if is_utf8(encoding) else encoding
-    try:
-        with gzip.open(path) if label.endswith(".gz") else path.open("rb") as binary:
-            yield iter(io.TextIOWrapper(binary, encoding, errors, newline="\n"))
-    except (OSError, EOFError) as error:
-        if getattr(error, "errno", None) is not None:
-            raise  # the disk's trouble, not the file's
-        raise InputError(f"{label} cannot be read ({error}): check the file and its name") from None
-
-
-def _zstd_lines(path: Path, label: str) -> Iterator[str]:
-    import polars as pl
-
-    try:
-        for batch in pl.scan_lines(path).collect_batches():
-            yield from (line.removeprefix("\ufeff") + "\n" for line in batch.to_series())
-    except pl.exceptions.PolarsError as error:
-        raise InputError(f"{label} cannot be read ({str(error).splitlines()[0]}): decompress it first") from None
+    with opened(path, label) as binary:
+        yield iter(io.TextIOWrapper(binary, encoding, errors, newline="\n"))

@@ -21,7 +21,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lorentzrec.errors import InputError, how_to_get
+from lorentzrec.errors import ArtifactError, InputError, how_to_get
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -100,6 +100,21 @@ def outlined(address: str, folder: Path) -> Path:
     return target
 
 
+@contextmanager
+def parquet_faults(place: str | Path, action: str, kind: type[InputError] = ArtifactError) -> Iterator[None]:
+    """Report in one line whatever Polars raises about a Parquet file; `place` names it in the message.
+
+    Polars panics on some damaged files, and a panic is not even an `Exception`.
+    """
+    import polars as pl
+
+    try:
+        yield
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)[:200]
+        raise kind(f"{place} cannot be read ({reason}): {action}") from None
+
+
 def upload(source: Path, address: str) -> None:
     """Put a local file at a remote address."""
     with _store(address) as (store, path):
@@ -113,13 +128,13 @@ def remove(address: str) -> None:
             store.delete([entry["path"] for entry in batch])
 
 
-def read_text(address: str) -> str | None:
-    """The text of a small file; None if there is none."""
+def read_content(address: str) -> bytes | None:
+    """The content of a small file; None if there is none."""
     if not is_remote(address):
-        return Path(address).read_text("utf-8") if Path(address).is_file() else None
+        return Path(address).read_bytes() if Path(address).is_file() else None
     with _store(address) as (store, path):
         try:
-            return bytes(store.get(path).bytes()).decode()
+            return bytes(store.get(path).bytes())
         except FileNotFoundError:
             return None
 

@@ -17,14 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec import __version__
-from lorentzrec.atomic import MARKER, atomic_directory, checksum
+from lorentzrec.atomic import MARKER, atomic_directory, checksum, read_directory
 from lorentzrec.data.interactions import Interactions
+from lorentzrec.data.storage import parquet_faults
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.geometry.hyperboloid import lift
 from lorentzrec.learning.config import TrainingConfig
-from lorentzrec.learning.manifest import read_manifest, write_manifest
 from lorentzrec.learning.model import Model
 from lorentzrec.learning.record import EpochRecord
+from lorentzrec.manifest import check_entries, read_manifest, write_manifest
 from lorentzrec.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -77,19 +78,22 @@ def save_model(model: Model, path: str | Path, *, histories: bool = True) -> Non
 
 def load(path: str | Path) -> Model:
     """Read a model that `Model.save` wrote. Every byte is checked, every shape, and that every point is a point."""
-    folder = Path(path)
+    try:
+        return read_directory(path, _read_folder)
+    except OSError as error:
+        raise ArtifactError(f"cannot read the model {path} ({error}): check the disk and the permissions") from error
+
+
+def _read_folder(folder: Path) -> Model:
     if not folder.is_dir():
         raise ArtifactError(f"there is no model folder {folder}: check the path, or train and save a model first")
-    try:
-        manifest = _read_manifest(folder)
-        for name, expected in manifest["files"].items():
-            if not (folder / name).is_file():
-                raise ArtifactError(f"{folder / name} is missing: copy the whole model folder again")
-            if checksum(folder / name) != expected:
-                raise _damaged(folder / name, f"its checksum is not the one in {MARKER}")
-        return _read_model(folder, manifest)
-    except OSError as error:
-        raise ArtifactError(f"cannot read the model {folder} ({error}): check the disk and the permissions") from error
+    manifest = _read_manifest(folder)
+    for name, expected in manifest["files"].items():
+        if not (folder / name).is_file():
+            raise ArtifactError(f"{folder / name} is missing: copy the whole model folder again")
+        if checksum(folder / name) != expected:
+            raise _damaged(folder / name, f"its checksum is not the one in {MARKER}")
+    return _read_model(folder, manifest)
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
@@ -101,6 +105,8 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         what="model",
         again="save it again",
     )
+    types = {"config": dict, "data_digest": str, "record": list, "metrics": dict, "notes": list, "files": dict}
+    check_entries(manifest, types, str(folder / MARKER), what="model", again="save it again")
     if not {POINTS, ITEMS} <= manifest["files"].keys():
         raise _damaged(folder / MARKER, f"it does not list {POINTS} and {ITEMS}")
     return manifest
@@ -133,7 +139,15 @@ def _read_model(folder: Path, manifest: dict[str, Any]) -> Model:
         )
     except ArtifactError:
         raise
-    except (InputError, KeyError, TypeError, SafetensorError, pl.exceptions.PolarsError) as error:
+    except (
+        InputError,
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        SafetensorError,
+        pl.exceptions.PolarsError,
+    ) as error:
         raise _damaged(folder, f"its files do not make a model: {error}") from error
     for name, array in points.items():
         check_points(folder / POINTS, name, array, model.config.geometry == "hyperboloid")
@@ -198,7 +212,8 @@ def _write_ids(path: Path, vocabulary: Vocabulary, **columns: NDArray[Any]) -> N
 def _read_ids(path: Path) -> pl.DataFrame:
     import polars as pl
 
-    frame = pl.read_parquet(path, glob=False, hive_partitioning=False)
+    with parquet_faults(path, "copy the model again, or save it again"):
+        frame = pl.read_parquet(path, glob=False, hive_partitioning=False)
     if not np.array_equal(frame["row"].to_numpy(), np.arange(len(frame))):
         raise _damaged(path, "its rows are not numbered 0, 1, 2 and so on")
     return frame

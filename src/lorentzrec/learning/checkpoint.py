@@ -1,8 +1,7 @@
-"""A training run as a folder, so that it can go on where it was stopped and end in the same points."""
+"""A training run as a folder, so that it can continue where it was stopped and end in the same points."""
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.atomic import MARKER, atomic_directory, checksum
+from lorentzrec.atomic import MARKER, atomic_directory, checksum, read_directory
 from lorentzrec.errors import ArtifactError, ConfigError
 from lorentzrec.learning.config import TrainingConfig
 from lorentzrec.learning.record import EpochRecord
+from lorentzrec.manifest import check_entries, check_seal, parse_manifest, write_manifest
 
-KIND, FORMAT_VERSION, ARRAYS = "lorentzrec checkpoint", 1, "state.safetensors"
+KIND, FORMAT_VERSION, ARRAYS = "lorentzrec checkpoint", 2, "state.safetensors"
+UNSEALED_VERSION = 1
+"""Of lorentzrec 0.1: without a seal, and with the checksum of the arrays in its place."""
+AGAIN = "delete it and train from the start"
 
 
 @dataclass(frozen=True)
@@ -45,36 +48,54 @@ class Checkpoint:
                 "record": [epoch.to_dict() for epoch in self.record],
                 "best_epoch": self.best_epoch,
                 "notes": self.notes,
-                "checksum": checksum(folder / ARRAYS),
+                "files": {ARRAYS: checksum(folder / ARRAYS)},
             }
-            (folder / MARKER).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+            write_manifest(folder, manifest)
 
     @classmethod
     def load(cls, path: str | Path) -> Checkpoint:
-        from safetensors.numpy import load_file
-
-        folder = Path(path)
-        again = "delete it and train from the start"
+        """Read a checkpoint; an `ArtifactError` if it is missing, damaged or of another version."""
         try:
-            manifest = json.loads((folder / MARKER).read_text(encoding="utf-8"))
-            if manifest["kind"] != KIND or manifest["format_version"] != FORMAT_VERSION:
-                raise ArtifactError(f"{folder} is no checkpoint that this version reads: {again}")
-            if checksum(folder / ARRAYS) != manifest["checksum"]:
-                raise ArtifactError(f"{folder / ARRAYS} is damaged: {again}")
-            return cls(
-                config=TrainingConfig.from_mapping(manifest["config"]),
-                data_digest=manifest["data_digest"],
-                record=tuple(EpochRecord.from_dict(epoch) for epoch in manifest["record"]),
-                best_epoch=manifest["best_epoch"],
-                notes=tuple(manifest["notes"]),
-                arrays=load_file(folder / ARRAYS),
-            )
+            return read_directory(path, cls._read)
         except FileNotFoundError as error:
             raise ArtifactError(
                 f"{error.filename} is missing, so there is nothing to resume: leave --resume out"
             ) from None
-        except (OSError, ValueError, KeyError, TypeError, ConfigError) as error:
-            raise ArtifactError(f"{folder} cannot be read as a checkpoint ({error}): {again}") from None
+        except OSError as error:
+            raise ArtifactError(f"{path} cannot be read as a checkpoint ({error}): {AGAIN}") from None
+
+    @classmethod
+    def _read(cls, folder: Path) -> Checkpoint:
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+
+        manifest = _read_manifest(folder)
+        if checksum(folder / ARRAYS) != manifest["files"].get(ARRAYS):
+            raise ArtifactError(f"{folder / ARRAYS} is damaged: {AGAIN}")
+        try:
+            record = tuple(EpochRecord.from_dict(epoch) for epoch in manifest["record"])
+            if not 0 <= manifest["best_epoch"] <= len(record):
+                raise ValueError(f"the best epoch is {manifest['best_epoch']} of {len(record)}")
+            return cls(
+                config=TrainingConfig.from_mapping(manifest["config"]),
+                data_digest=manifest["data_digest"],
+                record=record,
+                best_epoch=manifest["best_epoch"],
+                notes=tuple(str(note) for note in manifest["notes"]),
+                arrays=load_file(folder / ARRAYS),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, SafetensorError, ConfigError) as error:
+            raise ArtifactError(f"{folder} cannot be read as a checkpoint ({error}): {AGAIN}") from None
+
+    def array(self, name: str, like: NDArray[Any]) -> NDArray[Any]:
+        """One array, which must have the shape and type of `like`."""
+        array = self.arrays.get(name)
+        if array is None or (array.shape, array.dtype) != (like.shape, like.dtype):
+            found = "missing" if array is None else f"{array.dtype}{list(array.shape)}"
+            raise ArtifactError(
+                f"the checkpoint does not fit the run ({name} is {found}, not {like.dtype}{list(like.shape)}): {AGAIN}"
+            )
+        return array
 
     def refuse_other(self, config: TrainingConfig, data_digest: str) -> None:
         """Only the same run can be continued; the number of threads may differ."""
@@ -97,3 +118,19 @@ def refuse_unwritable(path: str | Path) -> None:
     """An `InputError` if no checkpoint can be written to this folder, such as one that holds other files."""
     with suppress(_Writable), atomic_directory(path):
         raise _Writable
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    place, content = str(folder / MARKER), (folder / MARKER).read_bytes()
+    messages = {"what": "checkpoint", "again": AGAIN}
+    manifest = parse_manifest(content, place, key="kind", kind=KIND, **messages)
+    version = manifest.get("format_version")
+    if version not in (UNSEALED_VERSION, FORMAT_VERSION):
+        raise ArtifactError(f"{folder} is no checkpoint that this version reads: {AGAIN}")
+    if version == UNSEALED_VERSION:
+        manifest["files"] = {ARRAYS: manifest.get("checksum")}
+    else:
+        check_seal(content, manifest, place, **messages)
+    types = {"config": dict, "data_digest": str, "record": list, "best_epoch": int, "notes": list, "files": dict}
+    check_entries(manifest, types, place, **messages)
+    return manifest

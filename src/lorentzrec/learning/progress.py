@@ -59,8 +59,8 @@ class TrainingProgress:
             self._bar.stop()
 
     def say(self, lines: Sequence[str]) -> None:
-        """Print lines above the bar, or as they are in a notebook."""
-        for line in lines:
+        """Print lines above the bar, or in a notebook. Ids in them cannot steer the terminal."""
+        for line in ("".join(one if one.isprintable() else repr(one)[1:-1] for one in line) for line in lines):
             if self._bar is not None:
                 self.console.print(line, highlight=False, markup=False)
             elif self._lines:

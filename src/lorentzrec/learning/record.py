@@ -30,5 +30,13 @@ class EpochRecord:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> EpochRecord:
-        """The inverse of `to_dict`; a missing or unknown name is a TypeError."""
+        """The inverse of `to_dict`; a missing or unknown name, or a value of another type, is a TypeError."""
+        validation = values.get("validation")
+        if validation is not None and not isinstance(validation, dict):
+            raise TypeError("the validation of an epoch is not an object")
+        numbers = {name: value for name, value in values.items() if name != "validation"} | (validation or {})
+        for name, value in numbers.items():
+            whole = name in ("epoch", "clipped_gradients", "capped_steps")
+            if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+                raise TypeError(f"the {name} of an epoch is {value!r}, not a number")
         return cls(**values)

@@ -190,8 +190,9 @@ class TrainingRun:
             raise InputError(f"the checkpoint was not validated by {self.metric}: resume with the metric it began with")
         for side, table in self._tables().items():
             for name, array in table._asdict().items():
-                array[...] = checkpoint.arrays[f"{side}_{name}"]
-        self.best = {side: checkpoint.arrays[f"best_{side}"] for side in self._tables() if checkpoint.best_epoch}
+                array[...] = checkpoint.array(f"{side}_{name}", array)
+        points = self._points()
+        self.best = {side: checkpoint.array(f"best_{side}", points[side]) for side in points if checkpoint.best_epoch}
         self.record, self.best_epoch = list(checkpoint.record), checkpoint.best_epoch
         self.notes = list(checkpoint.notes)
 

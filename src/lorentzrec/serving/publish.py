@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -11,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from lorentzrec.atomic import scratch_directory
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.serving.stores.store import Added, Event, Store, check_ids, key_of, usual_id
@@ -67,8 +67,8 @@ def publish(
         raise InputError(f"{keep} versions cannot be kept: keep 1 or more")
     _check_ids_of(model, histories)
     tell = progress or (lambda *_: None)
-    with tempfile.TemporaryDirectory(prefix="lorentzrec-publish-") as scratch, store.publishing():
-        folder = Path(scratch, "version")
+    with scratch_directory("publish") as scratch, store.publishing():
+        folder = scratch / "version"
         with _in_scratch(scratch):
             manifest = write_version(
                 folder,
@@ -92,7 +92,7 @@ def publish(
             store.upload(folder, uploaded)
             tell("checking what was uploaded", 0.0)
             with _in_scratch(scratch):
-                open_version(store.fetch(name, Path(scratch, "fetched")), verify=False).items.close()
+                open_version(store.fetch(name, scratch / "fetched"), verify=False).items.close()
             events = None if histories is None else add_histories(store, histories, progress)
             store.activate(name)
         except BaseException:
@@ -116,7 +116,7 @@ def _check_ids_of(model: Model, histories: Interactions | None) -> None:
 
 
 @contextmanager
-def _in_scratch(scratch: str) -> Iterator[None]:
+def _in_scratch(scratch: Path) -> Iterator[None]:
     """If the temporary folder cannot be written, report that it is this folder and not the store."""
     try:
         yield

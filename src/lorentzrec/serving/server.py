@@ -8,7 +8,6 @@ import os
 import resource
 import signal
 import socket
-import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -19,6 +18,7 @@ from typing import Any
 from granian.constants import HTTPModes, Interfaces
 from granian.server import MPServer
 
+from lorentzrec.atomic import scratch_directory
 from lorentzrec.errors import InputError
 from lorentzrec.serving.keys import SharedKeys
 from lorentzrec.serving.logs import set_up_logging
@@ -45,8 +45,8 @@ def run(settings: ServiceSettings, listening: Callable[[], None] = lambda: None)
     _check_address(settings.host, settings.port)
     _allow_files(settings.connections + OTHER_FILES)
     set_up_logging(settings.log_format, settings.log_level)
-    with tempfile.TemporaryDirectory(prefix="lorentzrec-metrics-") as folder:
-        os.environ[METRICS_FOLDER] = folder
+    with scratch_directory("metrics") as folder:
+        os.environ[METRICS_FOLDER] = str(folder)
         try:
             keys = None if settings.api_key_file is None else SharedKeys(settings.api_key_file, Path(folder))
             server = _Server(

@@ -30,7 +30,7 @@ from lorentzrec.atomic import MARKER, atomic_directory, checksum
 from lorentzrec.errors import ArtifactError, InputError, LorentzrecError
 from lorentzrec.learning.artifact import POINTS, check_points, write_arrays
 from lorentzrec.learning.config import TrainingConfig
-from lorentzrec.learning.manifest import read_manifest, write_manifest
+from lorentzrec.manifest import read_manifest, write_manifest
 from lorentzrec.ranking import Ranker
 from lorentzrec.serving.index import (
     EXTRA,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 
 import pytest
 
@@ -27,3 +28,25 @@ def test_a_missing_extra_is_named(url: str, package: str, extra: str, monkeypatc
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(InputError, match=rf"needs {package}: pip install '\.\[{extra}\]' in a checkout"):
         open_store(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://shop:secretpw@[bad/rec",
+        "postgresql://shop:secretpw",
+        "postgresql://shop:secretpw@h:port/db",
+        "postgresql://shop:secretpw%zz@h/db",
+        "postgresql://shop@h/db?password=secretpw%zz",
+        "postgresql://shop@h/db?pasword=secretpw",
+        "postgresql:shop:secretpw@h",
+        "postgre://shop:secretpw@h/db",
+        "postgres//shop:secretpw@h",
+        "host=h password=secretpw",
+        "mysql:shop:secretpw",
+    ],
+)
+def test_the_password_of_a_mistyped_address_is_not_printed(url: str) -> None:
+    with pytest.raises(InputError, match=r"cannot be read \(.*\): correct it$|is not the address of a store") as caught:
+        open_store(url)
+    assert "secretpw" not in "".join(traceback.format_exception(caught.value))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,9 @@ def open_store(url: str, *, create: bool = False) -> Store:
             except ImportError as error:
                 raise _missing("Cosmos DB", "azure", error) from error
             return CosmosStore(url, create=create)
-    raise InputError(f"{url!r} is not the address of a store: give {FORMS}")
+    # Whatever follows the scheme of a mistyped address may be a password.
+    shown = url if not set(url) & set(":@=") else re.split("[:@=/]", url)[0] + ":..."
+    raise InputError(f"{shown!r} is not the address of a store: give {FORMS}")
 
 
 def _missing(what: str, extra: str, error: ImportError) -> InputError:

@@ -8,6 +8,7 @@ server is back succeeds.
 from __future__ import annotations
 
 import logging
+import re
 import select
 import threading
 import time
@@ -68,8 +69,12 @@ class PostgresConnections:
             given = conninfo.conninfo_to_dict(address)
         except psycopg.Error as error:
             raise InputError(
-                f"the address of the PostgreSQL store cannot be read: {_line(error)}; correct it"
-            ) from error
+                f"the address of the PostgreSQL store cannot be read ({_unquoted(error)}): correct it"
+            ) from None
+        if re.search(r"[^\d,]", str(given.get("port", ""))):
+            raise InputError(
+                "the address of the PostgreSQL store cannot be read (its port is not a number): correct it"
+            )
         place = f"{given.get('host', '')}{':' if given.get('port') else ''}{given.get('port', '')}"
         self.url = f"postgresql://{place}/{given.get('dbname', '')}"
         defaults: dict[str, Any] = {
@@ -190,6 +195,11 @@ class PostgresConnections:
                 f"{self.url} cannot answer now ({_line(error)}): look at the server, then try again"
             )
         return StoreBroken(f"{self.url} refuses: {_line(error)}; check address, rights and tables")
+
+
+def _unquoted(error: Exception) -> str:
+    """What is wrong with an address, without the parts of it that libpq quotes: they may be the password."""
+    return " ".join(re.sub(r'".*"', "...", str(error), flags=re.DOTALL).split())
 
 
 def _line(error: Exception) -> str:

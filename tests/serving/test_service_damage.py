@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from lorentzrec.atomic import MARKER, checksum
-from lorentzrec.learning.manifest import write_manifest
+from lorentzrec.manifest import write_manifest
 from lorentzrec.serving import current
 from lorentzrec.serving.publish import publish, rollback
 from lorentzrec.serving.stores.address import open_store

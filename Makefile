@@ -38,11 +38,12 @@ tests/%/node_modules/.package-lock.json: tests/%/package-lock.json
 	npm ci --prefix tests/$* --silent --no-audit --no-fund
 	touch $@
 
-check: $(VENV)/installed-dev ## lint, format, types and the layer rule
+check: $(VENV)/installed-dev ## lint, format, types and which layer may import which
 	$(VENV)/bin/ruff check --quiet --output-format concise .
 	$(VENV)/bin/ruff format --quiet --check .
 	$(VENV)/bin/mypy --strict --no-error-summary $(wildcard src tests benchmarks)
-	$(VENV)/bin/python -m pytest --quiet tests/test_layers.py
+	$(VENV)/bin/lint-imports
+	$(VENV)/bin/python -m pytest --quiet tests/test_source_files.py
 
 bench: $(VENV)/installed-bench ## the benchmarks, beside the peers they are measured against
 	$(VENV)/bin/lorentzrec bench

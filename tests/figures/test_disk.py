@@ -10,8 +10,7 @@ import pytest
 
 from lorentzrec.errors import InputError
 from lorentzrec.figures import disk
-from lorentzrec.figures.canvas import canvas
-from lorentzrec.figures.disk import labels_with_room, plot_disk, plot_small_disk, plot_small_graph
+from lorentzrec.figures.disk import labels_with_room, plot_disk
 
 PLACES = np.array([[0.0, 0.0], [0.5, 0.1], [-0.5, 0.2], [0.1, 0.8]])
 
@@ -74,16 +73,6 @@ def test_words_do_not_overlap() -> None:
     chosen = labels_with_room(places, [(0, "Tea"), (1, "Cup"), (2, long), (3, "Pot")], 2)
     assert list(chosen) == [0, 2]
     assert chosen[2] == "A title that goes on and on…"
-
-
-def test_a_small_disk_and_its_graph_name_everybody(tmp_path: Path) -> None:
-    with canvas(tmp_path / "a.svg", 3, 3) as figure:
-        above, below = figure.subplots(2, 1)
-        plot_small_graph(above, [(0, 0), (0, 1), (1, 1)], ["A", "B"], ["1", "2"])
-        plot_small_disk(below, PLACES[:2], PLACES[2:], ["C", "D"], ["3", "4"])
-        assert len(above.lines) == 3
-        assert above.lines[1].get_xydata().tolist() == [[0.25, 1.0], [0.75, 0.0]]
-    assert words(tmp_path / "a.svg") >= set("ABCD1234")
 
 
 def test_bad_requests_are_refused(tmp_path: Path) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
+from importlib.metadata import entry_points
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from lorentzrec import __version__
+from lorentzrec._version import __version__
 from lorentzrec.cli.bench import bench
 from lorentzrec.cli.compare import compare
 from lorentzrec.cli.demo import demo
@@ -23,7 +24,6 @@ from lorentzrec.cli.prepare import prepare
 from lorentzrec.cli.publish import publish
 from lorentzrec.cli.recommend import recommend, similar
 from lorentzrec.cli.recommend_all import recommend_all
-from lorentzrec.cli.reproduce import reproduce
 from lorentzrec.cli.serve import serve
 from lorentzrec.cli.stats import stats
 from lorentzrec.cli.synthesize import synthesize
@@ -198,12 +198,6 @@ _add(
     "serve file:store",
     "serve postgresql://shop@db/recommendations --host 0.0.0.0 --workers 4 --api-key-file keys.txt --log-format json",
 )
-_add(
-    "Measurements",
-    reproduce,
-    "reproduce simulations midpoints",
-    "reproduce networks movielens --data ~/data --out results",
-    "reproduce all --data ~/data --quick",
-    "reproduce twins ablations --data ~/data",
-)
 _add("Measurements", bench, "bench", "bench start ranking --quick")
+for entry in sorted(entry_points(group="lorentzrec.commands")):
+    _add(*entry.load())

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from lorentzrec import __version__
+from lorentzrec._version import __version__
 from lorentzrec.atomic import atomic_file
 
 

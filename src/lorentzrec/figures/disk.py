@@ -1,4 +1,4 @@
-"""The Poincare disk for print: a catalogue with its categories and customers, and the small graphs of the paper."""
+"""The Poincare disk for print: a catalogue with its categories and customers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.errors import InputError
-from lorentzrec.figures.canvas import BLUE, COLUMN_WIDTH, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, canvas
+from lorentzrec.figures.canvas import BLUE, COLUMN_WIDTH, GREEN, ORANGE, PURPLE, SKY, VERMILION, canvas
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +24,6 @@ MANY_POINTS = 2_000
 LEGEND_COLUMNS = 4
 LABEL_SIZE, LONGEST_LABEL, LABEL_TURNS = 5.5, 28, 0.35
 """Points of print, characters, and the x from which on words stand to the left of their item."""
-USER_COLOUR, ITEM_COLOUR = "#FFFFFF", "#CFE3F2"
 
 
 def plot_disk(
@@ -45,15 +44,15 @@ def plot_disk(
     customers: Poincare coordinates of some customers, drawn as black stars.
     labels: words to write beside some rows.
     """
-    _check("coordinates", coordinates)
+    check_coordinates("coordinates", coordinates)
     if customers is not None:
-        _check("customers", customers)
+        check_coordinates("customers", customers)
     codes, names = _codes(categories, len(coordinates))
     sizes = _sizes(len(coordinates), counts)
     marks = _marks(names, categories is not None and bool((codes < 0).any()), customers is not None)
     with canvas(path, width, width + 0.16 * math.ceil(len(marks) / LEGEND_COLUMNS)) as figure:
         axes = figure.add_subplot()
-        _empty_disk(axes)
+        draw_empty_disk(axes)
         # Grey first, then unpopular to popular, so that what matters lies on top.
         order = np.lexsort((sizes, codes >= 0))
         colours = np.array([*CATEGORY_COLOURS, OTHERS if names else BLUE])
@@ -105,56 +104,8 @@ def labels_with_room(
     return chosen
 
 
-def plot_small_disk(
-    axes: Axes,
-    user_points: NDArray[Any],
-    item_points: NDArray[Any],
-    user_labels: Sequence[str],
-    item_labels: Sequence[str],
-) -> None:
-    """A handful of users (circles with letters) and items (squares with numbers) on the disk; Poincare coordinates."""
-    _check("user points", user_points)
-    _check("item points", item_points)
-    _empty_disk(axes)
-    _nodes(axes, item_points, item_labels, round_shape=False)
-    _nodes(axes, user_points, user_labels, round_shape=True)
-
-
-def plot_small_graph(
-    axes: Axes,
-    links: Iterable[tuple[int, int]],
-    user_labels: Sequence[str],
-    item_labels: Sequence[str],
-) -> None:
-    """The bipartite graph that such a disk was learned from: users above, items below; a link is (user, item) rows."""
-    users, items = _on_a_line(len(user_labels), 1.0), _on_a_line(len(item_labels), 0.0)
-    for user, item in links:
-        (x, y), (to_x, to_y) = users[user], items[item]
-        axes.plot([x, to_x], [y, to_y], color=GREY, linewidth=0.8, zorder=1)
-    _nodes(axes, items, item_labels, round_shape=False)
-    _nodes(axes, users, user_labels, round_shape=True)
-    axes.set_axis_off()
-    axes.set_xlim(-0.06, 1.06)
-    axes.set_ylim(-0.35, 1.35)
-
-
-def _on_a_line(count: int, height: float) -> NDArray[np.float64]:
-    places = (np.arange(count) + 0.5) / max(1, count)
-    return np.column_stack([places, np.full(count, height)])
-
-
-def _nodes(axes: Axes, places: NDArray[Any], labels: Sequence[str], *, round_shape: bool) -> None:
-    box = {
-        "boxstyle": "circle,pad=0.22" if round_shape else "square,pad=0.25",
-        "facecolor": USER_COLOUR if round_shape else ITEM_COLOUR,
-        "edgecolor": "black",
-        "linewidth": 0.7,
-    }
-    for (x, y), label in zip(places, labels, strict=True):
-        axes.text(x, y, label, ha="center", va="center", fontsize=6, bbox=box, zorder=3 if round_shape else 2)
-
-
-def _empty_disk(axes: Axes) -> None:
+def draw_empty_disk(axes: Axes) -> None:
+    """The boundary circle, and no axes."""
     from matplotlib.patches import Circle
 
     axes.add_patch(Circle((0, 0), 1, facecolor="none", edgecolor="black", linewidth=0.8, zorder=2))
@@ -164,7 +115,8 @@ def _empty_disk(axes: Axes) -> None:
     axes.set_axis_off()
 
 
-def _check(name: str, coordinates: NDArray[Any]) -> None:
+def check_coordinates(name: str, coordinates: NDArray[Any]) -> None:
+    """Refuse what is not inside the unit disk."""
     if coordinates.ndim != 2 or coordinates.shape[1] != 2:
         raise InputError(f"the {name} have the shape {coordinates.shape}: give Poincare coordinates, (n, 2)")
     outside = np.flatnonzero(~(np.square(coordinates.astype(np.float64)).sum(axis=1) < 1))

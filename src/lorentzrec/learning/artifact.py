@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec import __version__
+from lorentzrec._version import __version__
 from lorentzrec.atomic import MARKER, atomic_directory, checksum, read_directory
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.storage import parquet_faults

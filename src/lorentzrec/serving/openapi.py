@@ -10,7 +10,7 @@ from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components, Reference, SecurityScheme
 
-from lorentzrec import __version__
+from lorentzrec._version import __version__
 from lorentzrec.serving import messages
 
 SCHEMES: dict[str, SecurityScheme | Reference] = {

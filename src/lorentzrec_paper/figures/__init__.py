@@ -1,0 +1,1 @@
+"""Figures of the reproduction; each function draws to the path it is given."""

@@ -1,0 +1,77 @@
+"""The commercial shape in tiny form: two shops from growing to verdicts and map."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lorentzrec.data.synthetic import SyntheticConfig
+from lorentzrec.experiments.parts import PartStore
+from lorentzrec_paper import asos, asos_report
+from lorentzrec_paper.data_sets import DataFolder
+from lorentzrec_paper.experiment import Context
+
+
+def test_the_parts_of_a_shop() -> None:
+    shop = asos.Shop(SyntheticConfig(customers=200, items=100, interactions=2_000), 50)
+    numbers = shop.numbers()
+    assert [len(part) for part in shop._parts] == [numbers["train"], 50, numbers["test"]]
+    times = [np.asarray(part.times) for part in shop._parts]
+    week = times[2].max() - asos.TEST_DAYS * 86_400
+    assert max(times[0].max(), times[1].max()) <= week < times[2].min()
+    assert set(numbers["seconds"]) == {"grow", "prepare", "read"}
+    pairs = [set(zip(part.user_rows.tolist(), part.item_rows.tolist(), strict=True)) for part in shop._parts]
+    assert not pairs[0] & (pairs[1] | pairs[2])
+
+
+def test_a_small_run_from_shop_to_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = {"CUSTOMERS": 30_000, "ITEMS": 30_000, "INTERACTIONS": 300_000, "VALIDATION": 2_000, "MAP_STARS": 5}
+    for name, value in small.items():
+        monkeypatch.setattr(asos, name, value)
+    trials = tuple(trial._replace(config=trial.config.replace(dimension=4, threads=1)) for trial in asos.TRIALS)
+    monkeypatch.setattr(asos, "TRIALS", trials)
+    monkeypatch.setattr(asos, "MAP", asos.MAP.replace(epochs=1))
+    store = PartStore(tmp_path / "parts")
+    found = asos.run(Context(DataFolder(), store, quick=True, say=lambda line: None))
+    assert store.made == 2 * (2 + len(trials)) + 1
+    quality, cost, shops, paper = found.tables
+    assert [len(table.rows) for table in (quality, cost, shops, paper)] == [16, 14, 2, 2]
+    assert {row[0] for row in shops.rows} == {"hyperbolic", "flat"}
+    assert all("[" in cell for row in quality.rows for cell in row[4:])
+    points = {row[2]: row[6] for row in cost.rows if row[:2] == ("flat", "rate 0.05 of a mean")}
+    assert points["symmetric"] - points["asymmetric"] == 300 * 4
+    found.figures["map"](tmp_path / "map.png")
+    assert (tmp_path / "map.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def found(**values: float) -> dict[str, Any]:
+    """Trials of two equal shops; `seconds` is what the symmetric model needs where the asymmetric needs 1."""
+
+    def trial(value: float, seconds: float = 1.0, parameters: int = 10) -> dict[str, Any]:
+        metrics = {name: {"value": value, "low": value, "high": value} for name in ("hr@10", "ndcg@10")}
+        times = {"seconds": seconds, "processor_seconds": seconds, "parameters": parameters}
+        return {"sampled": metrics, "full": metrics, **times}
+
+    shop = {
+        "best_sellers": trial(0.3),
+        "trials": {
+            "rate 0.05 of a mean, asymmetric, hyperboloid": trial(values["plain"]),
+            "rate 0.05 of a mean, asymmetric, euclidean": trial(values["plain_twin"]),
+            "rate 0.05 of a sum, asymmetric, hyperboloid": trial(values["plain"]),
+            "rate 0.05 of a sum, asymmetric, euclidean": trial(values["plain_twin"]),
+            "rate 0.05 of a mean, symmetric, hyperboloid": trial(0.1, values["seconds"], 200),
+            "adaptive, asymmetric, hyperboloid": trial(values["adaptive"]),
+            "adaptive, asymmetric, euclidean": trial(0.5),
+        },
+    }
+    return {"hyperbolic": shop, "flat": shop}
+
+
+def test_verdicts_follow_the_numbers() -> None:
+    as_the_paper = found(plain=0.589, plain_twin=0.639, adaptive=0.7, seconds=4.0)
+    assert [one.answer for one in asos_report._verdicts(as_the_paper)] == ["holds"] * 5
+    otherwise = found(plain=0.1, plain_twin=0.09, adaptive=0.05, seconds=1.0)
+    assert [one.answer for one in asos_report._verdicts(otherwise)] == ["fails", "holds", "fails", "fails", "fails"]

@@ -1,0 +1,24 @@
+"""Files are named by what they hold, and stay short. Who may import whom is for import-linter (pyproject.toml)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+VAGUE_NAMES = {"utils.py", "common.py", "helpers.py", "base.py"}
+LONGEST_FILE = 500
+
+
+def source_files() -> list[Path]:
+    folders = [ROOT / name for name in ("src", "tests", "benchmarks", "examples")]
+    found = [path for folder in folders for kind in ("*.py", "*.js") for path in folder.rglob(kind)]
+    return [path for path in found if "node_modules" not in path.parts]
+
+
+def test_files_are_named_by_what_they_hold() -> None:
+    assert [path for path in source_files() if path.name in VAGUE_NAMES] == []
+
+
+def test_files_are_short() -> None:
+    lengths = {path.relative_to(ROOT): len(path.read_text().splitlines()) for path in source_files()}
+    assert {path: length for path, length in lengths.items() if length > LONGEST_FILE} == {}

@@ -93,6 +93,31 @@ def test_an_event_counts_in_the_next_answer(service: TestClient[Any]) -> None:
     assert service.get("/v1/users/ann/history").json()["history"] == []
 
 
+def test_kinds_of_events_weigh_as_in_training(tmp_path: Path) -> None:
+    store = shop_store(tmp_path, event_weights={"view": 0.25, "buy": 4.0})
+    with service_here(store.url) as service:
+        sent = [
+            {"user": "kim", "item": "i3", "time": 1, "kind": "buy"},
+            {"user": "kim", "item": "i7", "time": 2, "kind": "view"},
+            {"user": "kim", "item": "i9", "time": 3, "weight": 0.5},
+        ]
+        assert service.post("/v1/events", json={"events": sent}).json()["accepted"] == 3
+        history = service.get("/v1/users/kim/history").json()["history"]
+        assert [(event["item"], event["weight"]) for event in history] == [("i3", 4.0), ("i7", 0.25), ("i9", 0.5)]
+        query = {"user": "kim", "k": 5, "context": ["i1"], "reasons": True}
+        answer = service.post("/v1/recommend", json=query).json()
+        expected = shop_model().recommend(["i3", "i7", "i9", "i1"], k=5, weights=[4.0, 0.25, 0.5, 1.0])
+        assert ids(answer) == expected.ids
+        assert ids(answer) != shop_model().recommend(["i3", "i7", "i9", "i1"], k=5).ids
+        assert [item["score"] for item in answer["items"]] == pytest.approx(expected.scores.tolist())
+        unknown = service.post("/v1/events", json={"user": "kim", "item": "i3", "kind": "gift"})
+        assert unknown.status_code == 400
+        assert "send one of view, buy, or a weight" in unknown.json()["detail"]
+        both = service.post("/v1/events", json={"user": "kim", "item": "i3", "kind": "buy", "weight": 2})
+        assert both.status_code == 400
+    store.close()
+
+
 def test_events_without_times_keep_the_order_in_which_they_are_sent(service: TestClient[Any]) -> None:
     sent = ["i7", "i2", "i9", "i4", "i1"]
     service.post("/v1/events", json={"events": [{"user": "eve", "item": item} for item in sent]})

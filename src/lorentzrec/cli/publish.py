@@ -115,6 +115,7 @@ def _publish(
             histories=events,
             keep=keep,
             index=index,
+            event_weights=None if dataset is None else dataset.event_weights,
             progress=tell,
         )
         result = {

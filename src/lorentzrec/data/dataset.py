@@ -256,6 +256,11 @@ class Dataset:
         """Names of the split's parts in order, training first; empty if it is not split."""
         return tuple(self.manifest["parts"])
 
+    @property
+    def event_weights(self) -> dict[str, float]:
+        """Kind of event -> weight, as the dataset was prepared with; empty if all kinds weigh the same."""
+        return dict(self.manifest.get("options", {}).get("event_weights", {}))
+
     @cached_property
     def _scratch(self) -> Path:
         folder = tempfile.mkdtemp(prefix="lorentzrec-")

@@ -46,7 +46,9 @@ class Question:
     """From 0, the best items, to 1, the most different ones; see `diversity`. Popular items are given as they are."""
     reasons: bool = False
     twin: bool = False
-    """Ask the version's other model."""
+    """Use the version's other model."""
+    weights: tuple[float, ...] = ()
+    """One per item of the history, as in training; empty: all weigh the same."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +163,7 @@ class Answerer:
         _check(question.k, question.diversity)
         history = self.version.items.rows(question.history)
         seen = history[history != UNKNOWN]
+        weights = np.array(question.weights)[history != UNKNOWN] if question.weights else None
         allowed, remarks = self._allowed(question.allow, question.categories, never)
         remarks = history_remarks(history, midpoint=self._symmetric and not question.twin) + remarks
         excluded = self._known(question.exclude)
@@ -169,28 +172,39 @@ class Answerer:
         if not len(seen):  # the most popular ones are meant to be just that, so diversity is left aside
             return self._answer(side, side.live.popular(question.k, excluded, allowed), question.k, 0.0, remarks)
         pool = pool_size(question.k, question.diversity)
-        ranked = side.live.top(side.ranker.query(seen), pool, excluded, allowed)
-        return self._answer(side, ranked, question.k, question.diversity, remarks, seen if question.reasons else NOBODY)
+        ranked = side.live.top(side.ranker.query(seen, weights), pool, excluded, allowed)
+        explained = seen if question.reasons else NOBODY
+        return self._answer(side, ranked, question.k, question.diversity, remarks, explained, weights)
 
     def _answer(
-        self, side: _Side, ranked: Ranked, k: int, diversity: float, remarks: tuple[str, ...], history: Rows = NOBODY
+        self,
+        side: _Side,
+        ranked: Ranked,
+        k: int,
+        diversity: float,
+        remarks: tuple[str, ...],
+        history: Rows = NOBODY,
+        weights: NDArray[np.float64] | None = None,
     ) -> Answer:
         """The first `k` of what was ranked, with what is known of them, and with reasons if a history is given."""
         rows, scores = ranked
         chosen = diversify(side.ranker, rows, scores, k, diversity)
         rows, scores = rows[chosen], scores[chosen]
-        because = self._reasons(side, history, rows) if len(history) and len(rows) else [()] * len(rows)
+        because = self._reasons(side, history, weights, rows) if len(history) and len(rows) else [()] * len(rows)
         items = tuple(
             AnsweredItem(item.id, item.row, score, item.title, item.category, reasons)
             for item, score, reasons in zip(self.version.items.items(rows), scores.tolist(), because, strict=True)
         )
         return Answer(items, "; ".join(remarks) or None)
 
-    def _reasons(self, side: _Side, history: Rows, rows: Rows) -> list[tuple[Reason, ...]]:
+    def _reasons(
+        self, side: _Side, history: Rows, weights: NDArray[np.float64] | None, rows: Rows
+    ) -> list[tuple[Reason, ...]]:
         size = max(1, SHARES_AT_ONCE // len(history))
         if len(rows) > size:
-            return self._reasons(side, history, rows[:size]) + self._reasons(side, history, rows[size:])
-        distinct, shares = side.reasons.shares(history, rows)
+            first = self._reasons(side, history, weights, rows[:size])
+            return first + self._reasons(side, history, weights, rows[size:])
+        distinct, shares = side.reasons.shares(history, rows, weights)
         strongest = np.argsort(-shares, axis=1, kind="stable")[:, :REASONS_SHOWN]
         used = np.unique(strongest)
         named = dict(zip(used.tolist(), self.version.items.items(distinct[used]), strict=True))

@@ -24,6 +24,8 @@ Categories: TypeAlias = Annotated[list[str], Meta(max_length=1_000)]
 Diversity: TypeAlias = Annotated[
     float, Meta(ge=0, le=1, description="0: the best items; towards 1: items that differ from one another.")
 ]
+Kind: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64, description="view, add-to-bag, buy, ...")]
+Weight: TypeAlias = Annotated[float, Meta(gt=0, le=1e6, description="What the event counts for in the history.")]
 Time: TypeAlias = Annotated[float, Meta(ge=0, le=LATEST_TIME, description="Seconds since 1970.")]
 
 
@@ -98,6 +100,10 @@ class NewEvent(Request, frozen=True):
     id: JsonId | None = None
     """One event, one id: sent again with the same id, it counts once, and so does an item at one time under two ids.
     Left out, it is made of item and time; without a time it is new for every event."""
+    kind: Kind | None = None
+    """What happened. Its weight is the one that the dataset of the version was prepared with (`--event-weight`)."""
+    weight: Weight | None = None
+    """The weight itself, instead of a kind; 1 if both are left out."""
 
 
 class EventsRequest(Request, frozen=True):
@@ -108,9 +114,11 @@ class EventsRequest(Request, frozen=True):
     item: JsonId | None = None
     time: Time | None = None
     id: JsonId | None = None
+    kind: Kind | None = None
+    weight: Weight | None = None
 
     def __post_init__(self) -> None:
-        alone = (self.user, self.item, self.time, self.id)
+        alone = (self.user, self.item, self.time, self.id, self.kind, self.weight)
         if self.events is None and (self.user is None or self.item is None):
             raise ValueError("there is no event: send `events`, or one event with `user` and `item`")
         if self.events is not None and any(value is not None for value in alone):
@@ -121,7 +129,7 @@ class EventsRequest(Request, frozen=True):
             return self.events
         if self.user is None or self.item is None:
             raise InputError("there is no event: send `events`, or one event with `user` and `item`")
-        return [NewEvent(self.user, self.item, self.time, self.id)]
+        return [NewEvent(self.user, self.item, self.time, self.id, self.kind, self.weight)]
 
 
 class LiveRequest(Request, frozen=True):
@@ -207,6 +215,7 @@ class Touched(Struct, frozen=True):
     item: str
     time: float
     title: str | None
+    weight: float
 
 
 class History(Struct, frozen=True):

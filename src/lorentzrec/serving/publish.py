@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -49,6 +49,7 @@ def publish(
     histories: Interactions | None = None,
     keep: int = 3,
     index: bool = True,
+    event_weights: Mapping[str, float] | None = None,
     progress: Progress | None = None,
 ) -> Published:
     """Make `model` the current version of `store`.
@@ -62,6 +63,7 @@ def publish(
     twin: another model of the same items, for answers side by side.
     histories: events to put into the store first, see `add_histories`.
     index: make one, if there are enough items for it to pay.
+    event_weights: kind of event -> weight, so that events sent to the service weigh as those of the training data did.
     """
     if keep < 1:
         raise InputError(f"{keep} versions cannot be kept: keep 1 or more")
@@ -78,6 +80,7 @@ def publish(
                 map_description=None if disk_map is None else {"method": disk_map.method, "kept": disk_map.kept},
                 twin=twin,
                 index=index,
+                event_weights=event_weights,
                 progress=lambda what: tell(what, 0.0),
             )
         name, total = str(manifest["name"]), sum(file["bytes"] for file in manifest["files"].values())
@@ -181,11 +184,12 @@ def _events(histories: Interactions) -> Iterator[Event]:
         histories.users.series.to_list(), histories.offsets[:-1].tolist(), histories.offsets[1:].tolist(), strict=True
     ):
         touched = [items[row] for row in histories.item_rows[start:end].tolist()]
+        weights = [1.0] * len(touched) if histories.weights is None else histories.weights[start:end].tolist()
         if histories.times is not None:
-            for item, time in zip(touched, histories.times[start:end].tolist(), strict=True):
-                yield Event(str(user), item, float(time), usual_id(item, time))
+            for item, time, weight in zip(touched, histories.times[start:end].tolist(), weights, strict=True):
+                yield Event(str(user), item, float(time), usual_id(item, time), weight)
         else:
             met: Counter[str] = Counter()
-            for place, item in enumerate(touched):
-                yield Event(str(user), item, float(place), key_of("without time", item, str(met[item])))
+            for place, (item, weight) in enumerate(zip(touched, weights, strict=True)):
+                yield Event(str(user), item, float(place), key_of("without time", item, str(met[item])), weight)
                 met[item] += 1

@@ -34,14 +34,16 @@ class Reasons:
         total = self._ranker.item_points.sum(axis=0, dtype=np.float64)
         return normalise_sum(total) if self._ranker.hyperbolic else total / len(self._ranker.item_points)
 
-    def shares(self, history: Rows, recommended: Rows) -> tuple[Rows, FloatArray]:
+    def shares(
+        self, history: Rows, recommended: Rows, event_weights: FloatArray | None = None
+    ) -> tuple[Rows, FloatArray]:
         """The distinct items of a history (rows, oldest first), and a matrix of their shares in `recommended`.
 
         Line j holds the shares in `recommended[j]`: they add up to 1, or are all 0.
         """
         ranker, centre = self._ranker, self._centre
         distinct, place = np.unique(history, return_inverse=True)
-        weights = np.bincount(place, recency_weights(len(history), ranker.recency))
+        weights = np.bincount(place, recency_weights(len(history), ranker.recency, event_weights))
         points = ranker.precise(ranker.history_points[distinct])
         items = ranker.precise(ranker.item_points[recommended])
         towards = items - centre

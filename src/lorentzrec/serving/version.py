@@ -80,6 +80,11 @@ class Version:
         return str(self.manifest["name"])
 
     @property
+    def event_weights(self) -> dict[str, float]:
+        """Weights of the kinds of events; empty if all weigh the same. Versions of 0.1 have no such entry."""
+        return dict(self.manifest.get("event_weights", {}))
+
+    @property
     def categories(self) -> list[str]:
         return self.items.categories
 
@@ -93,6 +98,7 @@ def write_version(
     map_description: Mapping[str, Any] | None = None,
     twin: Model | None = None,
     index: bool = True,
+    event_weights: Mapping[str, float] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Write what a service needs of `model` to `folder`, whole or not at all; the manifest.
@@ -101,7 +107,8 @@ def write_version(
     disk_map: a place in the Poincaré disk for each item; `map_description` says how it was made and what it keeps.
     twin: another model of the same items, for answers side by side.
     index: make one, if there are enough items for it to pay.
-    progress: told what is being done.
+    event_weights: kind of event -> weight, as the model's data were prepared with.
+    progress: called with what is being done.
     """
     say = progress or (lambda _: None)
     table, codes, categories = described_items(model.items.series, model.item_counts, items)
@@ -144,6 +151,7 @@ def write_version(
             "index": described_index,
             "map": None if disk_map is None else dict(map_description or {}),
             "twin": None if twin is None else _space(twin.config),
+            "event_weights": dict(event_weights or {}),
             "notes": notes,
         }
         write_manifest(partial, manifest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -55,6 +56,15 @@ def test_the_same_event_counts_once(store: Store) -> None:
     assert store.history("ann") == [Touch("tea", 1.0), Touch("cup", 2.0), Touch("pot", 3.0)]
     # A user and an id do not run together.
     assert store.add_events([Event("u", "x", 1, "12"), Event("u1", "x", 1, "2")]) == Added(2, 0)
+
+
+def test_events_keep_their_weights(store: Store) -> None:
+    events = [Event("ann", "tea", 1, "a", weight=0.25), Event("ann", "cup", 2, "b"), Event("ann", "jar", 3, "c", 3.0)]
+    assert store.add_events(events) == Added(3, 0)
+    assert store.history("ann") == [Touch("tea", 1.0, 0.25), Touch("cup", 2.0, 1.0), Touch("jar", 3.0, 3.0)]
+    for weight in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(InputError, match="give one above 0"):
+            store.add_events([Event("ann", "pot", 4, "d", weight)])
 
 
 def test_a_history_survives_reopening(store: Store, url: str) -> None:

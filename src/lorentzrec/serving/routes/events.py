@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from secrets import token_hex
 
 from litestar import post
 from litestar.params import JSONBody
 
+from lorentzrec.errors import InputError
 from lorentzrec.serving.identifiers import text
 from lorentzrec.serving.messages import EventsAnswer, EventsRequest, NewEvent
 from lorentzrec.serving.problems import described
@@ -37,11 +39,11 @@ def add_events(
     Order does not matter, since a history is ordered by time; only events without a time happen now, in the order in
     which they are sent. An event sent twice under one id counts once, and so does an item at one time under two ids.
     """
-    now = time.time()
-    events = [_event(event, now + place * STEP_SECONDS) for place, event in enumerate(data.all())]
+    now, version = time.time(), worker.current.version
+    weights = {} if version is None else version.event_weights
+    events = [_event(event, now + place * STEP_SECONDS, weights) for place, event in enumerate(data.all())]
     seconds = worker.store.seconds + len(events) / EVENTS_A_SECOND
     added = worker.store.call(lambda opened: opened.add_events(events), writes=True, seconds=seconds)
-    version = worker.current.version
     known = 0 if version is None else int((version.items.rows([event.item for event in events]) >= 0).sum())
     worker.metrics.events.labels("accepted").inc(added.accepted)
     worker.metrics.events.labels("duplicate").inc(added.duplicates)
@@ -50,7 +52,7 @@ def add_events(
     return EventsAnswer(added.accepted, added.duplicates, len(events) - known, name)
 
 
-def _event(event: NewEvent, now: float) -> Event:
+def _event(event: NewEvent, now: float, weights: Mapping[str, float]) -> Event:
     item = text(event.item)
     if event.id is not None:
         id = text(event.id)
@@ -58,4 +60,13 @@ def _event(event: NewEvent, now: float) -> Event:
         id = usual_id(item, event.time)
     else:
         id = token_hex(12)
-    return Event(text(event.user), item, now if event.time is None else event.time, id)
+    if event.kind is not None and event.weight is not None:
+        raise InputError(f"the event on {item!r} has a kind and a weight: send one of them")
+    weight = event.weight or 1.0
+    if event.kind is not None and weights:
+        if event.kind not in weights:
+            raise InputError(
+                f"events of the kind {event.kind!r} have no weight here: send one of {', '.join(weights)}, or a weight"
+            )
+        weight = weights[event.kind]
+    return Event(text(event.user), item, now if event.time is None else event.time, id, weight)

@@ -54,9 +54,13 @@ async def recommend(
         begun, serving = perf_counter(), worker.current.serving
         if data.history is not None:
             history, degraded = texts(data.history), None
+            weights: tuple[float, ...] = ()
         else:
-            history, degraded = _history_of(text(data.user or ""), worker.store)
-        question = _question(data, history + texts(data.context), exclude_seen=data.exclude_seen)
+            history, weights, degraded = _history_of(text(data.user or ""), worker.store)
+        context = texts(data.context)
+        if weights:
+            weights += (1.0,) * len(context)
+        question = _question(data, history + context, weights, exclude_seen=data.exclude_seen)
         return _message(serving, serving.answerer.recommend(question), begun, worker.metrics, degraded)
 
     return await worker.costly.run(_cost(data, data.history_length), handle)
@@ -76,8 +80,8 @@ async def recommend_for_user(
 
     def handle() -> Recommended:
         begun, serving = perf_counter(), worker.current.serving
-        history, degraded = _history_of(from_path(user), worker.store)
-        answer = serving.answerer.recommend(_question(wishes, history))
+        history, weights, degraded = _history_of(from_path(user), worker.store)
+        answer = serving.answerer.recommend(_question(wishes, history, weights))
         return _message(serving, answer, begun, worker.metrics, degraded)
 
     return await worker.costly.run(_cost(wishes, USUAL_HISTORY), handle)
@@ -127,21 +131,26 @@ def _cost(wishes: Wishes, history: int) -> int:
     return cost(wishes.k, ids, history=history, diversity=wishes.diversity, reasons=wishes.reasons)
 
 
-def _history_of(user: str, store: GuardedStore) -> tuple[tuple[str, ...], str | None]:
-    """The history of a customer, read anew each time; nothing and the reason if the store is away."""
+def _history_of(user: str, store: GuardedStore) -> tuple[tuple[str, ...], tuple[float, ...], str | None]:
+    """The history of a customer with its weights, read on every request; or nothing, and why it could not be read."""
     try:
         touches = store.call(lambda opened: opened.history(user))
     except StoreUnavailable:
-        return (), f"the history of the customer could not be read: {STORE_AWAY}"
+        return (), (), f"the history of the customer could not be read: {STORE_AWAY}"
     except RecordDamaged as error:
         logger.error("%s", error)
-        return (), f"the history of the customer could not be read: {HISTORY_DAMAGED}"
-    return tuple(touch.item for touch in touches), None
+        return (), (), f"the history of the customer could not be read: {HISTORY_DAMAGED}"
+    weighted = any(touch.weight != 1 for touch in touches)
+    weights = tuple(touch.weight for touch in touches) if weighted else ()
+    return tuple(touch.item for touch in touches), weights, None
 
 
-def _question(wishes: Wishes, history: tuple[str, ...], *, exclude_seen: bool = True) -> Question:
+def _question(
+    wishes: Wishes, history: tuple[str, ...], weights: tuple[float, ...] = (), *, exclude_seen: bool = True
+) -> Question:
     return Question(
         history=history,
+        weights=weights,
         k=wishes.k,
         exclude=texts(wishes.exclude),
         allow=None if wishes.allow is None else texts(wishes.allow),

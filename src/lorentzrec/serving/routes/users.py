@@ -27,7 +27,7 @@ def get_history(user: UserInPath, worker: TheWorker, limit: Limit = 100) -> Hist
     if version is not None:
         rows = version.items.rows([touch.item for touch in touches])
         titles = {item.id: item.title for item in version.items.items(rows[rows >= 0])}
-    history = [Touched(touch.item, touch.time, titles.get(touch.item)) for touch in touches]
+    history = [Touched(touch.item, touch.time, titles.get(touch.item), touch.weight) for touch in touches]
     return History(id, history, version.name if version else None)
 
 

@@ -272,7 +272,7 @@ class CosmosStore:
                 touch = (float(event.time), event.item)
                 if event.id not in ids and touch not in touches:
                     touches.add(touch)
-                    waiting.append([*touch, event.id])
+                    waiting.append([*touch, event.id, *([] if event.weight == 1 else [float(event.weight)])])
             segment: Document | None = segments[-1] if segments else None
             while waiting:
                 full = None
@@ -327,7 +327,7 @@ class CosmosStore:
         check_ids("user", [user])
         check_limit(limit)
         events = [event for segment in self._histories.all(key_of(user)) for event in segment["events"]]
-        return [Touch(item, float(moment)) for moment, item, _ in sorted(events)[-limit:]]
+        return [Touch(item, float(moment), *weight) for moment, item, _, *weight in sorted(events)[-limit:]]
 
     def forget(self, user: str) -> int:
         check_ids("user", [user])

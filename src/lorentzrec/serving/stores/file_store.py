@@ -84,6 +84,9 @@ CREATE TABLE privacy (salt TEXT NOT NULL, compacted REAL NOT NULL);
 INSERT INTO privacy VALUES (lower(hex(randomblob(16))), 0);
 UPDATE erasures SET user_key = salted_key(user_key, (SELECT salt FROM privacy));
 """,
+    """
+ALTER TABLE events ADD COLUMN weight REAL NOT NULL DEFAULT 1;
+""",
 )
 
 logger = logging.getLogger("lorentzrec.serving")
@@ -287,8 +290,8 @@ class FileStore:
             if respect_erasures:
                 events, erased = after_erasures(events, self._erasures(connection, {event.user for event in events}))
             accepted = connection.executemany(
-                "INSERT INTO events (user, id, item, time) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                [(event.user, event.id, event.item, float(event.time)) for event in in_order(events)],
+                "INSERT INTO events (user, id, item, time, weight) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                [(event.user, event.id, event.item, float(event.time), event.weight) for event in in_order(events)],
             ).rowcount
         return Added(accepted, len(events) - accepted, erased)
 
@@ -305,14 +308,14 @@ class FileStore:
         with self._connection() as connection:
             try:
                 rows = connection.execute(
-                    "SELECT item, time FROM events WHERE user = ? ORDER BY time DESC, item DESC LIMIT ?",
+                    "SELECT item, time, weight FROM events WHERE user = ? ORDER BY time DESC, item DESC LIMIT ?",
                     (user, limit),
                 ).fetchall()
             except sqlite3.Error as error:
                 if _is_damage(error):  # without its text, which may hold what the customer did
                     raise RecordDamaged("the history of a customer is damaged: erase it or put a copy back") from None
                 raise
-        return [Touch(item, moment) for item, moment in reversed(rows)]
+        return [Touch(*row) for row in reversed(rows)]
 
     def forget(self, user: str) -> int:
         check_ids("user", [user])

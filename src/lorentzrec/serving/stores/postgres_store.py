@@ -51,7 +51,8 @@ INSERT INTO lorentzrec.events SELECT * FROM unnest(
     string_to_array(%s, e'\\x1f')::double precision[],
     string_to_array(%s, e'\\x1f'),
     string_to_array(%s, e'\\x1f'),
-    string_to_array(%s, e'\\x1f')
+    string_to_array(%s, e'\\x1f'),
+    string_to_array(%s, e'\\x1f')::double precision[]
 ) ON CONFLICT DO NOTHING
 """
 
@@ -201,7 +202,15 @@ class PostgresStore:
     def _insert(self, cursor: Cursor, events: Sequence[Event], keys: dict[str, str]) -> int:
         """How many of the events are new. `keys`: of the users."""
         rows = [
-            (keys[event.user], key_of(event.id), repr(float(event.time)), event.user, event.item, event.id)
+            (
+                keys[event.user],
+                key_of(event.id),
+                repr(float(event.time)),
+                event.user,
+                event.item,
+                event.id,
+                repr(float(event.weight)),
+            )
             for event in in_order(events)
         ]
         if not rows:
@@ -213,11 +222,11 @@ class PostgresStore:
         check_limit(limit)
         with self._connections.statement() as cursor:
             rows = cursor.execute(
-                "SELECT item_id, time FROM lorentzrec.events WHERE user_key = %s::uuid"
+                "SELECT item_id, time, weight FROM lorentzrec.events WHERE user_key = %s::uuid"
                 " ORDER BY time DESC, item_id DESC LIMIT %s",
                 (key_of(user), limit),
             ).fetchall()
-        return [Touch(item, moment) for item, moment in reversed(rows)]
+        return [Touch(*row) for row in reversed(rows)]
 
     def forget(self, user: str) -> int:
         check_ids("user", [user])

@@ -40,6 +40,8 @@ class Event:
     time: float
     """Seconds since 1970."""
     id: str
+    weight: float = 1.0
+    """What the event counts for in the history, as in training; positive."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class Touch:
 
     item: str
     time: float
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -177,6 +180,8 @@ def check_events(events: Sequence[Event]) -> None:
     for event in events:
         if not math.isfinite(event.time):
             raise InputError(f"event {event.id!r} of user {event.user!r} has time {event.time}: give unix seconds")
+        if not (math.isfinite(event.weight) and event.weight > 0):
+            raise InputError(f"event {event.id!r} of user {event.user!r} has weight {event.weight}: give one above 0")
 
 
 def in_order(events: Iterable[Event]) -> list[Event]:

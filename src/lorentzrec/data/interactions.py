@@ -41,11 +41,14 @@ class Interactions:
     """What a reader of results should know about these data, one sentence each."""
 
     @classmethod
-    def from_pairs(cls, users: Any, items: Any, times: Any = None, weights: Any = None) -> Interactions:
+    def from_pairs(
+        cls, users: Any, items: Any, times: Any = None, weights: Any = None, labels: Any = None
+    ) -> Interactions:
         """Events as parallel columns: lists, NumPy arrays, polars or pandas series.
 
         `times` are unix seconds, or dates and datetimes. `weights` multiply an event's place in the midpoint and its
-        loss. Rows of both vocabularies are numbered by falling frequency, equal ones by id.
+        loss. `labels` are true for events that are targets: training predicts these alone, from all events before them.
+        Rows of both vocabularies are numbered by falling frequency, equal ones by id.
         """
         import polars as pl
 
@@ -54,6 +57,8 @@ class Interactions:
             columns["time"] = _time_series(times)
         if weights is not None:
             columns["weight"] = _weight_series(weights)
+        if labels is not None:
+            columns["label"] = _label_series(labels)
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) > 1:
             raise InputError(f"columns differ in length ({lengths}): give one value per event in each")
@@ -66,7 +71,7 @@ class Interactions:
             .join(_rows_frame(user_ids, "user"), on="user")
             .join(_rows_frame(item_ids, "item"), on="item")
             .sort(["user_row", *(["time"] if times is not None else []), "item"], maintain_order=True)
-            .select("user_row", "item_row", *(name for name in ("time", "weight") if name in columns))
+            .select("user_row", "item_row", *(name for name in ("time", "weight", "label") if name in columns))
             .collect()
         )
         counts = np.bincount(frame["user_row"].to_numpy(), minlength=len(user_ids))
@@ -77,6 +82,7 @@ class Interactions:
             item_rows=frame["item_row"].to_numpy().astype(np.int32),
             times=frame["time"].to_numpy() if times is not None else None,
             weights=frame["weight"].to_numpy() if weights is not None else None,
+            labels=frame["label"].to_numpy() if labels is not None else None,
         )
 
     @classmethod
@@ -270,6 +276,18 @@ def _weight_series(values: Any) -> pl.Series:
         raise InputError(
             f"the weight in row {row + 1} is {series[row]}: weights are positive float32 numbers, drop or mend the row"
         )
+    return series
+
+
+def _label_series(values: Any) -> pl.Series:
+    import polars as pl
+
+    series = _series(values, "label")
+    if series.dtype != pl.Boolean:
+        raise InputError(f"labels are of type {series.dtype}: give true or false per event")
+    _refuse_missing(series, "label")
+    if not series.any():
+        raise InputError("no event is a target: label at least one")
     return series
 
 

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 Id: TypeAlias = str | int
 
+LONGEST_ID = 512
+"""Characters of an id in files and in the service."""
+CONTROL_CHARACTERS = r"[\x00-\x1f\x7f-\x9f]"
+"""What an id in files and in the service must not contain."""
+
 UNKNOWN = -1
 """The row that `Vocabulary.rows` gives for an id it does not hold."""
 

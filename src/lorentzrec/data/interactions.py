@@ -115,16 +115,15 @@ class Interactions:
     def from_file(cls, path: str | Path, reader: str | None = None, **options: Any) -> Interactions:
         """Events of a file, folder or pattern: CSV, JSON lines or Parquet, local or `az://`, `s3://`.
 
-        `reader` names a known layout ("movielens-1m", "amazon-reviews", ...); `options` are the fields of
-        `data.sources.Source`: user_column="user", item_column="item", time_column, weight_column, separator, ...
+        `reader` names a known layout ("movielens-1m", "amazon-reviews", ...). `options` describe the files: they are
+        the fields of `data.sources.Source` (user_column, item_column, time_column, weight_column, separator, encoding,
+        time_format, ordered, ...), or which events stay, and are those of `data.prepare.PrepareConfig` (on_error,
+        minimum_rating, event_weights, since, until, bot_events, duplicates, minimum_user_events, k_core, ...). The
+        result is that of `lorentzrec prepare` with the same options; `notes` lists what was recognised and left out.
         """
-        from lorentzrec.data.reading import all_events, ids_of, seconds_of
-        from lorentzrec.data.sources import source_named
+        from lorentzrec.data.prepare import read_interactions
 
-        frame, layout = all_events(path, source_named(reader, **options))
-        users, items = (ids_of(frame[role], role in layout.spelled) for role in ("user", "item"))
-        times = seconds_of(frame["time"]) if "time" in frame.columns else None
-        return cls.from_pairs(users, items, times, frame["weight"] if "weight" in frame.columns else None)
+        return read_interactions(path, reader, **options)
 
     @classmethod
     def from_dataset(cls, path: str | Path, part: str | None = None) -> Interactions:

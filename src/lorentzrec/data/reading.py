@@ -98,7 +98,7 @@ def fault_error(fault: dict[str, Any], *, count: int = 1, kinds: Iterable[str] =
 
     It ends with the options that may resolve any of the faults, so that one more attempt is enough.
     """
-    text = fault["text"] if len(fault["text"]) <= 100 else fault["text"][:100] + "..."
+    text = shown(fault["text"])
     options = list(dict.fromkeys(option for kind in (fault["fault"], *kinds) for option in _options_in(kind)))
     encodings = [option for option in options if option.startswith("`encoding=")]
     if len(encodings) > 1:  # cp1252 holds all that latin-1 does, but for control characters
@@ -106,9 +106,15 @@ def fault_error(fault: dict[str, Any], *, count: int = 1, kinds: Iterable[str] =
     more = f" (and {count - 1:,} more faulty row{'s' if count > 2 else ''})" if count > 1 else ""
     action = f"give {' and '.join(options)}, fix" if options else "fix"
     return InputError(
-        f"{fault['file']} line {fault['line']}: {_without_options(fault['fault'])}, in {text!r}{more}: {action} the "
+        f"{fault['file']} line {fault['line']}: {_without_options(fault['fault'])}, in '{text}'{more}: {action} the "
         f"{'lines' if count > 1 else 'line'}, or set faulty rows aside with `on_error='skip'`"
     )
+
+
+def shown(text: str, longest: int = 100) -> str:
+    """A value in a message: cut where it is long, control characters as escapes."""
+    text = text if len(text) <= longest else text[:longest] + "..."
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 def fault_counts(kinds: Iterable[tuple[str, int]]) -> str:

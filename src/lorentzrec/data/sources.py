@@ -256,11 +256,11 @@ def layout_of(path: Path, source: Source, label: str, wanted: Mapping[str, str |
     if file_format == "csv":
         separator = _separator(path, source, label, usual)
         if separator != usual:
-            notes.append(f"{_base(label)}: fields are separated by {_SPELLED.get(separator, repr(separator))}")
+            notes.append(f"fields are separated by {_SPELLED.get(separator, repr(separator))}")
     if file_format != "parquet" and is_utf8(source.encoding):
         encoding = encoding_of(path, source.encoding, label)
         if not is_utf8(encoding):
-            notes.append(f"{_base(label)}: the encoding is {encoding.upper()}")
+            notes.append(f"the encoding is {encoding.upper()}")
     names = {"csv": _csv_names, "json": _json_names, "parquet": _parquet_names}[file_format](
         path, source, label, separator
     )
@@ -271,10 +271,6 @@ def layout_of(path: Path, source: Source, label: str, wanted: Mapping[str, str |
 
 
 _SPELLED = {"\t": "tabs", " ": "spaces"}
-
-
-def _base(label: str) -> str:
-    return label.rpartition("/")[2]
 
 
 def _event_roles(names: Mapping[str, str], source: Source, label: str, notes: list[str]) -> dict[str, str]:
@@ -288,10 +284,10 @@ def _event_roles(names: Mapping[str, str], source: Source, label: str, notes: li
             roles[role] = role
         elif len(known) == 1:
             roles[role] = known[0]
-            notes.append(f"{_base(label)}: the column {known[0]!r} is taken for the {role}")
+            notes.append(f"the column {known[0]!r} is taken for the {role}")
         elif role == "time" and known:
             those = " and ".join(map(repr, known))
-            notes.append(f"{_base(label)}: {those} look like times and are not used: choose one with `time_column`")
+            notes.append(f"{those} look like times and are not used: choose one with `time_column`")
         elif role != "time":
             found = ", ".join(known or names)
             raise InputError(
@@ -304,13 +300,12 @@ def _event_roles(names: Mapping[str, str], source: Source, label: str, notes: li
     if "time" not in roles and not source.ordered and source.time_column is None:
         for name in names:
             if any(word in name.lower() for word in ("time", "date")) and name not in roles.values():
-                notes.append(f"{_base(label)}: {name!r} may be a time and is not used: if it is, give `time_column`")
+                notes.append(f"{name!r} may be a time and is not used: if it is, give `time_column`")
                 break
     rated = [name for name in names if _plain(name) in _RATINGS and name not in roles.values()]
     if rated:
         notes.append(
-            f"{_base(label)}: the column {rated[0]!r} is not used: keep good ratings with `rating_column` and "
-            "`minimum_rating`"
+            f"the column {rated[0]!r} is not used: keep good ratings with `rating_column` and `minimum_rating`"
         )
     return {role: roles[role] for role in ROLES if role in roles}
 
@@ -395,6 +390,8 @@ def _csv_names(path: Path, source: Source, label: str, separator: str) -> dict[s
         line = next(lines, "")
     if source.escape and source.quote:
         line = line.replace(source.escape + source.quote, source.quote * 2)
+    if not line.strip():
+        raise InputError(f"{label} line 1 is empty: remove it")
     names = _split(line, separator, source, label)
     if source.columns or not source.has_header:
         given = list(source.columns or ROLES[: len(names)])

@@ -27,6 +27,7 @@ from lorentzrec.data.sources import Layout, Source
 if TYPE_CHECKING:
     import polars as pl
 
+_LINES_A_BATCH = 500_000
 _LONGEST_RECORD = 100
 """Lines that one quoted field may run over before its opening quote is taken for the fault."""
 
@@ -52,7 +53,7 @@ def lines_of_copy(plain: Path, source: Source, layout: Layout, folder: Path) -> 
 
     folder.mkdir()
     ahead, start, number = pl.Series([], dtype=pl.String), 1, 0
-    batches = pl.scan_lines(plain, glob=False).collect_batches(chunk_size=500_000, maintain_order=True)
+    batches = pl.scan_lines(plain, glob=False).collect_batches(chunk_size=_LINES_A_BATCH, maintain_order=True)
     batch = next(batches, None)
     while batch is not None or number == 0:
         following = next(batches, None)

@@ -299,7 +299,11 @@ def _event_roles(names: Mapping[str, str], source: Source, label: str, notes: li
     _refuse_missing_columns(roles, names, label)
     if "time" not in roles and not source.ordered and source.time_column is None:
         for name in names:
-            if any(word in name.lower() for word in ("time", "date")) and name not in roles.values():
+            if (
+                _plain(name) not in KNOWN_NAMES["time"]
+                and any(word in name.lower() for word in ("time", "date"))
+                and name not in roles.values()
+            ):
                 notes.append(f"{name!r} may be a time and is not used: if it is, give `time_column`")
                 break
     rated = [name for name in names if _plain(name) in _RATINGS and name not in roles.values()]

@@ -79,10 +79,13 @@ def test_a_person_sees_every_step(events_file: Path, tmp_path: Path) -> None:
         (("--event-weight", "view=much"), "--event-weight: 'much' is not a number: write name=number"),
         (("--engine", "dask"), "there is no engine 'dask': use polars or spark"),
         (("--master", "local[2]"), "--master is for --engine spark: give both, or none"),
-        (("--minimum-rating", "4"), "events.csv: an option needs the rating of every event: name its column"),
-        (("--duplicates", "some"), "duplicates is 'some': use one of keep, first, last, sum"),
-        (("--k-core",), "k_core without minimum counts does nothing"),
-        (("--test-events", "events.csv"), "the split given and test_events go together"),
+        (
+            ("--minimum-rating", "4"),
+            "events.csv: an option needs the rating of every event: name its column with --rating-column",
+        ),
+        (("--duplicates", "some"), "--duplicates is 'some': use one of keep, first, last, sum"),
+        (("--k-core",), "--k-core without minimum counts does nothing"),
+        (("--test-events", "events.csv"), "the --split given and --test-events go together"),
     ],
 )
 def test_options_that_cannot_be(

@@ -217,7 +217,7 @@ def test_item_table(tmp_path: Path) -> None:
     report = prepare(replace(config, items=films))
     items = open_dataset(tmp_path / "out").items
     assert items.rows() == [(0, 1, 1, "Alien (1979)", "Horror|Sci-Fi"), (1, 2, 1, None, None)]
-    assert report.notes == ("the item table tells of 1 of 2 items, and of 1 others",)
+    assert report.notes == ("the item table covers 1 of 2 items (1 rows for other items)",)
     table = write(tmp_path, '{"item":"1","name":"A","price":9.5}\n{"item":"2","name":"B"}\n', "items.jsonl")
     config = replace(config, items=table, item_source=Source(), item_columns={"title": "name"})
     prepare(config)
@@ -226,7 +226,7 @@ def test_item_table(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the price 'dear' is not a number"):
         prepare(config)
     write(tmp_path, '{"item":"1"}\n{"item":"1"}\n', "items.jsonl")
-    with pytest.raises(InputError, match="the item '1' stands there twice"):
+    with pytest.raises(InputError, match="the item '1' is in it twice"):
         prepare(replace(config, item_columns={}))
 
 
@@ -315,14 +315,14 @@ except InputError as error:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"duplicates": "some"}, "duplicates is 'some': use one of keep, first, last, sum"),
-        ({"on_error": "ignore"}, "on_error is 'ignore'"),
-        ({"minimum_user_events": 0}, "minimum_user_events is 0"),
+        ({"duplicates": "some"}, "`duplicates` is 'some': use one of keep, first, last, sum"),
+        ({"on_error": "ignore"}, "`on_error` is 'ignore'"),
+        ({"minimum_user_events": 0}, "`minimum_user_events` is 0"),
         ({"event_weights": {"view": 0.0}}, "the weight of 'view' is 0"),
         ({"split": "by_hand"}, "no split 'by_hand'"),
         ({"split": "random", "split_options": {"days": 3}}, "has no option 'days'"),
-        ({"drop_unseen_items": True}, "split options without a split"),
-        ({"k_core": True}, "k_core without minimum counts"),
+        ({"drop_unseen_items": True}, "split options without a `split`"),
+        ({"k_core": True}, "`k_core` without minimum counts"),
         ({"split": "given"}, "go together"),
         ({"since": "yesterday"}, "neither ISO text nor unix seconds"),
     ],

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from lorentzrec.errors import ConfigError
+from lorentzrec.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from lorentzrec.data.dataset import Dataset
@@ -31,7 +32,13 @@ def events_at(data: str, reader: str | None, **columns: str | None) -> Interacti
     from lorentzrec.data.interactions import Interactions
 
     given = {name: column for name, column in columns.items() if column is not None}
-    return Interactions.from_file(data, reader, **given)
+    try:
+        return Interactions.from_file(data, reader, **given)
+    except InputError as error:
+        named = re.findall(r"`([a-z_]+)[=`]", str(error))
+        if set(named) <= {"reader", *columns}:
+            raise
+        raise type(error)(f"{error} (options of lorentzrec prepare: make a dataset first)") from None
 
 
 def parts_of(dataset: Dataset) -> dict[str, Interactions]:

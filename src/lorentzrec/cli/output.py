@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +20,21 @@ if TYPE_CHECKING:
 
 WIDTH_OF_FILES = 120
 """Columns of a table that is not shown on a terminal, unless COLUMNS says otherwise."""
+
+
+_FLAGS = {"event_weights": "--event-weight", "item_columns": "--item-field"}
+"""Options whose names on the command line differ from those in Python by more than dashes."""
+
+
+def with_flags(message: str) -> str:
+    """A message of the library with its options as the command line has them: `time_column` is --time-column."""
+
+    def flag(found: re.Match[str]) -> str:
+        name, value = found.groups()
+        shown = _FLAGS.get(name, "--" + name.replace("_", "-"))
+        return shown if value is None else f"{shown} {shlex.quote(str(ast.literal_eval(value)))}"
+
+    return re.sub(r"`([a-z]+(?:_[a-z]+)*)(?:=('[^`']*'|\"[^`\"]*\"|\d+))?`", flag, message)
 
 
 def print_json(result: Any) -> None:
@@ -39,7 +57,7 @@ def say(text: str) -> None:
 def note(sentences: Iterable[str]) -> None:
     """Sentences that a reader of the result should know."""
     for sentence in sentences:
-        _console(stderr=True).print(f"note: {sentence}", style="yellow", soft_wrap=True)
+        _console(stderr=True).print(f"note: {with_flags(sentence)}", style="yellow", soft_wrap=True)
 
 
 def table(columns: Mapping[str, str], rows: Iterable[Sequence[Any]], *, title: str | None = None) -> Table:

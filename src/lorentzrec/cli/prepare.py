@@ -57,11 +57,25 @@ def prepare(
     rating_column: Annotated[Text, _file("Column of the rating.")] = None,
     event_column: Annotated[Text, _file("Column of the kind of event: view, purchase, ...")] = None,
     file_format: Annotated[Text, _file("csv, json, parquet, adjacency or csr.", "--format")] = None,
-    separator: Annotated[Text, _file("Between the fields of CSV lines.")] = None,
+    separator: Annotated[
+        Text, _file("Between the fields of CSV lines: a character, tab or space.", show_default="from the first lines")
+    ] = None,
+    quote: Annotated[Text, _file("Around fields that hold a separator; none for no quotes.", show_default='"')] = None,
+    escape: Annotated[Text, _file("Before quotes inside of fields, where they are not doubled: '\\'.")] = None,
+    decimal: Annotated[
+        Text, _file("Decimal point of weights and ratings: . or ,", show_default="from the first values")
+    ] = None,
     columns: Annotated[Text, _file("Columns of files without header: user,item,time")] = None,
     encoding: Annotated[Text, _file("Text encoding.", show_default="utf-8")] = None,
     time_unit: Annotated[Text, _file("seconds, milliseconds, microseconds or iso.", show_default="auto")] = None,
-    on_error: Annotated[str, _file("A faulty row: strict stops, skip sets it aside and counts it.")] = "strict",
+    time_format: Annotated[Text, _file("Form of times that are not ISO 8601: '%d.%m.%Y %H:%M'.")] = None,
+    ordered: Annotated[
+        bool, _file("Events have no times but are in order, oldest first: positions become times.", "--ordered")
+    ] = False,
+    ties: Annotated[
+        Text, _file("Order of a customer's events with equal times: by item id, or as in the file.", show_default="id")
+    ] = None,
+    on_error: Annotated[str, _file("A faulty row: raise stops, skip sets it aside and counts it.")] = "raise",
     minimum_rating: Annotated[float | None, _filter("Only events rated so or higher.")] = None,
     event_weights: Annotated[
         list[str] | None,
@@ -112,10 +126,15 @@ def prepare(
         "rating_column": rating_column,
         "event_column": event_column,
         "separator": separator,
+        "quote": quote,
+        "escape": escape,
+        "decimal": decimal,
         "encoding": encoding,
         "time_unit": time_unit,
+        "time_format": time_format,
+        "ordered": ordered or None,
+        "ties": ties,
         "columns": tuple(columns.split(",")) if columns else None,
-        "header": False if columns else None,
     }
     fields = _pairs("--item-field", item_fields)
     split_name, _, split_options = (split or "").partition(":")

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 Frame = nw.LazyFrame[Any]
 
+EVENTS_OF_A_FILE = 2**40
+"""More events than one file has: the distance between the numbers of the first events of two files."""
+
 BUCKET_EVENTS = 16_000_000
 """Events of whole customers that are ordered in memory at once."""
 
@@ -32,6 +35,14 @@ class EventInput:
     layout: Layout
     part: int
     """0 for training events, 1 for the test events of the split `given`."""
+    number: int = 0
+    """Its place among the files, which decides the order of events where that is the order of the files."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Of its events, without those about faults."""
+        positions = {"time"} if self.source.ordered else {"sequence"} if self.source.ties == "file" else set()
+        return [*self.layout.roles, *sorted(positions)]
 
 
 class Engine(Protocol):
@@ -66,6 +77,10 @@ def typed_events(
 
     path = Path(folder or "", fetched(event_input.address, scratch))
     frame = events_of(path, event_input.source, event_input.layout, event_input.address, scratch)
+    if event_input.source.ordered or event_input.source.ties == "file":
+        name = "time" if event_input.source.ordered else "sequence"
+        first = event_input.number * EVENTS_OF_A_FILE
+        frame = frame.with_row_index(name).with_columns(pl.col(name).cast(pl.Int64) + first)
     casts = [pl.col(role).cast(getattr(pl, kind)) for role, kind in id_types.items()]
     return frame.with_columns(*casts, part=pl.lit(event_input.part, pl.Int32))
 

@@ -56,6 +56,7 @@ event_lists = st.lists(
 options_of_all_kinds = st.fixed_dictionaries(
     {
         "event_weights": st.sampled_from([{}, {"view": 1.0, "buy": 4.0}]),
+        "label_events": st.sampled_from([None, ("buy",), ("view", "buy")]),
         "minimum_rating": st.sampled_from([None, 3.0]),
         "since": st.sampled_from([None, 1]),
         "until": st.sampled_from([None, 6]),
@@ -84,7 +85,7 @@ def test_equals_the_slow_twin(
         drop_unseen_items=drop and options["split"] is not None,
         **options,
     )
-    complaint = "no event is left"
+    complaint = "no event is left|no event of the kind"
     try:
         slow = prepared_slowly(events, config)
     except InputError as error:
@@ -354,3 +355,21 @@ def test_files_of_different_kinds_are_refused(tmp_path: Path) -> None:
     (folder / "b.csv").write_text("user,item\nu,a\n")
     with pytest.raises(InputError, match=r"b\.csv has user, item, but .*a\.csv has user, item, time"):
         prepare(PrepareConfig(events=(str(folder),), out=str(tmp_path / "out")))
+
+
+def test_kinds_of_events_that_are_targets(tmp_path: Path) -> None:
+    text = "user,item,time,kind\na,x,1,view\na,y,2,view\na,y,3,buy\na,z,4,view\nb,x,1,view\nb,z,2,buy\n"
+    options: dict[str, Any] = {"source": Source(event_column="kind"), "split": "leave_last_out"}
+    report = run(tmp_path, text, label_events=("buy",), **options)
+    assert report.parts == {"train": 3, "test": 3}
+    train, test = open_dataset(report.address).parts()
+    assert test.labels is not None
+    assert test.items.ids(test.item_rows[test.labels]) == ["y", "z"]
+    assert train.labels is not None
+    assert not train.labels.any()
+    with pytest.raises(InputError, match="no event of the kind gift is left"):
+        run(tmp_path, text, label_events=("gift",), **options)
+    with pytest.raises(ConfigError, match="add 'buy' to `event_weights`"):
+        run(tmp_path, text, label_events=("buy",), event_weights={"view": 1.0}, **options)
+    with pytest.raises(InputError, match="event_column"):
+        run(tmp_path, text, label_events=("buy",))

@@ -74,6 +74,7 @@ def awkward_events(count: int = 400) -> str:
     [
         {},
         {"duplicates": "first", "minimum_rating": 3, "since": 2, "until": 28, "split": "leave_last_two"},
+        {"duplicates": "last", "label_events": ("buy",), "split": "leave_last_out"},
         {
             "duplicates": "sum",
             "event_weights": {"view": 0.3, "buy": 2.7},

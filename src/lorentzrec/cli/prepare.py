@@ -81,6 +81,10 @@ def prepare(
         list[str] | None,
         _filter("Weight of a kind of event; other kinds are left out.", "--event-weight", metavar="KIND=WEIGHT"),
     ] = None,
+    label_events: Annotated[
+        list[str] | None,
+        _filter("A kind of event to predict; histories hold all kinds. Repeatable.", "--label-event", metavar="KIND"),
+    ] = None,
     since: Annotated[Text, _filter("Only from this time on: 2024-01-31, or unix seconds.")] = None,
     until: Annotated[Text, _filter("Only before this time.")] = None,
     bot_events: Annotated[Number, _filter("Leave out customers with more events than this.")] = None,
@@ -147,6 +151,7 @@ def prepare(
         event_weights={
             kind: _number("--event-weight", text) for kind, text in _pairs("--event-weight", event_weights).items()
         },
+        label_events=tuple(label_events) if label_events else None,
         minimum_rating=minimum_rating,
         since=since,
         until=until,

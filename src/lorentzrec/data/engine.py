@@ -89,7 +89,14 @@ def dataset_columns(frame: pl.DataFrame) -> pl.DataFrame:
     """The columns of a dataset in its types, which engines without small or unsigned integers cannot give."""
     import polars as pl
 
-    types = {"user_row": pl.Int32, "item_row": pl.Int32, "time": None, "weight": pl.Float32, "part": pl.UInt8}
+    types = {
+        "user_row": pl.Int32,
+        "item_row": pl.Int32,
+        "time": None,
+        "weight": pl.Float32,
+        "label": pl.Boolean,
+        "part": pl.UInt8,
+    }
     return frame.select(
         pl.col(name).cast(kind) if kind else pl.col(name) for name, kind in types.items() if name in frame.columns
     )

@@ -36,6 +36,7 @@ class Cleaning:
 
     on_error: str = "raise"
     event_weights: Mapping[str, float] = field(default_factory=dict)
+    label_events: tuple[str, ...] | None = None
     minimum_rating: float | None = None
     since: int | None = None
     """Microseconds, inclusive."""
@@ -57,7 +58,7 @@ class Histories:
     """The pipeline's result, not yet written."""
 
     events: Frame
-    """user_row, item_row, item_code (rank of the item by id), and time, weight, part where there are such."""
+    """user_row, item_row, item_code (rank of the item by id), and time, weight, label, part where there are such."""
     order: tuple[str, ...]
     users: Frame
     """row, id, count"""
@@ -119,6 +120,11 @@ class Pipeline:
             raise InputError(
                 "no event is left after " + self.steps[-1].name + ": loosen the filters, or check the options"
             )
+        if self.cleaning.label_events and not self.engine.collected(train.select(nw.col("label").max())).item():
+            raise InputError(
+                f"no event of the kind {', '.join(self.cleaning.label_events)} is left to predict: "
+                "check `label_events` and the filters"
+            )
         parts: tuple[str, ...] = ()
         if test is not None:
             train, parts = self._given(train, test), ("train", "test")
@@ -132,7 +138,7 @@ class Pipeline:
             numbered = self._without_unseen(numbered, parts)
         self._refuse_empty_parts(numbered, parts)
         order = tuple(
-            name for name in ("user_row", "time", self.tie, "weight", "part") if name in self._names(numbered)
+            name for name in ("user_row", "time", self.tie, "weight", "label", "part") if name in self._names(numbered)
         )
         skipped = rejected if self.steps[0].rows_in > self.steps[0].rows_out else None
         return Histories(numbered, order, users, items, skipped, parts, tuple(self.steps), tuple(self.notes))
@@ -229,6 +235,8 @@ class Pipeline:
             columns["sequence"] = nw.col("sequence")
         if self.weighted:
             columns["weight"] = self._weight(self._names(events))
+        if self.cleaning.label_events:
+            columns["label"] = nw.col("event").is_in(list(self.cleaning.label_events)).cast(nw.Int32)
         coded = events.join(tables[0], on="user").join(tables[1], on="item", suffix="_of_item")
         coded = self.engine.kept(coded.select(**columns, part=nw.col("part")))
         users, items = (
@@ -264,18 +272,20 @@ class Pipeline:
         chosen_of = {name: nw.col(name).min() if keep == "first" else nw.col(name).max() for name in instants}
         time = [chosen_of[name] for name in instants if name == "time"]
         weight = nw.col("weight")
+        label = [nw.col("label").max()] if self.cleaning.label_events else []
+        heaviest = [weight.max()] if self.weighted else []
         if keep == "sum":
             # Weights have 24 bits and sums 53: additions are exact in any order unless weights differ by millions.
             total = [weight.sum().cast(nw.Float32).cast(nw.Float64)] if self.weighted else [nw.len().alias("weight")]
-            kept = events.group_by(*pair).agg(*chosen_of.values(), *total).with_columns(weight.cast(nw.Float64))
+            kept = events.group_by(*pair).agg(*chosen_of.values(), *total, *label).with_columns(weight.cast(nw.Float64))
             self.weighted = True
-        elif self.timed and (self.weighted or self.tie == "sequence"):
+        elif self.timed and (self.weighted or label or self.tie == "sequence"):
             chosen = events.group_by(*pair).agg(*time)
             same_time = events.join(chosen, on=[*pair, "time"], how="semi")
             others = [chosen_of[name] for name in instants if name != "time"]
-            kept = same_time.group_by(*pair, "time").agg(*others, *([weight.max()] if self.weighted else []))
+            kept = same_time.group_by(*pair, "time").agg(*others, *heaviest, *label)
         else:
-            kept = events.group_by(*pair).agg(*chosen_of.values(), *([weight.max()] if self.weighted else []))
+            kept = events.group_by(*pair).agg(*chosen_of.values(), *heaviest, *label)
         why = {"first": "the first event", "last": "the last event", "sum": "one event with the summed weight"}[keep]
         return self._record("duplicates", self._rows_now, kept, f"of each (user, item) pair {why} stays")
 
@@ -302,7 +312,7 @@ class Pipeline:
         longest = self.cleaning.maximum_history
         if longest is None:
             return events
-        order = ["time", self.tie, *(["weight"] if self.weighted else [])]
+        order = [name for name in ("time", self.tie, "weight", "label") if name in self._names(events)]
 
         def step(frame: Frame) -> Frame:
             from_the_end = nw.col("item_code").cum_count(reverse=True).over("user_code", order_by=order)
@@ -348,14 +358,13 @@ class Pipeline:
         how, options = str(self.cleaning.split), dict(self.cleaning.split_options)
         rule = rule_named(how, options, ordered=self.timed)
         last_time = self.engine.collected(events.select(nw.col("time").max())).item() if self.timed else None
-        order = [name for name in ("time", self.tie, "weight") if name in self._names(events)]
+        labelled = bool(self.cleaning.label_events)
+        order = [name for name in ("time", self.tie, "weight", "label") if name in self._names(events)]
 
         def step(frame: Frame) -> Frame:
-            placed = frame.with_columns(
-                position=nw.col("item_code").cum_count().over("user_row", order_by=order).cast(nw.Int64) - 1,
-                length=nw.len().over("user_row").cast(nw.Int64),
-                **({"first_time": nw.col("time").min().over("user_row")} if self.timed else {}),
-            )
+            placed = _placed_targets(frame, order, self.timed) if labelled else _placed_events(frame, order)
+            if self.timed:
+                placed = placed.with_columns(first_time=nw.col("time").min().over("user_row"))
             masks = rule.masks(
                 EventColumns(
                     user_row=nw.col("user_row").cast(nw.Int64),
@@ -402,3 +411,25 @@ class Pipeline:
         )
         self.notes.append(unseen_note(" and ".join(parts[1:]), before - self._rows_now))
         return kept
+
+
+def _placed_events(frame: Frame, order: Sequence[str]) -> Frame:
+    """The position of each event in its customer's history, and the length of that history."""
+    return frame.with_columns(
+        position=nw.col("item_code").cum_count().over("user_row", order_by=order).cast(nw.Int64) - 1,
+        length=nw.len().over("user_row").cast(nw.Int64),
+    )
+
+
+def _placed_targets(frame: Frame, order: Sequence[str], timed: bool) -> Frame:
+    """The same where only some events are targets: `splitting.positions` as expressions."""
+    counted = nw.col("label").cast(nw.Int64).cum_sum().over("user_row", order_by=order)
+    frame = frame.with_columns(position=counted - 1, length=nw.col("label").cast(nw.Int64).sum().over("user_row"))
+    if timed:
+        leading = -nw.col("position").min().over("user_row")
+        return frame.with_columns(position=nw.col("position") + leading, length=nw.col("length") + leading)
+    target = nw.col("label") == 1
+    return frame.with_columns(
+        position=nw.when(target).then(nw.col("position")).otherwise(nw.lit(-1)),
+        length=nw.when(nw.col("length") > 0).then(nw.col("length")).otherwise(nw.lit(1)),
+    )

@@ -49,6 +49,9 @@ class PrepareConfig:
     """`raise`: a faulty row is an error. `skip`: such rows are saved as rejected.parquet, and counted."""
     event_weights: Mapping[str, float] = field(default_factory=dict)
     """Kind of event -> weight; events of other kinds are left out. Needs `source.event_column`."""
+    label_events: tuple[str, ...] | None = None
+    """Kinds of events that are targets, such as purchases: training predicts these alone, from histories that hold all
+    kinds, and splits hold these out. None: every event is a target. Needs `source.event_column`."""
     minimum_rating: float | None = None
     """Only events rated this or higher. Needs `source.rating_column`."""
     since: str | float | None = None
@@ -96,6 +99,12 @@ class PrepareConfig:
             if not (weight > 0 and math.isfinite(weight)):
                 raise ConfigError(
                     f"the weight of {event!r} is {weight}: give a positive number, or leave the event out"
+                )
+        for event in self.label_events or ():
+            if self.event_weights and event not in self.event_weights:
+                raise ConfigError(
+                    f"events of the kind {event!r} are to be predicted, but have no weight and would be left out: "
+                    f"add {event!r} to `event_weights`"
                 )
         if self.split == "given" or self.test_events:
             if self.split != "given" or not self.test_events or self.split_options:
@@ -189,7 +198,9 @@ def prepare(
             if histories.rejected is not None:
                 draft.checksums[REJECTED] = engine.write_rejected(histories.rejected, draft.address, REJECTED)
             columns = [
-                name for name in ("user_row", "item_row", "time", "weight", "part") if name in _columns(histories)
+                name
+                for name in ("user_row", "item_row", "time", "weight", "label", "part")
+                if name in _columns(histories)
             ]
             record = {
                 "notes": notes,
@@ -227,6 +238,7 @@ def read_interactions(path: str | Path, reader: str | None = None, **options: An
         item_rows=events["item_row"].to_numpy(),
         times=events["time"].to_numpy() if "time" in events.columns else None,
         weights=events["weight"].to_numpy() if "weight" in events.columns else None,
+        labels=events["label"].to_numpy() if "label" in events.columns else None,
         notes=notes,
     )
 
@@ -319,7 +331,7 @@ def _looked_at(
 def _cleaning(config: PrepareConfig, first: EventInput) -> Cleaning:
     needs = {
         "rating": config.minimum_rating is not None,
-        "event": bool(config.event_weights),
+        "event": bool(config.event_weights or config.label_events),
         "time": config.since is not None
         or config.until is not None
         or (config.maximum_history is not None and not config.source.ordered),

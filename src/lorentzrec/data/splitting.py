@@ -222,7 +222,7 @@ def _columns_of(interactions: Interactions) -> EventColumns:
     lengths = interactions.lengths
     times = interactions.times
     occupied = lengths > 0
-    position, length = _positions(interactions)
+    position, length = positions(interactions)
     return EventColumns(
         user_row=interactions.user_rows.astype(np.int64),
         position=position,
@@ -234,7 +234,7 @@ def _columns_of(interactions: Interactions) -> EventColumns:
     )
 
 
-def _positions(interactions: Interactions) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def positions(interactions: Interactions) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The position of each event, and the number of positions of its customer.
 
     Without labels every event has its own. With them every target has, and the events after it, up to the next target,
@@ -262,7 +262,7 @@ def _notes(interactions: Interactions, how: str, rule: Rule, masks: dict[str, ND
     if rule.last_event_rule and not interactions.ordered:
         notes.append(f"without times, {how} takes events of each customer at random")
     needed = {"leave_last_out": 2, "leave_last_two": 3}.get(how, 0)
-    _, length = _positions(interactions)
+    _, length = positions(interactions)
     short = len(np.unique(interactions.user_rows[length < needed]))
     if short:
         what = "events" if interactions.labels is None else "targets, or a target after another event,"

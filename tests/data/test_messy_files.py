@@ -71,7 +71,9 @@ def test_book_crossing(tmp_path: Path) -> None:
 def test_book_crossing_without_the_lines_that_cannot_be_read(tmp_path: Path) -> None:
     data = Interactions.from_file(written(tmp_path, BOOKS), on_error="skip")
     assert len(data) == 501
-    assert data.notes[-1] == ("3 faulty rows set aside: 2 quotes escaped with a backslash, 1 bytes that are not utf-8")
+    assert data.notes[-1] == (
+        "3 faulty rows set aside: quotes escaped with a backslash (2), bytes that are not utf-8 (1)"
+    )
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "cp1252", "utf-16"])
@@ -232,7 +234,7 @@ def test_many_faulty_lines_are_read_in_batches(tmp_path: Path) -> None:
     path = written(tmp_path, ('"user";"item"\n' + good + '"u";"x\ny"\n"v";"b"c"\n').encode("latin-1"))
     data = Interactions.from_file(path, on_error="skip", encoding="latin-1")
     assert len(data) == 2000
-    assert data.notes[-1].startswith("2 faulty rows set aside: 1 a quote that is not closed, 1 column 'item'")
+    assert data.notes[-1].startswith("2 faulty rows set aside: a quote that is not closed (1), column 'item'")
 
 
 def test_order_of_the_file(tmp_path: Path) -> None:

@@ -240,6 +240,24 @@ class Interactions:
         return digest.hexdigest()
 
 
+def refuse_other_data(data: object, function: str) -> None:
+    """An error that names how to make interactions of what was given instead."""
+    if isinstance(data, Interactions):
+        return
+    kind = type(data).__name__
+    if isinstance(data, str | Path):
+        how = "Interactions.from_file(...) for event files, or Interactions.from_dataset(...) for a dataset"
+    elif hasattr(data, "tocsr"):
+        how = "Interactions.from_csr(matrix)"
+    elif hasattr(data, "columns"):
+        how = 'Interactions.from_pairs(frame["user"], frame["item"], frame["time"])'
+    elif isinstance(data, tuple):
+        how = "one part of a split, such as the first"
+    else:
+        how = "Interactions.from_pairs(users, items, times)"
+    raise InputError(f"{function} takes Interactions, not {kind}: give {how}")
+
+
 def offsets_of(counts: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
     """Where each group starts, and at the end the total, from the sizes of the groups."""
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

@@ -80,8 +80,8 @@ def test_book_crossing_without_the_lines_that_cannot_be_read(tmp_path: Path) -> 
 @pytest.mark.parametrize("packed", ["", ".gz", ".zst"])
 def test_excel(tmp_path: Path, encoding: str, packed: str) -> None:
     raw = EXCEL.encode(encoding)
-    pack = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}[packed]
-    data, tried = attempts(written(tmp_path, pack(raw), f"events.csv{packed}"))
+    content = {"": raw, ".gz": gzip.compress(raw), ".zst": zstandard.compress(raw)}[packed]
+    data, tried = attempts(written(tmp_path, content, f"events.csv{packed}"))
     assert tried == 2
     assert data.history_ids("bob") == ["Tee €", "Tee"]
     assert data.history_ids("ann") == ["Käse"]

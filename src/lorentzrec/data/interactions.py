@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -320,7 +320,7 @@ def _series(values: Any, name: str) -> pl.Series:
                 return pl.Series(name, values, strict=False)
             except ImportError:  # pandas columns that Polars reads through pyarrow only
                 values = pl.Series(name, values.to_numpy(dtype=object, na_value=None).tolist(), strict=False)
-        return values
+        return cast("pl.Series", values)
     except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"the {name}s cannot be read as one column ({reason}): give one number per event") from None

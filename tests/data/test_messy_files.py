@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from lorentzrec import Interactions
 from lorentzrec.data import lines as lines_module
+from lorentzrec.data.dataset import save_dataset
 from lorentzrec.data.dialects import split_line
 from lorentzrec.data.lines import lines_of
 from lorentzrec.data.sources import Source, layout_of
@@ -263,6 +264,18 @@ def test_equal_times_in_the_order_of_the_file(tmp_path: Path) -> None:
     assert Interactions.from_file(path, ties="file", duplicates="last").history_ids("u") == ["b", "a", "c"]
     assert Interactions.from_file(path, ties="file", duplicates="sum").history_ids("u") == ["b", "a", "c"]
     assert Interactions.from_file(path, ties="file", maximum_history=2).history_ids("u") == ["a", "c"]
+
+
+def test_a_saved_dataset_keeps_the_order_of_equal_times(tmp_path: Path) -> None:
+    path = written(tmp_path, "user,item,time\nu,c,1\nu,b,1\nv,b,1\nu,a,1\n")
+    data = Interactions.from_file(path, ties="file")
+    assert not data.ties_by_id
+    assert save_dataset(data, tmp_path / "whole").interactions().digest == data.digest
+    train_part, test_part = data.split("leave_last_out")
+    parts = save_dataset({"train": train_part, "test": test_part}, tmp_path / "parts")
+    assert parts.interactions("train").history_ids("u") == ["c", "b"]
+    assert parts.interactions().history_ids("u") == ["c", "b", "a"]
+    assert Interactions.from_file(path).ties_by_id
 
 
 @pytest.mark.parametrize(

@@ -178,14 +178,30 @@ class Interactions:
 
     @cached_property
     def tied_share(self) -> float:
-        """Of all neighbouring events of one customer, the share with equal times: their order was made by item id."""
-        if self.times is None or len(self) < 2:
-            return 0.0
-        same_user = np.ones(len(self) - 1, bool)
+        """Of all neighbouring events of one customer, the share with equal times."""
+        neighbours = int(self._same_user.sum())
+        return float(self._tied.sum() / neighbours) if neighbours else 0.0
+
+    @cached_property
+    def ties_by_id(self) -> bool:
+        """Whether a customer's events with equal times are in the order of item ids, and not of the input."""
+        ranks = np.empty(len(self.items), np.int64)
+        ranks[self.items.series.arg_sort().to_numpy()] = np.arange(len(self.items))
+        return not bool((self._tied & (np.diff(ranks[self.item_rows]) < 0)).any())
+
+    @property
+    def _same_user(self) -> NDArray[np.bool_]:
+        """Of each event but the last, whether the next is of the same customer."""
+        same = np.ones(max(len(self) - 1, 0), bool)
         inner = self.offsets[1:-1]
-        same_user[inner[(inner > 0) & (inner < len(self))] - 1] = False
-        neighbours = int(same_user.sum())
-        return float((same_user & (np.diff(self.times) == 0)).sum() / neighbours) if neighbours else 0.0
+        same[inner[(inner > 0) & (inner < len(self))] - 1] = False
+        return same
+
+    @property
+    def _tied(self) -> NDArray[np.bool_]:
+        """Of each event but the last, whether the next is of the same customer and has the same time."""
+        same = self._same_user
+        return np.zeros_like(same) if self.times is None else same & (np.diff(self.times) == 0)
 
     def history(self, user_row: int) -> NDArray[np.int32]:
         """The item rows of one customer, oldest first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import uuid
@@ -14,8 +15,10 @@ import polars as pl
 import pytest
 from scipy import sparse
 
-from lorentzrec import Interactions
+from lorentzrec import Interactions, evaluate, train
+from lorentzrec.data.network import network_statistics
 from lorentzrec.errors import ConfigError, InputError
+from lorentzrec.evaluation.baselines import Popularity
 
 BERLIN = pd.to_datetime(pd.Series(["2024-01-01 10:00", "2024-06-01 00:00"])).dt.tz_localize("Europe/Berlin")
 IN_UTC = [1_704_099_600, 1_717_192_800]
@@ -142,3 +145,40 @@ def test_a_part_counts_those_who_are_in_it() -> None:
     data = Interactions.from_pairs(["u", "u", "v"], ["a", "b", "a"], [1, 2, 3])
     _, test = data.split("leave_last_out")
     assert repr(test) == "Interactions(1 events of 1 users with 1 items, in time order)"
+
+
+@pytest.mark.parametrize(
+    ("data", "how"),
+    [
+        (pd.DataFrame({"user": [1], "item": [2]}), 'not DataFrame: give Interactions.from_pairs(frame["user"], frame'),
+        (sparse.csr_array(np.eye(2)), "not csr_array: give Interactions.from_csr(matrix)"),
+        ("events.csv", "not str: give Interactions.from_file(...)"),
+        ([("u", "i")], "not list: give Interactions.from_pairs(users, items, times)"),
+    ],
+)
+def test_other_data_are_refused_with_what_to_call(data: Any, how: str) -> None:
+    with pytest.raises(InputError, match=re.escape(f"train takes Interactions, {how}")):
+        train(data)
+    with pytest.raises(InputError, match=re.escape(f"evaluate takes Interactions, {how}")):
+        evaluate(Popularity(Interactions.from_pairs(["u"], ["i"])), data)
+
+
+def test_other_configs_and_systems_are_refused_with_what_to_give() -> None:
+    data = Interactions.from_pairs(["u", "u"], ["a", "b"], [1, 2])
+    with pytest.raises(ConfigError, match=r"config is a dict: give TrainingConfig\(dimension=20, \.\.\.\)"):
+        train(data, {"dimension": 8})  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"object has no items and no histories .*give a trained model or a baseline"):
+        evaluate(object(), data)  # type: ignore[arg-type]
+
+
+def test_long_work_reports_its_progress() -> None:
+    draw = np.random.default_rng(0)
+    data = Interactions.from_pairs(draw.integers(0, 50, 500), draw.zipf(2, 500) % 40, np.arange(500))
+    train_part, test_part = data.split("leave_last_out")
+    shares: list[float] = []
+    evaluate(Popularity(train_part), test_part, watch=shares.append)
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    repetitions: list[int] = []
+    network_statistics(data, trials=3, watch=lambda: repetitions.append(1))
+    assert len(repetitions) == 6

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from lorentzrec import Interactions
 from lorentzrec.data import lines as lines_module
+from lorentzrec.data.dataset import save_dataset
 from lorentzrec.data.dialects import split_line
 from lorentzrec.data.lines import lines_of
 from lorentzrec.data.sources import Source, layout_of
@@ -71,15 +72,17 @@ def test_book_crossing(tmp_path: Path) -> None:
 def test_book_crossing_without_the_lines_that_cannot_be_read(tmp_path: Path) -> None:
     data = Interactions.from_file(written(tmp_path, BOOKS), on_error="skip")
     assert len(data) == 501
-    assert data.notes[-1] == ("3 faulty rows set aside: 2 quotes escaped with a backslash, 1 bytes that are not utf-8")
+    assert data.notes[-1] == (
+        "3 faulty rows set aside: quotes escaped with a backslash (2), bytes that are not utf-8 (1)"
+    )
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "cp1252", "utf-16"])
 @pytest.mark.parametrize("packed", ["", ".gz", ".zst"])
 def test_excel(tmp_path: Path, encoding: str, packed: str) -> None:
     raw = EXCEL.encode(encoding)
-    pack = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}[packed]
-    data, tried = attempts(written(tmp_path, pack(raw), f"events.csv{packed}"))
+    content = {"": raw, ".gz": gzip.compress(raw), ".zst": zstandard.compress(raw)}[packed]
+    data, tried = attempts(written(tmp_path, content, f"events.csv{packed}"))
     assert tried == 2
     assert data.history_ids("bob") == ["Tee €", "Tee"]
     assert data.history_ids("ann") == ["Käse"]
@@ -232,7 +235,7 @@ def test_many_faulty_lines_are_read_in_batches(tmp_path: Path) -> None:
     path = written(tmp_path, ('"user";"item"\n' + good + '"u";"x\ny"\n"v";"b"c"\n').encode("latin-1"))
     data = Interactions.from_file(path, on_error="skip", encoding="latin-1")
     assert len(data) == 2000
-    assert data.notes[-1].startswith("2 faulty rows set aside: 1 a quote that is not closed, 1 column 'item'")
+    assert data.notes[-1].startswith("2 faulty rows set aside: a quote that is not closed (1), column 'item'")
 
 
 def test_order_of_the_file(tmp_path: Path) -> None:
@@ -261,6 +264,18 @@ def test_equal_times_in_the_order_of_the_file(tmp_path: Path) -> None:
     assert Interactions.from_file(path, ties="file", duplicates="last").history_ids("u") == ["b", "a", "c"]
     assert Interactions.from_file(path, ties="file", duplicates="sum").history_ids("u") == ["b", "a", "c"]
     assert Interactions.from_file(path, ties="file", maximum_history=2).history_ids("u") == ["a", "c"]
+
+
+def test_a_saved_dataset_keeps_the_order_of_equal_times(tmp_path: Path) -> None:
+    path = written(tmp_path, "user,item,time\nu,c,1\nu,b,1\nv,b,1\nu,a,1\n")
+    data = Interactions.from_file(path, ties="file")
+    assert not data.ties_by_id
+    assert save_dataset(data, tmp_path / "whole").interactions().digest == data.digest
+    train_part, test_part = data.split("leave_last_out")
+    parts = save_dataset({"train": train_part, "test": test_part}, tmp_path / "parts")
+    assert parts.interactions("train").history_ids("u") == ["c", "b"]
+    assert parts.interactions().history_ids("u") == ["c", "b", "a"]
+    assert Interactions.from_file(path).ties_by_id
 
 
 @pytest.mark.parametrize(

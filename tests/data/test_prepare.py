@@ -203,6 +203,26 @@ def test_ids_of_several_files(tmp_path: Path) -> None:
     assert report.counts == {"events": 4, "users": 3, "items": 3}
 
 
+def test_files_with_other_unused_columns(tmp_path: Path) -> None:
+    folder = tmp_path / "events"
+    folder.mkdir()
+    (folder / "a.csv").write_text("user,item,shop\n1,10,x\n")
+    (folder / "b.csv").write_text("user,item\n2,20\n")
+    assert prepare(PrepareConfig(events=(str(folder),), out=str(tmp_path / "out"))).counts["events"] == 2
+
+
+def test_another_dataset_is_replaced_with_a_note(tmp_path: Path) -> None:
+    text = "user,item\nu,a\nu,b\n"
+    assert run(tmp_path, text).notes == ()
+    again = run(tmp_path, text, duplicates="first", minimum_user_events=2)
+    place = tmp_path / "out"
+    assert again.notes == (
+        f"{place} was a dataset made with other options (duplicates, minimum_user_events), and is replaced",
+    )
+    assert open_dataset(place).manifest["notes"] == []
+    assert run(tmp_path, text + "u,c\n", duplicates="first", minimum_user_events=2).notes == ()
+
+
 def test_fractions_of_seconds_survive(tmp_path: Path) -> None:
     run(tmp_path, "user,item,time\nu,b,1.5\nu,a,1\n")
     times = Interactions.from_dataset(tmp_path / "out").times
@@ -265,6 +285,10 @@ def test_skip_saves_the_rejected_rows(tmp_path: Path) -> None:
         (4, "column 'time': not a number", "u,c,never"),
         (5, "column 'user': missing", ",d,4"),
     ]
+    assert report.notes == (
+        "3 faulty rows set aside: column 'time': not a number (1), column 'user': missing (1), wrong number of "
+        "fields (1): see rejected.parquet in the dataset",
+    )
     assert set(rejected["file"]) == {str(tmp_path / "events.csv")}
     open_dataset(tmp_path / "out").verify()
 

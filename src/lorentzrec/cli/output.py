@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
+LONGEST_CELL = 200
+"""Characters of a cell of a table; ids may be longer."""
+
 WIDTH_OF_FILES = 120
 """Columns of a table that is not shown on a terminal, unless COLUMNS says otherwise."""
 
@@ -72,8 +75,12 @@ def table(columns: Mapping[str, str], rows: Iterable[Sequence[Any]], *, title: s
         side, _, style = look.partition(" ")
         made.add_column(heading, justify="right" if side == "right" else "left", style=style, overflow="fold")
     for row in rows:
-        made.add_row(*("" if cell is None else str(cell) for cell in row))
+        made.add_row(*("" if cell is None else _cut(str(cell)) for cell in row))
     return made
+
+
+def _cut(cell: str) -> str:
+    return cell if len(cell) <= LONGEST_CELL else cell[:LONGEST_CELL] + "..."
 
 
 @contextmanager
@@ -95,6 +102,21 @@ def progress(what: str, total: float) -> Iterator[Callable[[float], None]]:
     with Progress(console=_console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda done: bar.update(task, completed=done)
+
+
+@contextmanager
+def steps(text: str, names: Sequence[str]) -> Iterator[Callable[[str], None]]:
+    """A bar over named steps, or one line without a terminal; the function given is called when a step begins."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    if not sys.stderr.isatty():
+        say(f"{text} ...")
+        yield lambda name: None
+        return
+    looks = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*looks, console=_console(stderr=True), transient=True) as bar:
+        task = bar.add_task(text, total=len(names))
+        yield lambda name: bar.update(task, completed=names.index(name), description=f"{text}: {name}")
 
 
 @contextmanager

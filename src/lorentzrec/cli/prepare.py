@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lorentzrec.cli.options import ItemColumn, Json, Reader, TimeColumn, UserColumn, WeightColumn
-from lorentzrec.cli.output import note, print_json, show, table, working
+from lorentzrec.cli.output import note, print_json, show, steps, table
 from lorentzrec.cli.targets import refuse_unwritable
 from lorentzrec.errors import ConfigError
 
@@ -96,7 +96,8 @@ def prepare(
     split: Annotated[
         Text,
         _part(
-            "leave_last_out, leave_last_two, last_days:days=7, random:ratio=0.2, held_out_customers, given.",
+            "leave_last_out, leave_last_two, last_days:days=7, random:ratio=0.2 (of the events, except for one of each "
+            "customer, which stays in training), held_out_customers, given.",
             metavar="NAME[:OPTION=VALUE,...]",
         ),
     ] = None,
@@ -114,7 +115,7 @@ def prepare(
     The dataset is the same, to the bit, whichever engine makes it. Every step says how many events it kept, and why.
     """
     from lorentzrec.data.dataset import FORMAT
-    from lorentzrec.data.prepare import PrepareConfig
+    from lorentzrec.data.prepare import STAGES, PrepareConfig
     from lorentzrec.data.prepare import prepare as run
     from lorentzrec.data.sources import Source, source_named
     from lorentzrec.data.storage import is_remote
@@ -173,8 +174,8 @@ def prepare(
         item_columns=fields,
         force=force,
     )
-    with working("Preparing ..."), _engine(engine, master) as runner:
-        report = run(config, runner, scratch=scratch)
+    with _engine(engine, master) as runner, steps("Preparing", STAGES) as watch:
+        report = run(config, runner, scratch=scratch, watch=watch)
     if json:
         print_json(report.to_dict())
         return

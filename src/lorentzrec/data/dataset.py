@@ -216,8 +216,11 @@ def save_dataset(parts: Mapping[str, Interactions] | Interactions, address: str 
         frame = frame if "" in named else frame.with_columns(part=pl.lit(number, pl.UInt8))
         frames.append(frame.with_columns(item_id=part.items.series.gather(part.item_rows)))
     events = pl.concat(frames)
-    order = [name for name in ("user_row", "time", "item_id", "weight", "label", "part") if name in events.columns]
-    events = events.sort(order).drop("item_id")
+    keys = ("user_row", "time", "item_id", "weight", "label", "part")
+    if not all(part.ties_by_id for part in named.values()):
+        keys = ("user_row", "time")  # equal times keep the order of the input
+    order = [name for name in keys if name in events.columns]
+    events = events.sort(order, maintain_order=True).drop("item_id")
     with new_dataset(address) as draft:
         draft.begin()
         for vocabulary, rows in ((first.users, events["user_row"]), (first.items, events["item_row"])):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from lorentzrec.errors import InputError
 
@@ -169,10 +169,10 @@ def _opened(path: Path, label: str) -> Iterator[IO[bytes]]:
                 path.open("rb") as file,
                 zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True) as raw,
             ):
-                yield io.BufferedReader(raw)  # type: ignore[arg-type]
+                yield io.BufferedReader(raw)
         else:
             with gzip.open(path) if label.endswith(".gz") else path.open("rb") as binary:
-                yield binary
+                yield cast("IO[bytes]", binary)
     except (OSError, EOFError, zstandard.ZstdError) as error:
         if getattr(error, "errno", None) is not None:
             raise  # the disk's trouble, not the file's

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import narwhals as nw
 
 from lorentzrec.data.dataset import USERS_A_BLOCK, EventFile, write_events
-from lorentzrec.data.reading import events_of
+from lorentzrec.data.reading import FAULT_COLUMNS, events_of
 from lorentzrec.data.sources import Layout, Source
 from lorentzrec.data.storage import fetched
 
@@ -82,7 +82,8 @@ def typed_events(
         first = event_input.number * EVENTS_OF_A_FILE
         frame = frame.with_row_index(name).with_columns(pl.col(name).cast(pl.Int64) + first)
     casts = [pl.col(role).cast(getattr(pl, kind)) for role, kind in id_types.items()]
-    return frame.with_columns(*casts, part=pl.lit(event_input.part, pl.Int32))
+    names = [name for name in [*event_input.columns, *FAULT_COLUMNS] if name not in id_types]
+    return frame.select(*casts, *names, part=pl.lit(event_input.part, pl.Int32))
 
 
 def dataset_columns(frame: pl.DataFrame) -> pl.DataFrame:

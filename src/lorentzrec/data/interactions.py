@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -183,14 +183,30 @@ class Interactions:
 
     @cached_property
     def tied_share(self) -> float:
-        """Of all neighbouring events of one customer, the share with equal times: their order was made by item id."""
-        if self.times is None or len(self) < 2:
-            return 0.0
-        same_user = np.ones(len(self) - 1, bool)
+        """Of all neighbouring events of one customer, the share with equal times."""
+        neighbours = int(self._same_user.sum())
+        return float(self._tied.sum() / neighbours) if neighbours else 0.0
+
+    @cached_property
+    def ties_by_id(self) -> bool:
+        """Whether a customer's events with equal times are in the order of item ids, and not of the input."""
+        ranks = np.empty(len(self.items), np.int64)
+        ranks[self.items.series.arg_sort().to_numpy()] = np.arange(len(self.items))
+        return not bool((self._tied & (np.diff(ranks[self.item_rows]) < 0)).any())
+
+    @property
+    def _same_user(self) -> NDArray[np.bool_]:
+        """Of each event but the last, whether the next is of the same customer."""
+        same = np.ones(max(len(self) - 1, 0), bool)
         inner = self.offsets[1:-1]
-        same_user[inner[(inner > 0) & (inner < len(self))] - 1] = False
-        neighbours = int(same_user.sum())
-        return float((same_user & (np.diff(self.times) == 0)).sum() / neighbours) if neighbours else 0.0
+        same[inner[(inner > 0) & (inner < len(self))] - 1] = False
+        return same
+
+    @property
+    def _tied(self) -> NDArray[np.bool_]:
+        """Of each event but the last, whether the next is of the same customer and has the same time."""
+        same = self._same_user
+        return np.zeros_like(same) if self.times is None else same & (np.diff(self.times) == 0)
 
     def history(self, user_row: int) -> NDArray[np.int32]:
         """The item rows of one customer, oldest first."""
@@ -243,6 +259,24 @@ class Interactions:
         arrays += [np.asarray(values) for values in (self.times, self.weights, self.labels) if values is not None]
         digest_of_arrays(digest, arrays)
         return digest.hexdigest()
+
+
+def refuse_other_data(data: object, function: str) -> None:
+    """An error that names how to make interactions of what was given instead."""
+    if isinstance(data, Interactions):
+        return
+    kind = type(data).__name__
+    if isinstance(data, str | Path):
+        how = "Interactions.from_file(...) for event files, or Interactions.from_dataset(...) for a dataset"
+    elif hasattr(data, "tocsr"):
+        how = "Interactions.from_csr(matrix)"
+    elif hasattr(data, "columns"):
+        how = 'Interactions.from_pairs(frame["user"], frame["item"], frame["time"])'
+    elif isinstance(data, tuple):
+        how = "one part of a split, such as the first"
+    else:
+        how = "Interactions.from_pairs(users, items, times)"
+    raise InputError(f"{function} takes Interactions, not {kind}: give {how}")
 
 
 def offsets_of(counts: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
@@ -319,7 +353,7 @@ def _series(values: Any, name: str) -> pl.Series:
                 return pl.Series(name, values, strict=False)
             except ImportError:  # pandas columns that Polars reads through pyarrow only
                 values = pl.Series(name, values.to_numpy(dtype=object, na_value=None).tolist(), strict=False)
-        return values
+        return cast("pl.Series", values)
     except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"the {name}s cannot be read as one column ({reason}): give one number per event") from None

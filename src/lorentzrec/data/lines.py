@@ -92,8 +92,8 @@ def _records(lines: pl.Series, start: int, end: int, source: Source, layout: Lay
     used = max(end, taken)
     usual[used:] = False
     sound = frame.filter(pl.Series(usual))
-    fields = _split_fields(sound["__text"], source, layout)
-    named = sound.select("__line", "__text", __fault=pl.lit(None, pl.String)).hstack(fields)
+    split = _split_fields(sound["__text"], source, layout)
+    named = sound.select("__line", "__text", __fault=pl.lit(None, pl.String)).hstack(split)
     others = pl.DataFrame(rows, schema=schema, orient="row")
     return pl.concat([named.select(list(schema)), others]).sort("__line"), used
 

@@ -199,7 +199,9 @@ class Pipeline:
             step = next(step for step in self.steps if step.rows_out == 0)
             raise InputError(f"no event is left after {step.name} ({step.why}): check the files and the options")
         self.whole_seconds = not found.get("fractions")
-        return events.filter(together[-1])
+        # Without faults, the later passes over the files need not look for them again.
+        needed = masks if self.steps[0].rows_out < self.steps[0].rows_in else masks[1:]
+        return events.filter(*needed) if needed else events
 
     def _faults(self, rejected: Frame, count: int) -> str:
         """What is wrong with the faulty rows; an error unless they are to be skipped."""

@@ -86,7 +86,7 @@ class PrepareConfig:
     def __post_init__(self) -> None:
         if not self.events:
             raise ConfigError("there are no event files: name at least one")
-        if self.on_error == "strict":  # the former name
+        if str(self.on_error) == "strict":  # the former name
             object.__setattr__(self, "on_error", "raise")
         for name, choices in (("duplicates", get_args(Duplicates)), ("on_error", get_args(OnError))):
             if getattr(self, name) not in choices:
@@ -167,7 +167,8 @@ def prepare(
     """
     started = time.perf_counter()
     inputs = _inputs(config)
-    fingerprint, replaced = _fingerprint(config, inputs), ()
+    fingerprint = _fingerprint(config, inputs)
+    replaced: tuple[str, ...] = ()
     if not config.force and is_dataset(config.out):
         manifest = open_dataset(config.out).manifest
         if manifest.get("fingerprint") == fingerprint:
@@ -318,7 +319,7 @@ def _looked_at(
     inputs: list[tuple[StoredFile, int]], config: PrepareConfig, look: Callable[[str], Path]
 ) -> list[EventInput]:
     """Every file's layout, so that wrong names and columns are met before any work is done."""
-    found = []
+    found: list[EventInput] = []
     for file, part in inputs:
         layout = layout_of(look(file.address), config.source, file.address)
         found.append(EventInput(file.address, config.source, layout, part, len(found)))

@@ -118,13 +118,13 @@ def shown(text: str, longest: int = 100) -> str:
 
 
 def fault_counts(kinds: Iterable[tuple[str, int]]) -> str:
-    """How many rows have which faults, the most frequent first: `16 bytes that are not utf-8, 14 ...`."""
+    """How many rows have which faults, the most frequent first: `bytes that are not utf-8 (16), ...`."""
     totals: dict[str, int] = {}
     for kind, count in kinds:
-        name = re.sub(r" \(.*|^\d+ (?=fields)", "", kind)
+        name = re.sub(r"^\d+ fields instead of \d+", "wrong number of fields", re.sub(r" \(.*", "", kind))
         totals[name] = totals.get(name, 0) + count
     ranked = sorted(totals.items(), key=lambda one: (-one[1], one[0]))
-    named = [f"{count:,} {name}" for name, count in ranked[:5]]
+    named = [f"{name} ({count:,})" for name, count in ranked[:5]]
     return ", ".join(named) + (", ..." if len(ranked) > 5 else "")
 
 

@@ -153,7 +153,8 @@ def split(
     | leave_last_out | train, test: the last event of everyone with two or more | seed |
     | leave_last_two | train, validation, test: the last two events of everyone with three or more | seed |
     | last_days | train, test: what happened in the last days, by the newest time of all | days=7 |
-    | random | train, test: about `ratio` of the events, wherever they fall | ratio=0.2, seed |
+    | random | train, test: about `ratio` of the events, wherever they fall; one of each customer stays in training, \
+so of short histories it is less | ratio=0.2, seed |
     | held_out_customers | train, history, test: about `share` of the customers leave training whole; `history` is all \
 but their last event, `test` that event: can the model serve people it never saw? | share=0.1, seed |
     | given | train, test: all of `interactions`, and other events | test |

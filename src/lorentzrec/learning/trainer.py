@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from lorentzrec.data.interactions import Interactions
-from lorentzrec.errors import InputError
+from lorentzrec.data.interactions import Interactions, refuse_other_data
+from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.learning.checkpoint import Checkpoint
 from lorentzrec.learning.config import TrainingConfig
 from lorentzrec.learning.model import Model
@@ -45,6 +45,9 @@ def train(
     Ctrl-C ends training early and returns the model so far (the best one, where there is validation); its notes say
     so.
     """
+    refuse_other_data(data, "train")
+    if config is not None and not isinstance(config, TrainingConfig):
+        raise ConfigError(f"config is a {type(config).__name__}: give TrainingConfig(dimension=20, ...)")
     run = TrainingRun.begin(data, config, validation, metric, validate_every)
     if resume:
         if checkpoint is None:

@@ -1,5 +1,6 @@
 """Every error a user can cause or meet. Each message is one line that names the thing at fault and ends with the next
-action."""
+action. Options are named in backticks as in Python (`user_column`, `separator=';'`); the command line prints them as
+its own (`--user-column`, `--separator ';'`)."""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
     import polars as pl
 
 Id: TypeAlias = str | int
+
+LONGEST_ID = 512
+"""Characters of an id in files and in the service."""
+CONTROL_CHARACTERS = r"[\x00-\x1f\x7f-\x9f]"
+"""What an id in files and in the service must not contain."""
 
 UNKNOWN = -1
 """The row that `Vocabulary.rows` gives for an id it does not hold."""
@@ -141,6 +147,8 @@ def id_series(values: Any, name: str) -> pl.Series:
         return series
     if len(series) == 0:
         return pl.Series([], dtype=pl.String)
+    if series.dtype.is_float():
+        _refuse_floats(series.to_list(), name)
     raise InputError(f"{name}s are of type {series.dtype}: {name}s must be strings or integers, convert them first")
 
 
@@ -154,6 +162,10 @@ def _series_of_objects(values: list[Any], name: str) -> pl.Series:
             return pl.Series(values, dtype=pl.Int64)
         except (OverflowError, TypeError):
             raise InputError(f"a {name} does not fit 64 bits with sign: pass {name}s of that size as strings") from None
+    if all(isinstance(value, UUID) for value in values):
+        return pl.Series([str(value) for value in values], dtype=pl.String)
+    if all(value is None or isinstance(value, float) for value in values):
+        _refuse_floats(values, name)
     wanted = str if isinstance(values[0], str) else int
     for row, value in enumerate(values):
         if isinstance(value, bool) or not isinstance(value, wanted | np.integer if wanted is int else wanted):
@@ -179,6 +191,17 @@ def _series_of_strings(values: list[str], name: str) -> pl.Series:
         raise InputError(
             f"the {name} in row {row + 1} is {error.object!r}, which is not Unicode (a lone surrogate): correct it"
         ) from None
+
+
+def _refuse_floats(values: list[float | None], name: str) -> NoReturn:
+    """Integers become floats where pandas or NumPy has a missing value among them: name that one, not the first."""
+    missing = next((row for row, value in enumerate(values) if value is None or value != value), None)
+    if missing is not None:
+        raise InputError(
+            f"the {name} in row {missing + 1} is missing, which made all {name}s floats: "
+            "drop such rows, then convert with astype('int64')"
+        )
+    raise InputError(f"the {name}s are floats ({values[0]} in row 1): convert them to integers or strings first")
 
 
 def digest_of_arrays(digest: hashlib._Hash, arrays: Iterable[NDArray[Any]]) -> None:

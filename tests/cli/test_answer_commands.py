@@ -114,7 +114,7 @@ def test_titles_of_a_dataset(model: Path, events_file: Path, titles_file: Path, 
         (("recommend-all", "MODEL", "--out", "all.parquet", "-k", "0"), "k is 0: ask for a whole number of items"),
         (
             ("export", "MODEL", "--out", "points", "--to", "faiss"),
-            "there is no format 'faiss': use one of parquet, npz",
+            "there is no format 'faiss': use one of parquet, csv, jsonl, npz",
         ),
         (("export", "MODEL", "--out", "none/points.parquet"), "cannot write none/points.parquet: "),
     ],
@@ -176,9 +176,57 @@ def test_a_failure_leaves_the_older_file(model: Path, tmp_path: Path) -> None:
     out = tmp_path / "all.parquet"
     run("recommend-all", model, "--out", out, "-k", "1")
     before = out.read_bytes()
-    error_of("recommend-all", model, "--out", out, "-k", "0")
+    assert error_of("recommend-all", model, "--out", out) == (
+        f"{out} already exists: choose another name, or overwrite it with --force"
+    )
+    error_of("recommend-all", model, "--out", out, "-k", "0", "--force")
     assert out.read_bytes() == before
     assert list(tmp_path.iterdir()) == [out]
+
+
+def as_table(path: Path) -> pl.DataFrame:
+    if path.suffix == ".csv":
+        return pl.read_csv(path)
+    return pl.read_ndjson(path) if path.suffix else pl.read_parquet(path / "part-*.parquet")
+
+
+@pytest.mark.parametrize("name", ["all.csv", "all.jsonl", "all"])
+def test_the_name_decides_the_format(name: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recommend_all, "USERS_PER_BLOCK", 25)
+    out = tmp_path / name
+    run("recommend-all", model, "--out", out, "-k", "2")
+    table = as_table(out)
+    assert table.columns == ["user", "rank", "item", "score"]
+    assert table.height == 120
+    assert table["user"].to_list() == [user for user in load(model).users.series for _ in range(2)]  # type: ignore[union-attr]
+    error_of("recommend-all", model, "--out", out)
+    run("recommend-all", model, "--out", out, "-k", "1", "--force")
+    assert as_table(out).height == 60
+    assert list(tmp_path.iterdir()) == [out]
+
+
+@pytest.mark.parametrize("command", ["recommend-all", "export"])
+@pytest.mark.parametrize("name", ["all.json", "all.xlsx"])
+def test_formats_that_are_not_known(command: str, name: str, model: Path, tmp_path: Path) -> None:
+    line = error_of(command, model, "--out", tmp_path / name)
+    assert f"there is no format {Path(name).suffix}: end the name in .parquet, .csv, .jsonl" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_other_files_is_not_overwritten(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all" / "thesis.tex").write_text("...")
+    assert "choose another name" in error_of("recommend-all", model, "--out", tmp_path / "all", "--force")
+    assert (tmp_path / "all" / "thesis.tex").is_file()
+
+
+@pytest.mark.parametrize("name", ["points.csv", "points.jsonl", "points"])
+def test_exports_in_other_formats(name: str, model: Path, tmp_path: Path) -> None:
+    run("export", model, "--out", tmp_path / name)
+    table, trained = as_table(tmp_path / name), load(model)
+    assert table["id"].to_list() == trained.item_ids
+    points = table.select(pl.col("^point_[0-9]+$")) if name.endswith(".csv") else table["point"]
+    assert np.allclose(np.array(points.to_numpy().tolist()), trained.item_points, rtol=1e-6)
 
 
 def test_export_to_parquet(model: Path, tmp_path: Path) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 from cli.command_line import SETTINGS, answer, error_of, run
 from lorentzrec import Interactions
+from lorentzrec.cli import app
+from lorentzrec.cli.output import table
 from lorentzrec.data.dataset import open_dataset
 from lorentzrec.data.network import network_statistics
 
@@ -79,10 +83,13 @@ def test_a_person_sees_every_step(events_file: Path, tmp_path: Path) -> None:
         (("--event-weight", "view=much"), "--event-weight: 'much' is not a number: write name=number"),
         (("--engine", "dask"), "there is no engine 'dask': use polars or spark"),
         (("--master", "local[2]"), "--master is for --engine spark: give both, or none"),
-        (("--minimum-rating", "4"), "events.csv: an option needs the rating of every event: name its column"),
-        (("--duplicates", "some"), "duplicates is 'some': use one of keep, first, last, sum"),
-        (("--k-core",), "k_core without minimum counts does nothing"),
-        (("--test-events", "events.csv"), "the split given and test_events go together"),
+        (
+            ("--minimum-rating", "4"),
+            "events.csv: an option needs the rating of every event: name its column with --rating-column",
+        ),
+        (("--duplicates", "some"), "--duplicates is 'some': use one of keep, first, last, sum"),
+        (("--k-core",), "--k-core without minimum counts does nothing"),
+        (("--test-events", "events.csv"), "the --split given and --test-events go together"),
     ],
 )
 def test_options_that_cannot_be(
@@ -92,6 +99,91 @@ def test_options_that_cannot_be(
     Path("events.csv").write_bytes(events_file.read_bytes())
     assert error_of("prepare", "events.csv", "--out", "shop", *options).startswith(line)
     assert [path.name for path in tmp_path.iterdir()] == ["events.csv"]
+
+
+def attempts(folder: Path, path: Path, *options: str) -> tuple[int, str]:
+    """Prepare, each time with the flags that the last error named; how many attempts it took, and the notes."""
+    for attempt in range(1, 4):
+        result = CliRunner().invoke(app, ["prepare", str(path), "--out", str(folder / "shop"), *options])
+        if result.exit_code == 0:
+            return attempt, result.stderr
+        assert result.exit_code == 2, result.stderr
+        words = shlex.split(result.stderr.splitlines()[-1].rpartition(": ")[2].replace(",", " "))
+        flags = [place for place, word in enumerate(words) if word.startswith("--") and word != "--on-error"]
+        options += tuple(word for place in flags for word in words[place : place + 2])
+    raise AssertionError(options)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "events"),
+    [
+        (
+            "books.csv",
+            b'"User-ID";"ISBN";"Book-Rating"\r\n"1";"2";"0"\r\n"3";"K\xe4se \\"x\\"";"1"\r\n"3";"a\\"b";"1"\r\n',
+            3,
+        ),
+        ("excel.csv", "\ufeffuser;item;time;weight\r\nann;tea;13.05.2024 10:00;1,5\r\n".encode(), 1),
+        ("beauty.txt", b"1 30\n1 10\n", 2),
+        ("utf16.csv", "user,item\nann,K\u00e4se\n".encode("utf-16-le"), 1),
+        ("days.csv", b"user,item,date\nann,tea,20240513\n", 1),
+    ],
+)
+def test_messy_files_are_prepared_after_following_the_message_once(
+    name: str, content: bytes, events: int, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    tried, _ = attempts(tmp_path, path)
+    assert tried == 2
+    assert len(Interactions.from_dataset(tmp_path / "shop")) == events
+
+
+def test_flags_and_notes_are_those_of_the_command_line(tmp_path: Path) -> None:
+    path = tmp_path / "events.csv"
+    path.write_text("buyer,sku,order_date\nann,tea,2024\n")
+    assert error_of("prepare", path, "--out", tmp_path / "shop").endswith(
+        "name the column of the user with --user-column"
+    )
+    result = run("prepare", path, "--out", tmp_path / "shop", "--user-column", "buyer")
+    assert "note: the column 'sku' is taken for the item" in result.stderr
+    assert "'order_date' may be a time and is not used: if it is, give --time-column" in result.stderr
+    path.write_text("user,item,time\nann,tea,13.05.2024\n")
+    line = error_of("train", path, "--out", tmp_path / "model")
+    assert "give --time-format %d.%m.%Y" in line
+    assert line.endswith("(options of lorentzrec prepare: make a dataset first)")
+
+
+def test_rejected_rows_are_mentioned(tmp_path: Path) -> None:
+    path = tmp_path / "events.csv"
+    path.write_text("user,item\nann,tea\nbob\n" + "c" * 600 + ",tea\n")
+    result = run("prepare", path, "--out", tmp_path / "shop", "--on-error", "skip")
+    assert (
+        "note: 2 faulty rows set aside: column 'user': longer than 512 characters (1), wrong number of fields (1)"
+        in (result.stderr)
+    )
+    assert "see rejected.parquet in the dataset" in result.stderr
+
+
+def test_ordered_files(tmp_path: Path) -> None:
+    path = tmp_path / "events.csv"
+    path.write_text("user,item\nann,tea\nann,cup\nann,jam\nbob,tea\n")
+    result = run("prepare", path, "--out", tmp_path / "shop", "--ordered", "--split", "leave_last_out")
+    assert "note: times are positions in the files, not moments" in result.stderr
+    dataset = open_dataset(tmp_path / "shop")
+    assert dataset.manifest["times"] == "positions"
+    assert dataset.interactions("test").history_ids("ann") == ["jam"]
+    line = error_of("prepare", path, "--out", tmp_path / "shop", "--ordered", "--split", "last_days")
+    assert line == "the --split last_days needs times, and positions are none: use another split"
+
+
+def test_a_model_is_no_event_file(model: Path, tmp_path: Path) -> None:
+    line = error_of("train", model, "--out", tmp_path / "other")
+    assert line == f"{model} is a lorentzrec model, not events: give a dataset or event files"
+
+
+def test_long_ids_are_cut_in_tables() -> None:
+    made = table({"item": "left"}, [["x" * 10_000]])
+    assert list(made.columns[0].cells) == ["x" * 200 + "..."]
 
 
 def test_a_model_is_not_overwritten_with_a_dataset(events_file: Path, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ def prepared_slowly(events: list[Event], config: PrepareConfig) -> dict[str, Int
     """Part name -> events; one part without a name if there is no split."""
     rows = [one for one in events if not config.event_weights or one.event in config.event_weights]
     factor = config.event_weights or Counter()
+    labels = config.label_events or ()
     rows = [Event(r.user, r.item, r.time, r.weight * factor.get(r.event, 1.0), r.rating, r.event) for r in rows]
     rows = [one for one in rows if config.minimum_rating is None or one.rating >= config.minimum_rating]
     rows = [one for one in rows if config.since is None or one.time >= float(config.since)]
@@ -36,7 +37,7 @@ def prepared_slowly(events: list[Event], config: PrepareConfig) -> dict[str, Int
     if config.bot_events is not None:
         activity = Counter(one.user for one in rows)
         rows = [one for one in rows if activity[one.user] <= config.bot_events]
-    rows = without_duplicates(rows, config.duplicates)
+    rows = without_duplicates(rows, config.duplicates, labels)
     while True:
         users, items = Counter(one.user for one in rows), Counter(one.item for one in rows)
         enough = [
@@ -47,7 +48,7 @@ def prepared_slowly(events: list[Event], config: PrepareConfig) -> dict[str, Int
         changed, rows = len(enough) != len(rows), enough
         if not (config.k_core and changed):
             break
-    rows.sort(key=lambda one: (one.user, one.time, one.item, one.weight))
+    rows.sort(key=lambda one: (one.user, one.time, one.item, one.weight, one.event in labels))
     if config.maximum_history is not None:
         kept = []
         for user in sorted({one.user for one in rows}):
@@ -56,7 +57,9 @@ def prepared_slowly(events: list[Event], config: PrepareConfig) -> dict[str, Int
     if not rows:
         return {}
     columns: list[list[Any]] = [[getattr(one, name) for one in rows] for name in ("user", "item", "time", "weight")]
-    data = Interactions.from_pairs(*columns)
+    users, items, times, weights = columns
+    targets = [one.event in labels for one in rows] if labels else None
+    data = Interactions.from_pairs(users, items, times, weights, targets)
     if config.split is None:
         return {"": data}
     parts = data.split(config.split, drop_unseen_items=config.drop_unseen_items, **config.split_options)
@@ -64,7 +67,7 @@ def prepared_slowly(events: list[Event], config: PrepareConfig) -> dict[str, Int
     return dict(zip(names, parts, strict=True))
 
 
-def without_duplicates(rows: list[Event], keep: str) -> list[Event]:
+def without_duplicates(rows: list[Event], keep: str, labels: tuple[str, ...]) -> list[Event]:
     if keep == "keep":
         return rows
     pairs: dict[tuple[str, str], list[Event]] = {}
@@ -76,5 +79,7 @@ def without_duplicates(rows: list[Event], keep: str) -> list[Event]:
         time = pick(one.time for one in same)
         weights = [one.weight for one in same if one.time == time]
         weight = sum(one.weight for one in same) if keep == "sum" else max(weights)
-        result.append(Event(same[0].user, same[0].item, time, weight))
+        kinds = [one.event for one in same if keep == "sum" or one.time == time]
+        kind = next((kind for kind in kinds if kind in labels), kinds[0])
+        result.append(Event(same[0].user, same[0].item, time, weight, event=kind))
     return result

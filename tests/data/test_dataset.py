@@ -50,6 +50,18 @@ def test_round_trip_of_parts(tmp_path: Path) -> None:
     assert same(Interactions.from_dataset(tmp_path / "d"), SMALL)
 
 
+def test_labels_make_the_round_trip_and_name_the_next_target(tmp_path: Path) -> None:
+    columns = ["ann", "ann", "ann", "bob", "bob"], ["a", "b", "c", "a", "b"], [1, 2, 3, 1, 2]
+    data = Interactions.from_pairs(*columns, labels=[False, False, True, True, False])
+    save_dataset(data, tmp_path / "d")
+    again = Interactions.from_dataset(tmp_path / "d")
+    assert same(data, again)
+    assert not same(data, Interactions.from_pairs(*columns))
+    events = pl.read_parquet(tmp_path / "d" / "interactions.parquet")
+    c = data.items.row("c")
+    assert events["next_item_row"].to_list() == [c, c, None, None, None]
+
+
 def test_tables_on_disk(tmp_path: Path) -> None:
     save_dataset(SMALL, tmp_path / "d")
     users, items = (pl.read_parquet(tmp_path / "d" / f"{name}.parquet") for name in ("users", "items"))

@@ -56,6 +56,7 @@ event_lists = st.lists(
 options_of_all_kinds = st.fixed_dictionaries(
     {
         "event_weights": st.sampled_from([{}, {"view": 1.0, "buy": 4.0}]),
+        "label_events": st.sampled_from([None, ("buy",), ("view", "buy")]),
         "minimum_rating": st.sampled_from([None, 3.0]),
         "since": st.sampled_from([None, 1]),
         "until": st.sampled_from([None, 6]),
@@ -84,7 +85,7 @@ def test_equals_the_slow_twin(
         drop_unseen_items=drop and options["split"] is not None,
         **options,
     )
-    complaint = "no event is left"
+    complaint = "no event is left|no event of the kind"
     try:
         slow = prepared_slowly(events, config)
     except InputError as error:
@@ -202,6 +203,26 @@ def test_ids_of_several_files(tmp_path: Path) -> None:
     assert report.counts == {"events": 4, "users": 3, "items": 3}
 
 
+def test_files_with_other_unused_columns(tmp_path: Path) -> None:
+    folder = tmp_path / "events"
+    folder.mkdir()
+    (folder / "a.csv").write_text("user,item,shop\n1,10,x\n")
+    (folder / "b.csv").write_text("user,item\n2,20\n")
+    assert prepare(PrepareConfig(events=(str(folder),), out=str(tmp_path / "out"))).counts["events"] == 2
+
+
+def test_another_dataset_is_replaced_with_a_note(tmp_path: Path) -> None:
+    text = "user,item\nu,a\nu,b\n"
+    assert run(tmp_path, text).notes == ()
+    again = run(tmp_path, text, duplicates="first", minimum_user_events=2)
+    place = tmp_path / "out"
+    assert again.notes == (
+        f"{place} was a dataset made with other options (duplicates, minimum_user_events), and is replaced",
+    )
+    assert open_dataset(place).manifest["notes"] == []
+    assert run(tmp_path, text + "u,c\n", duplicates="first", minimum_user_events=2).notes == ()
+
+
 def test_fractions_of_seconds_survive(tmp_path: Path) -> None:
     run(tmp_path, "user,item,time\nu,b,1.5\nu,a,1\n")
     times = Interactions.from_dataset(tmp_path / "out").times
@@ -217,7 +238,7 @@ def test_item_table(tmp_path: Path) -> None:
     report = prepare(replace(config, items=films))
     items = open_dataset(tmp_path / "out").items
     assert items.rows() == [(0, 1, 1, "Alien (1979)", "Horror|Sci-Fi"), (1, 2, 1, None, None)]
-    assert report.notes == ("the item table tells of 1 of 2 items, and of 1 others",)
+    assert report.notes == ("the item table covers 1 of 2 items (1 rows for other items)",)
     table = write(tmp_path, '{"item":"1","name":"A","price":9.5}\n{"item":"2","name":"B"}\n', "items.jsonl")
     config = replace(config, items=table, item_source=Source(), item_columns={"title": "name"})
     prepare(config)
@@ -226,7 +247,7 @@ def test_item_table(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the price 'dear' is not a number"):
         prepare(config)
     write(tmp_path, '{"item":"1"}\n{"item":"1"}\n', "items.jsonl")
-    with pytest.raises(InputError, match="the item '1' stands there twice"):
+    with pytest.raises(InputError, match="the item '1' is in it twice"):
         prepare(replace(config, item_columns={}))
 
 
@@ -264,6 +285,10 @@ def test_skip_saves_the_rejected_rows(tmp_path: Path) -> None:
         (4, "column 'time': not a number", "u,c,never"),
         (5, "column 'user': missing", ",d,4"),
     ]
+    assert report.notes == (
+        "3 faulty rows set aside: column 'time': not a number (1), column 'user': missing (1), wrong number of "
+        "fields (1): see rejected.parquet in the dataset",
+    )
     assert set(rejected["file"]) == {str(tmp_path / "events.csv")}
     open_dataset(tmp_path / "out").verify()
 
@@ -315,14 +340,14 @@ except InputError as error:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"duplicates": "some"}, "duplicates is 'some': use one of keep, first, last, sum"),
-        ({"on_error": "ignore"}, "on_error is 'ignore'"),
-        ({"minimum_user_events": 0}, "minimum_user_events is 0"),
+        ({"duplicates": "some"}, "`duplicates` is 'some': use one of keep, first, last, sum"),
+        ({"on_error": "ignore"}, "`on_error` is 'ignore'"),
+        ({"minimum_user_events": 0}, "`minimum_user_events` is 0"),
         ({"event_weights": {"view": 0.0}}, "the weight of 'view' is 0"),
         ({"split": "by_hand"}, "no split 'by_hand'"),
         ({"split": "random", "split_options": {"days": 3}}, "has no option 'days'"),
-        ({"drop_unseen_items": True}, "split options without a split"),
-        ({"k_core": True}, "k_core without minimum counts"),
+        ({"drop_unseen_items": True}, "split options without a `split`"),
+        ({"k_core": True}, "`k_core` without minimum counts"),
         ({"split": "given"}, "go together"),
         ({"since": "yesterday"}, "neither ISO text nor unix seconds"),
     ],
@@ -354,3 +379,21 @@ def test_files_of_different_kinds_are_refused(tmp_path: Path) -> None:
     (folder / "b.csv").write_text("user,item\nu,a\n")
     with pytest.raises(InputError, match=r"b\.csv has user, item, but .*a\.csv has user, item, time"):
         prepare(PrepareConfig(events=(str(folder),), out=str(tmp_path / "out")))
+
+
+def test_kinds_of_events_that_are_targets(tmp_path: Path) -> None:
+    text = "user,item,time,kind\na,x,1,view\na,y,2,view\na,y,3,buy\na,z,4,view\nb,x,1,view\nb,z,2,buy\n"
+    options: dict[str, Any] = {"source": Source(event_column="kind"), "split": "leave_last_out"}
+    report = run(tmp_path, text, label_events=("buy",), **options)
+    assert report.parts == {"train": 3, "test": 3}
+    train, test = open_dataset(report.address).parts()
+    assert test.labels is not None
+    assert test.items.ids(test.item_rows[test.labels]) == ["y", "z"]
+    assert train.labels is not None
+    assert not train.labels.any()
+    with pytest.raises(InputError, match="no event of the kind gift is left"):
+        run(tmp_path, text, label_events=("gift",), **options)
+    with pytest.raises(ConfigError, match="add 'buy' to `event_weights`"):
+        run(tmp_path, text, label_events=("buy",), event_weights={"view": 1.0}, **options)
+    with pytest.raises(InputError, match="event_column"):
+        run(tmp_path, text, label_events=("buy",))

@@ -169,7 +169,10 @@ SOUND = "user,item,time,weight\nu,i,1,1\n"
         (SOUND + "u,i,2,heavy\n", "line 3: column 'weight': not a finite number"),
         (SOUND + "u,i,2,0\n", "line 3: column 'weight': not positive"),
         (SOUND + "u,i,2,inf\n", "line 3: column 'weight': not a finite number"),
-        (SOUND + '"u\nv",i,2,1\nu,i,x,1\n', "line 5: column 'time': not a number"),
+        ("user,item,note,time\nu,i,a,1\n" + 'u,i,"b\nc",2\nu,i,d,x\n', "line 5: column 'time': not a number"),
+        (SOUND + '"u\nv",i,2,1\n', "line 3: column 'user': control characters"),
+        (SOUND + "u\x85,i,2,1\n", "line 3: column 'user': control characters"),
+        (SOUND + "u," + "i" * 513 + ",2,1\n", "line 3: column 'item': longer than 512 characters"),
         (SOUND + 'u,"i,2,1\nu,i,2,1\n', "line 3: a quote that is not closed"),
         (SOUND + 'u,"i"x,2,1\n', "line 3: "),
         (SOUND.encode() + b"u,\xe9,2,1\n", "line 3: bytes that are not utf-8, in 'u,"),
@@ -206,7 +209,7 @@ def test_an_empty_last_field_is_no_fault(tmp_path: Path) -> None:
     [
         ("", "e.csv", {}, "is empty"),
         ("user,item\n", "e.csv", {}, "holds no events"),
-        ("customer,item\nu,i\n", "e.csv", {}, "no column 'user' for the user, only customer, item"),
+        ("buyer,item\nu,i\n", "e.csv", {}, "no column 'user', only buyer, item: name the column of the user"),
         ("user,item\nu,i\n", "e.csv", {"time_column": "at"}, "no column 'at' for the time, only user, item"),
         ("user,item,user\nu,i,v\n", "e.csv", {}, "the column 'user' more than once"),
         ("user,item,\nu,i,v\n", "e.csv", {}, "column 3 has no name"),
@@ -249,9 +252,9 @@ def test_wrong_options() -> None:
         source_named("movielens")
     with pytest.raises(ConfigError, match="no source option 'user_colum': use user_column"):
         source_named(user_colum="u")
-    with pytest.raises(ConfigError, match="format is 'xml'"):
+    with pytest.raises(ConfigError, match="`format` is 'xml'"):
         source_named(format="xml")
-    with pytest.raises(ConfigError, match="no text encoding 'utf-9'"):
+    with pytest.raises(ConfigError, match="no text `encoding` 'utf-9'"):
         source_named(encoding="utf-9")
     assert source_named("csr") is not None
     assert set(READERS) >= {"movielens-100k", "movielens-25m", "amazon-ratings", "recbole"}

@@ -225,3 +225,73 @@ def test_parts_are_disjoint_and_everyone_in_test_is_known(
         newest = [part.times[part.offsets[1:][part.lengths > 0] - 1] for part in (known, parts[-1])]  # type: ignore[index]
         both = (known.lengths > 0) & (parts[-1].lengths > 0)
         assert (newest[0][both[known.lengths > 0]] <= newest[1][both[parts[-1].lengths > 0]]).all()
+
+
+def labelled(*rows: tuple[str, str, int, bool]) -> Interactions:
+    users, items, times, labels = zip(*rows, strict=True)
+    return Interactions.from_pairs(list(users), list(items), list(times), labels=list(labels))
+
+
+# ann views b and c, buys c, views d, buys d, views e; bob views a, buys b; cat buys a and views b; dan only views
+SHOP = labelled(
+    ("ann", "b", 1, False),
+    ("ann", "c", 2, False),
+    ("ann", "c", 3, True),
+    ("ann", "d", 4, False),
+    ("ann", "d", 5, True),
+    ("ann", "e", 6, False),
+    ("bob", "a", 1, False),
+    ("bob", "b", 2, True),
+    ("cat", "a", 1, True),
+    ("cat", "b", 2, False),
+    ("dan", "a", 1, False),
+    ("dan", "b", 2, False),
+)
+
+
+def test_the_last_target_is_held_out_with_all_that_follows_it() -> None:
+    train, test = split(SHOP, "leave_last_out")
+    assert triples(test) == [("ann", "d", 5), ("ann", "e", 6), ("bob", "b", 2)]
+    assert test.labels is not None
+    assert test.labels.sum() == 2
+    assert len(train) == 9
+    assert "2 customers" in train.notes[0]
+
+
+def test_what_lies_between_two_held_out_targets_is_history_of_the_second() -> None:
+    train, validation, test = split(SHOP, "leave_last_two")
+    assert triples(train)[:2] == [("ann", "b", 1), ("ann", "c", 2)]
+    assert triples(validation) == [("ann", "c", 3), ("ann", "d", 4)]
+    assert triples(test) == [("ann", "d", 5), ("ann", "e", 6)]
+
+
+def test_without_times_only_targets_are_held_out() -> None:
+    users, items = SHOP.users.ids(SHOP.user_rows), SHOP.items.ids(SHOP.item_rows)
+    data = Interactions.from_pairs(users, items, labels=SHOP.labels)
+    train, test = split(data, "leave_last_out", seed=3)
+    assert test.labels is not None
+    assert test.labels.all()
+    assert set(test.users.ids(test.user_rows)) == {"ann"}  # the only one with two targets
+    assert len(train) + len(test) == len(data)
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "last_days": {"days": 3 / DAY},
+    "held_out_customers": {"share": 0.6},
+    "random": {"ratio": 0.5},
+}
+
+
+@pytest.mark.parametrize("how", sorted(RULES))
+def test_targets_everywhere_split_as_no_labels_do(how: str) -> None:
+    with_labels = labelled(*((*row, True) for row in triples(SMALL)))
+    options: dict[str, Any] = OPTIONS.get(how, {})
+    for plain, marked in zip(split(SMALL, how, **options), split(with_labels, how, **options), strict=True):
+        assert triples(plain) == triples(marked)
+
+
+def test_labels_that_are_not_true_or_false_are_refused() -> None:
+    with pytest.raises(InputError, match="true or false per event"):
+        Interactions.from_pairs(["a"], ["b"], labels=["buy"])
+    with pytest.raises(InputError, match="no event is a target"):
+        Interactions.from_pairs(["a"], ["b"], labels=[False])

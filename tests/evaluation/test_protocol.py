@@ -51,6 +51,15 @@ def test_unknown_items_are_counted_misses() -> None:
     assert "2 held-out items are not known to the model: they count as misses" in report.notes
 
 
+def test_only_targets_are_looked_for() -> None:
+    pairs: list[tuple[Id, Id]] = [("u", "c"), ("u", "d"), ("v", "b")]
+    users, items = zip(*pairs, strict=True)
+    bought = Interactions.from_pairs(users, items, labels=[True, False, False])
+    report = evaluate(MODEL, bought, k=1, intervals=False)
+    assert report["recall@1"] == 1
+    assert (report.counts["users"], report.counts["events"]) == (1, 1)
+
+
 def test_untrained_items_are_counted() -> None:
     whole = events([*_pairs(TRAIN), ("u", "z")])
     train = whole.select(whole.item_rows != whole.items.row("z"))
@@ -138,7 +147,7 @@ def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> No
 @pytest.mark.parametrize(
     ("test", "message"),
     [
-        (TRAIN.select(np.zeros(len(TRAIN), bool)), "holds no event"),
+        (TRAIN.select(np.zeros(len(TRAIN), bool)), "holds no target"),
         (events([("u", "x"), ("v", "y")]), "knows none of the 2 held-out items"),
         (events([("u", 1)]), "knows none of the 1 held-out items .*strings.*integers"),
         (events([("stranger", "a")]), "none of the 1 test customers has a history"),

@@ -74,6 +74,7 @@ def awkward_events(count: int = 400) -> str:
     [
         {},
         {"duplicates": "first", "minimum_rating": 3, "since": 2, "until": 28, "split": "leave_last_two"},
+        {"duplicates": "last", "label_events": ("buy",), "split": "leave_last_out"},
         {
             "duplicates": "sum",
             "event_weights": {"view": 0.3, "buy": 2.7},
@@ -125,6 +126,33 @@ def test_reviews_without_times_and_held_out_customers(tmp_path: Path, engine: Sp
     )
     assert list(report.parts) == ["train", "history", "test"]
     assert "without times" in report.notes[0]
+
+
+@pytest.mark.parametrize("source", [Source(ordered=True, time_column=None), Source(ties="file", time_column="hour")])
+def test_the_order_of_files(
+    tmp_path: Path, engine: SparkEngine, monkeypatch: pytest.MonkeyPatch, source: Source
+) -> None:
+    generator = np.random.default_rng(2)
+    events = pl.DataFrame(
+        {
+            "user": generator.integers(0, 40, 3_000),
+            "item": generator.integers(0, 30, 3_000),
+            "hour": generator.integers(0, 5, 3_000) * 3_600,
+        }
+    )
+    folder = tmp_path / "events"
+    folder.mkdir()
+    events[:2_000].write_parquet(folder / "a.parquet")
+    events[2_000:].write_csv(folder / "b.csv")
+    monkeypatch.setattr(spark_module, "EVENTS_A_TASK", 500)
+    config = PrepareConfig(events=(str(folder),), out="", source=source, maximum_history=60, split="leave_last_two")
+    (tmp_path / "last").mkdir()
+    both(replace(config, duplicates="last"), engine, tmp_path / "last")
+    both(config, engine, tmp_path)
+    user = open_dataset(tmp_path / "spark").interactions().users.id(0)
+    expected = events.filter(pl.col("user") == user)
+    expected = expected.sort("hour", maintain_order=True) if source.ties == "file" else expected
+    assert open_dataset(tmp_path / "spark").interactions().history_ids(user) == expected["item"].to_list()[-60:]
 
 
 def test_faults_are_told_and_saved_alike(tmp_path: Path, engine: SparkEngine) -> None:

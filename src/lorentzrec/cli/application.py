@@ -18,7 +18,7 @@ from lorentzrec.cli.demo import demo
 from lorentzrec.cli.evaluate import evaluate
 from lorentzrec.cli.export import export
 from lorentzrec.cli.live import live
-from lorentzrec.cli.output import printable
+from lorentzrec.cli.output import printable, with_flags
 from lorentzrec.cli.plot import plot
 from lorentzrec.cli.prepare import prepare
 from lorentzrec.cli.publish import publish
@@ -62,7 +62,7 @@ class Commands(TyperGroup):
 def _fail(message: str, code: int) -> int:
     message = printable(message)
     typer.secho("error: ", err=True, fg="red", bold=True, nl=False)
-    typer.echo(" ".join(message.split()), err=True)
+    typer.echo(" ".join(with_flags(message).split()), err=True)
     return code
 
 

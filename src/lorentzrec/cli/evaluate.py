@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lorentzrec.cli.events import dataset_at, events_at, parts_of
 from lorentzrec.cli.options import ItemColumn, Json, ModelFolder, Reader, TimeColumn, UserColumn, WeightColumn
-from lorentzrec.cli.output import note, print_json, show, table, working
+from lorentzrec.cli.output import note, print_json, progress, show, table
 from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
@@ -68,8 +69,10 @@ def evaluate(
         if trained.histories is None:
             raise InputError(f"{model} carries no training histories to make baselines from: leave --baselines out")
         systems |= {"popularity": Popularity(trained.histories), "item-kNN": ItemKNN(trained.histories)}
-    with working("Ranking for every customer ..."):
-        reports = evaluated(systems, test, histories, k or [10], users=users, negatives=negatives, seed=seed)
+    with progress("Ranking for every customer", 1.0) as done:
+        reports = evaluated(
+            systems, test, histories, k or [10], users=users, negatives=negatives, seed=seed, watch=done
+        )
     if json:
         print_json({"model": str(model), "data": data, "systems": to_dict(reports), "notes": remarks})
         return
@@ -83,19 +86,28 @@ def evaluated(
     test: Interactions,
     histories: Interactions | None,
     k: Sequence[int],
+    *,
+    watch: Callable[[float], None] = lambda share: None,
+    negatives: int = 100,
     **options: Any,
 ) -> dict[str, dict[str, Report]]:
-    """System -> protocol -> report, every system asked the same questions."""
-    from lorentzrec.evaluation.protocol import evaluate as ask
+    """System -> protocol -> report, for the same held-out events. `watch` is called with the share that is done."""
+    from lorentzrec.evaluation.protocol import evaluate as measure
 
-    negatives = options.pop("negatives", 100)
-    return {
-        name: {
-            "full": ask(system, test, "full", k, histories=histories, **options),
-            "sampled": ask(system, test, "sampled", k, histories=histories, negatives=negatives, **options),
+    reports: dict[str, dict[str, Report]] = {}
+    for place, (name, system) in enumerate(systems.items()):
+
+        def done(share: float, before: float) -> None:
+            watch((before + share) / (2 * len(systems)))
+
+        full, sampled = (partial(done, before=2 * place + second) for second in (0, 1))
+        reports[name] = {
+            "full": measure(system, test, "full", k, histories=histories, watch=full, **options),
+            "sampled": measure(
+                system, test, "sampled", k, histories=histories, negatives=negatives, watch=sampled, **options
+            ),
         }
-        for name, system in systems.items()
-    }
+    return reports
 
 
 def to_dict(reports: Mapping[str, Mapping[str, Report]]) -> dict[str, Any]:

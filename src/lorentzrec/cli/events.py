@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lorentzrec.errors import ConfigError
+from lorentzrec.atomic import MARKER
+from lorentzrec.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from lorentzrec.data.dataset import Dataset
@@ -30,8 +34,25 @@ def events_at(data: str, reader: str | None, **columns: str | None) -> Interacti
     """The events of files; columns left as None have their usual names."""
     from lorentzrec.data.interactions import Interactions
 
+    if (other := _kind_of_folder(data)) is not None:
+        raise InputError(f"{data} is a {other}, not events: give a dataset or event files")
     given = {name: column for name, column in columns.items() if column is not None}
-    return Interactions.from_file(data, reader, **given)
+    try:
+        return Interactions.from_file(data, reader, **given)
+    except InputError as error:
+        named = re.findall(r"`([a-z_]+)[=`]", str(error))
+        if set(named) <= {"reader", *columns}:
+            raise
+        raise type(error)(f"{error} (options of lorentzrec prepare: make a dataset first)") from None
+
+
+def _kind_of_folder(data: str) -> str | None:
+    """What a folder written by this package is, if it is one."""
+    try:
+        manifest = json.loads((Path(data) / MARKER).read_text("utf-8"))
+        return str(manifest.get("kind") or manifest["format"])
+    except (OSError, ValueError, KeyError, AttributeError):
+        return None
 
 
 def parts_of(dataset: Dataset) -> dict[str, Interactions]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,14 +21,31 @@ if TYPE_CHECKING:
 
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters but tab and line end, what turns the direction of writing, and what is no character at all."""
+LONGEST_CELL = 200
+"""Characters of a cell of a table; ids may be longer."""
 
 WIDTH_OF_FILES = 120
 """Columns of a table that is not shown on a terminal, unless COLUMNS says otherwise."""
 
 
+_FLAGS = {"event_weights": "--event-weight", "item_columns": "--item-field"}
+"""Options whose names on the command line differ from those in Python by more than dashes."""
+
+
 def printable(text: str) -> str:
     r"""The text with what a terminal would obey written out (`\x1b`): titles and ids may come from anybody."""
     return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def with_flags(message: str) -> str:
+    """A message of the library with its options as the command line has them: `time_column` is --time-column."""
+
+    def flag(found: re.Match[str]) -> str:
+        name, value = found.groups()
+        shown = _FLAGS.get(name, "--" + name.replace("_", "-"))
+        return shown if value is None else f"{shown} {shlex.quote(str(ast.literal_eval(value)))}"
+
+    return re.sub(r"`([a-z]+(?:_[a-z]+)*)(?:=('[^`']*'|\"[^`\"]*\"|\d+))?`", flag, message)
 
 
 def print_json(result: Any) -> None:
@@ -51,7 +70,7 @@ def say(text: str) -> None:
 def note(sentences: Iterable[str]) -> None:
     """Sentences that a reader of the result should know."""
     for sentence in sentences:
-        _console(stderr=True).print(f"note: {sentence}", style="yellow", soft_wrap=True)
+        _console(stderr=True).print(f"note: {with_flags(sentence)}", style="yellow", soft_wrap=True)
 
 
 def table(columns: Mapping[str, str], rows: Iterable[Sequence[Any]], *, title: str | None = None) -> Table:
@@ -66,8 +85,12 @@ def table(columns: Mapping[str, str], rows: Iterable[Sequence[Any]], *, title: s
         side, _, style = look.partition(" ")
         made.add_column(heading, justify="right" if side == "right" else "left", style=style, overflow="fold")
     for row in rows:
-        made.add_row(*("" if cell is None else str(cell) for cell in row))
+        made.add_row(*("" if cell is None else _cut(str(cell)) for cell in row))
     return made
+
+
+def _cut(cell: str) -> str:
+    return cell if len(cell) <= LONGEST_CELL else cell[:LONGEST_CELL] + "..."
 
 
 @contextmanager
@@ -89,6 +112,21 @@ def progress(what: str, total: float) -> Iterator[Callable[[float], None]]:
     with Progress(console=_console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda done: bar.update(task, completed=done)
+
+
+@contextmanager
+def steps(text: str, names: Sequence[str]) -> Iterator[Callable[[str], None]]:
+    """A bar over named steps, or one line without a terminal; the function given is called when a step begins."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    if not sys.stderr.isatty():
+        say(f"{text} ...")
+        yield lambda name: None
+        return
+    looks = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*looks, console=_console(stderr=True), transient=True) as bar:
+        task = bar.add_task(text, total=len(names))
+        yield lambda name: bar.update(task, completed=names.index(name), description=f"{text}: {name}")
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lorentzrec.cli.options import ItemColumn, Json, Reader, TimeColumn, UserColumn, WeightColumn
-from lorentzrec.cli.output import note, print_json, show, table, working
+from lorentzrec.cli.output import note, print_json, show, steps, table
 from lorentzrec.cli.targets import refuse_unwritable
 from lorentzrec.errors import ConfigError
 
@@ -57,15 +57,33 @@ def prepare(
     rating_column: Annotated[Text, _file("Column of the rating.")] = None,
     event_column: Annotated[Text, _file("Column of the kind of event: view, purchase, ...")] = None,
     file_format: Annotated[Text, _file("csv, json, parquet, adjacency or csr.", "--format")] = None,
-    separator: Annotated[Text, _file("Between the fields of CSV lines.")] = None,
+    separator: Annotated[
+        Text, _file("Between the fields of CSV lines: a character, tab or space.", show_default="from the first lines")
+    ] = None,
+    quote: Annotated[Text, _file("Around fields that hold a separator; none for no quotes.", show_default='"')] = None,
+    escape: Annotated[Text, _file("Before quotes inside of fields, where they are not doubled: '\\'.")] = None,
+    decimal: Annotated[
+        Text, _file("Decimal point of weights and ratings: . or ,", show_default="from the first values")
+    ] = None,
     columns: Annotated[Text, _file("Columns of files without header: user,item,time")] = None,
     encoding: Annotated[Text, _file("Text encoding.", show_default="utf-8")] = None,
     time_unit: Annotated[Text, _file("seconds, milliseconds, microseconds or iso.", show_default="auto")] = None,
-    on_error: Annotated[str, _file("A faulty row: strict stops, skip sets it aside and counts it.")] = "strict",
+    time_format: Annotated[Text, _file("Form of times that are not ISO 8601: '%d.%m.%Y %H:%M'.")] = None,
+    ordered: Annotated[
+        bool, _file("Events have no times but are in order, oldest first: positions become times.", "--ordered")
+    ] = False,
+    ties: Annotated[
+        Text, _file("Order of a customer's events with equal times: by item id, or as in the file.", show_default="id")
+    ] = None,
+    on_error: Annotated[str, _file("A faulty row: raise stops, skip sets it aside and counts it.")] = "raise",
     minimum_rating: Annotated[float | None, _filter("Only events rated so or higher.")] = None,
     event_weights: Annotated[
         list[str] | None,
         _filter("Weight of a kind of event; other kinds are left out.", "--event-weight", metavar="KIND=WEIGHT"),
+    ] = None,
+    label_events: Annotated[
+        list[str] | None,
+        _filter("A kind of event to predict; histories hold all kinds. Repeatable.", "--label-event", metavar="KIND"),
     ] = None,
     since: Annotated[Text, _filter("Only from this time on: 2024-01-31, or unix seconds.")] = None,
     until: Annotated[Text, _filter("Only before this time.")] = None,
@@ -78,7 +96,8 @@ def prepare(
     split: Annotated[
         Text,
         _part(
-            "leave_last_out, leave_last_two, last_days:days=7, random:ratio=0.2, held_out_customers, given.",
+            "leave_last_out, leave_last_two, last_days:days=7, random:ratio=0.2 (of the events, except for one of each "
+            "customer, which stays in training), held_out_customers, given.",
             metavar="NAME[:OPTION=VALUE,...]",
         ),
     ] = None,
@@ -96,7 +115,7 @@ def prepare(
     The dataset is the same, to the bit, whichever engine makes it. Every step says how many events it kept, and why.
     """
     from lorentzrec.data.dataset import FORMAT
-    from lorentzrec.data.prepare import PrepareConfig
+    from lorentzrec.data.prepare import STAGES, PrepareConfig
     from lorentzrec.data.prepare import prepare as run
     from lorentzrec.data.sources import Source, source_named
     from lorentzrec.data.storage import is_remote
@@ -112,10 +131,15 @@ def prepare(
         "rating_column": rating_column,
         "event_column": event_column,
         "separator": separator,
+        "quote": quote,
+        "escape": escape,
+        "decimal": decimal,
         "encoding": encoding,
         "time_unit": time_unit,
+        "time_format": time_format,
+        "ordered": ordered or None,
+        "ties": ties,
         "columns": tuple(columns.split(",")) if columns else None,
-        "header": False if columns else None,
     }
     fields = _pairs("--item-field", item_fields)
     split_name, _, split_options = (split or "").partition(":")
@@ -128,6 +152,7 @@ def prepare(
         event_weights={
             kind: _number("--event-weight", text) for kind, text in _pairs("--event-weight", event_weights).items()
         },
+        label_events=tuple(label_events) if label_events else None,
         minimum_rating=minimum_rating,
         since=since,
         until=until,
@@ -149,8 +174,8 @@ def prepare(
         item_columns=fields,
         force=force,
     )
-    with working("Preparing ..."), _engine(engine, master) as runner:
-        report = run(config, runner, scratch=scratch)
+    with _engine(engine, master) as runner, steps("Preparing", STAGES) as watch:
+        report = run(config, runner, scratch=scratch, watch=watch)
     if json:
         print_json(report.to_dict())
         return

@@ -1,9 +1,9 @@
-"""`lorentzrec recommend-all`: recommendations for every customer of the training data, as one Parquet file."""
+"""`lorentzrec recommend-all`: recommendations for every customer of the training data, as one table."""
 
 from __future__ import annotations
 
-import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +12,7 @@ import typer
 from lorentzrec.cli.options import Count, Json, ModelFolder
 from lorentzrec.cli.output import note, print_json, progress, show
 from lorentzrec.cli.recommend import Ids, ids_of
+from lorentzrec.cli.table_files import Force, refuse_target, write_table
 from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,19 +27,25 @@ USERS_PER_BLOCK = 16_384
 
 def recommend_all(
     model: ModelFolder,
-    out: Annotated[Path, typer.Option(help="The Parquet file to write: user, rank, item, score.")],
+    out: Annotated[
+        Path,
+        typer.Option(help="Table to write (user, rank, item, score): .parquet, .csv, .jsonl; else a folder of parts."),
+    ],
     k: Count = 10,
     exclude: Annotated[Ids, typer.Option(help="Items never to recommend, as in recommend.")] = None,
     items: Annotated[Ids, typer.Option(help="Recommend nothing but these.")] = None,
     threads: Annotated[int | None, typer.Option(help="Threads.", show_default="all cores")] = None,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """The best items for every customer of the training data.
 
-    Block by block on all cores, in memory that does not grow with the answers. The file appears when it is complete.
+    Block by block on all cores, in memory that does not grow with the results. The name of the file decides its format;
+    it appears when it is complete.
     """
     from lorentzrec.learning.artifact import load
 
+    refuse_target(out, force=force)
     trained = load(model)
     if trained.histories is None or trained.users is None:
         raise InputError(
@@ -66,24 +73,15 @@ def _write(
     allowed: list[Id] | None,
     threads: int | None,
 ) -> int:
-    """Write the file by way of one file for each block; the number of rows."""
-    import polars as pl
+    """Write the table block by block; the number of rows."""
+    with progress("recommending", len(users)) as done:
 
-    from lorentzrec.atomic import atomic_file
+        def blocks() -> Iterator[pl.DataFrame]:
+            for start in range(0, len(users), USERS_PER_BLOCK):
+                yield _block(model, users[start : start + USERS_PER_BLOCK], k, exclude, allowed, threads)
+                done(start + USERS_PER_BLOCK)
 
-    rows = 0
-    with (
-        atomic_file(out) as partial,
-        tempfile.TemporaryDirectory(prefix=".lorentzrec-", dir=partial.parent) as scratch,
-        progress("recommending", len(users)) as done,
-    ):
-        for start in range(0, len(users), USERS_PER_BLOCK):
-            block = _block(model, users[start : start + USERS_PER_BLOCK], k, exclude, allowed, threads)
-            block.write_parquet(Path(scratch, f"{start:012d}.parquet"))
-            rows += len(block)
-            done(start + USERS_PER_BLOCK)
-        pl.scan_parquet(Path(scratch, "*.parquet")).sink_parquet(partial)
-    return rows
+        return write_table(blocks(), out)
 
 
 def _block(

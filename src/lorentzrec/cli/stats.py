@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +10,7 @@ import typer
 
 from lorentzrec.cli.events import dataset_at, events_at
 from lorentzrec.cli.options import ItemColumn, Json, Reader, TimeColumn, UserColumn, WeightColumn
-from lorentzrec.cli.output import print_json, say, show, table
+from lorentzrec.cli.output import print_json, progress, say, show, table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -44,10 +45,17 @@ def stats(
         "weight_column": weight_column,
     }
     many = []
-    for one in data:
-        dataset = dataset_at(one, **options)
-        events = events_at(one, **options) if dataset is None else dataset.interactions()
-        many.append(network_statistics(events, name=Path(one).name, trials=trials, seed=seed))
+    with progress("Fitting power laws", 2 * trials * len(data)) as done:
+        count = itertools.count(1)
+        for place, one in enumerate(data):
+            done(2 * trials * place)
+            dataset = dataset_at(one, **options)
+            events = events_at(one, **options) if dataset is None else dataset.interactions()
+            many.append(
+                network_statistics(
+                    events, name=Path(one).name, trials=trials, seed=seed, watch=lambda: done(next(count))
+                )
+            )
     if plot is not None:
         from lorentzrec.figures.degrees import plot_degrees
 

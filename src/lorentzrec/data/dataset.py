@@ -1,8 +1,9 @@
 """The dataset folder: events sorted by customer and time, two vocabularies and a manifest.
 
-    interactions.parquet   user_row, item_row, time, weight, part, next_item_row; one file, or a folder of files whose
-                           names sort in row order. Columns that the data do not have are left out; `part` counts in
-                           the manifest's `parts`; `next_item_row` is the label of the history up to this row.
+    interactions.parquet   user_row, item_row, time, weight, label, part, next_item_row; one file, or a folder of files
+                           whose names sort in row order. Columns that the data do not have are left out; `label` is
+                           true for targets, `part` counts in the manifest's `parts`, and `next_item_row` is the next
+                           target of the customer after this row.
     users.parquet          row, id, count
     items.parquet          row, id, count, and what an item table added (title, category, price, image)
     rejected.parquet       file, line, fault, text of rows that preparation refused, if it was told to skip them
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 USERS_A_BLOCK = 1024
 EVENTS = "interactions.parquet"
 REJECTED = "rejected.parquet"
-DIGEST_COLUMNS = ("user_row", "item_row", "time", "weight", "part")
+DIGEST_COLUMNS = ("user_row", "item_row", "time", "weight", "label", "part")
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,12 @@ def write_events(frame: pl.DataFrame, address: str, *, part_count: int = 1, whol
     """
     import polars as pl
 
-    following = pl.col("item_row").shift(-1)
-    same = pl.col("user_row").shift(-1) == pl.col("user_row")
-    labelled = frame.with_columns(next_item_row=pl.when(same).then(following))
+    if "label" in frame.columns:
+        target = pl.when("label").then("item_row")
+        following = target.backward_fill().shift(-1).over("user_row")
+    else:
+        following = pl.when(pl.col("user_row").shift(-1) == pl.col("user_row")).then(pl.col("item_row").shift(-1))
+    labelled = frame.with_columns(next_item_row=following)
     # Files are named by the first customer, so that names sort in row order and a repeated task writes the same file.
     name = EVENTS if whole else f"{EVENTS}/part-{frame['user_row'][0] if len(frame) else 0:010d}.parquet"
     sha = write_frame(labelled, address, name)
@@ -215,11 +219,15 @@ def save_dataset(parts: Mapping[str, Interactions] | Interactions, address: str 
         frame = pl.DataFrame({"user_row": part.user_rows, "item_row": part.item_rows})
         frame = frame if part.times is None else frame.with_columns(time=pl.Series(part.times))
         frame = frame if part.weights is None else frame.with_columns(weight=pl.Series(part.weights))
+        frame = frame if part.labels is None else frame.with_columns(label=pl.Series(part.labels))
         frame = frame if "" in named else frame.with_columns(part=pl.lit(number, pl.UInt8))
         frames.append(frame.with_columns(item_id=part.items.series.gather(part.item_rows)))
     events = pl.concat(frames)
-    order = [name for name in ("user_row", "time", "item_id", "weight", "part") if name in events.columns]
-    events = events.sort(order).drop("item_id")
+    keys: tuple[str, ...] = ("user_row", "time", "item_id", "weight", "label", "part")
+    if not all(part.ties_by_id for part in named.values()):
+        keys = ("user_row", "time")  # equal times keep the order of the input
+    order = [name for name in keys if name in events.columns]
+    events = events.sort(order, maintain_order=True).drop("item_id")
     with new_dataset(address) as draft:
         draft.begin()
         for vocabulary, rows in ((first.users, events["user_row"]), (first.items, events["item_row"])):
@@ -348,6 +356,7 @@ class Dataset:
             item_rows=events["item_row"].to_numpy(),
             times=events["time"].to_numpy() if "time" in columns else None,
             weights=events["weight"].to_numpy() if "weight" in columns else None,
+            labels=events["label"].to_numpy() if "label" in columns else None,
             notes=tuple(self.manifest.get("notes", ())),
         )
         numbers: NDArray[np.uint8] | None = events["part"].to_numpy() if "part" in columns else None

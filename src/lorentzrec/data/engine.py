@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import narwhals as nw
 
 from lorentzrec.data.dataset import USERS_A_BLOCK, EventFile, write_events
-from lorentzrec.data.reading import events_of
+from lorentzrec.data.reading import FAULT_COLUMNS, events_of
 from lorentzrec.data.sources import Layout, Source
 from lorentzrec.data.storage import fetched
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 Frame = nw.LazyFrame[Any]
+
+EVENTS_OF_A_FILE = 2**40
+"""More events than one file has: the distance between the numbers of the first events of two files."""
 
 BUCKET_EVENTS = 16_000_000
 """Events of whole customers that are ordered in memory at once."""
@@ -32,6 +35,14 @@ class EventInput:
     layout: Layout
     part: int
     """0 for training events, 1 for the test events of the split `given`."""
+    number: int = 0
+    """Its place among the files, which decides the order of events where that is the order of the files."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Of its events, without those about faults."""
+        positions = {"time"} if self.source.ordered else {"sequence"} if self.source.ties == "file" else set()
+        return [*self.layout.roles, *sorted(positions)]
 
 
 class Engine(Protocol):
@@ -66,15 +77,27 @@ def typed_events(
 
     path = Path(folder or "", fetched(event_input.address, scratch))
     frame = events_of(path, event_input.source, event_input.layout, event_input.address, scratch)
+    if event_input.source.ordered or event_input.source.ties == "file":
+        name = "time" if event_input.source.ordered else "sequence"
+        first = event_input.number * EVENTS_OF_A_FILE
+        frame = frame.with_row_index(name).with_columns(pl.col(name).cast(pl.Int64) + first)
     casts = [pl.col(role).cast(getattr(pl, kind)) for role, kind in id_types.items()]
-    return frame.with_columns(*casts, part=pl.lit(event_input.part, pl.Int32))
+    names = [name for name in [*event_input.columns, *FAULT_COLUMNS] if name not in id_types]
+    return frame.select(*casts, *names, part=pl.lit(event_input.part, pl.Int32))
 
 
 def dataset_columns(frame: pl.DataFrame) -> pl.DataFrame:
     """The columns of a dataset in its types, which engines without small or unsigned integers cannot give."""
     import polars as pl
 
-    types = {"user_row": pl.Int32, "item_row": pl.Int32, "time": None, "weight": pl.Float32, "part": pl.UInt8}
+    types = {
+        "user_row": pl.Int32,
+        "item_row": pl.Int32,
+        "time": None,
+        "weight": pl.Float32,
+        "label": pl.Boolean,
+        "part": pl.UInt8,
+    }
     return frame.select(
         pl.col(name).cast(kind) if kind else pl.col(name) for name, kind in types.items() if name in frame.columns
     )

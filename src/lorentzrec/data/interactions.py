@@ -6,13 +6,14 @@ import hashlib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.atomic import read_directory
-from lorentzrec.errors import InputError
+from lorentzrec.data.times import TimeUnit, seconds_column
+from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.vocabulary import Id, Vocabulary, digest_of_arrays, id_series
 
 if TYPE_CHECKING:
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 class Interactions:
     """Events grouped by customer: user row u owns `item_rows[offsets[u]:offsets[u + 1]]`, oldest first.
 
-    With `times`, order within a customer is (time, item id). Without them there is no order: events stand by item id,
-    and everything that would use an order says so. Repeated pairs are repeated events. The parts of a split share both
-    vocabularies, so that a row means the same in each.
+    With `times`, order within a customer is (time, item id), unless equal times were to keep the order of the input.
+    Without them there is no order: events are sorted by item id, and whatever would use an order adds a note. Repeated
+    pairs are repeated events. The parts of a split share both vocabularies, so that a row means the same in each.
     """
 
     users: Vocabulary
@@ -45,32 +46,51 @@ class Interactions:
         _refuse_what_does_not_fit(self)
 
     @classmethod
-    def from_pairs(cls, users: Any, items: Any, times: Any = None, weights: Any = None) -> Interactions:
+    def from_pairs(
+        cls,
+        users: Any,
+        items: Any,
+        times: Any = None,
+        weights: Any = None,
+        labels: Any = None,
+        *,
+        time_unit: TimeUnit = "auto",
+        time_format: str | None = None,
+        ties: Literal["id", "given"] = "id",
+    ) -> Interactions:
         """Events as parallel columns: lists, NumPy arrays, polars or pandas series.
 
-        `times` are unix seconds, or dates and datetimes. `weights` multiply an event's place in the midpoint and its
-        loss. Rows of both vocabularies are numbered by falling frequency, equal ones by id.
+        `times` are unix seconds (other units with `time_unit`), dates, datetimes, or text: ISO 8601, or of the form
+        `time_format`. A customer's events with equal times are ordered by item id, or, with `ties="given"`, as in the
+        columns. `weights` multiply an event's place in the midpoint and its loss. `labels` are true for events that are
+        targets: training predicts these alone, from all events before them. Rows of both vocabularies are numbered by
+        falling frequency, equal ones by id.
         """
         import polars as pl
 
         columns = {"user": id_series(users, "user"), "item": id_series(items, "item")}
         if times is not None:
-            columns["time"] = _time_series(times)
+            columns["time"] = seconds_column(_series(times, "time"), unit=time_unit, time_format=time_format)
         if weights is not None:
             columns["weight"] = _weight_series(weights)
+        if labels is not None:
+            columns["label"] = _label_series(labels)
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) > 1:
             raise InputError(f"columns differ in length ({lengths}): give one value per event in each")
         if lengths["user"] == 0:
             raise InputError("there are no events: give at least one (user, item) pair")
+        if ties not in ("id", "given") or (ties == "given" and times is None):
+            raise ConfigError(f"ties is {ties!r}: use id, or given if there are times")
+        order = ["user_row", *(["time"] if times is not None else []), *(["item"] if ties == "id" else [])]
         frame = pl.DataFrame(columns)
         user_ids, item_ids = _by_frequency(frame["user"]), _by_frequency(frame["item"])
         frame = (
             frame.lazy()
-            .join(_rows_frame(user_ids, "user"), on="user")
-            .join(_rows_frame(item_ids, "item"), on="item")
-            .sort(["user_row", *(["time"] if times is not None else []), "item"], maintain_order=True)
-            .select("user_row", "item_row", *(name for name in ("time", "weight") if name in columns))
+            .join(_rows_frame(user_ids, "user"), on="user", maintain_order="left")
+            .join(_rows_frame(item_ids, "item"), on="item", maintain_order="left")
+            .sort(order, maintain_order=True)
+            .select("user_row", "item_row", *(name for name in ("time", "weight", "label") if name in columns))
             .collect()
         )
         counts = np.bincount(frame["user_row"].to_numpy(), minlength=len(user_ids))
@@ -81,6 +101,7 @@ class Interactions:
             item_rows=frame["item_row"].to_numpy().astype(np.int32),
             times=frame["time"].to_numpy() if times is not None else None,
             weights=frame["weight"].to_numpy() if weights is not None else None,
+            labels=frame["label"].to_numpy() if labels is not None else None,
         )
 
     @classmethod
@@ -106,7 +127,7 @@ class Interactions:
             raise InputError(
                 f"{len(users)} user ids and {len(items)} item ids for a matrix of {matrix.shape}: give one for each"
             )
-        weights = _weight_series(matrix.data).to_numpy()
+        weights = _matrix_weights(matrix)
         return cls(
             users=users,
             items=items,
@@ -119,16 +140,15 @@ class Interactions:
     def from_file(cls, path: str | Path, reader: str | None = None, **options: Any) -> Interactions:
         """Events of a file, folder or pattern: CSV, JSON lines or Parquet, local or `az://`, `s3://`.
 
-        `reader` names a known layout ("movielens-1m", "amazon-reviews", ...); `options` are the fields of
-        `data.sources.Source`: user_column="user", item_column="item", time_column, weight_column, separator, ...
+        `reader` names a known layout ("movielens-1m", "amazon-reviews", ...). `options` describe the files: they are
+        the fields of `data.sources.Source` (user_column, item_column, time_column, weight_column, separator, encoding,
+        time_format, ordered, ...), or which events stay, and are those of `data.prepare.PrepareConfig` (on_error,
+        minimum_rating, event_weights, since, until, bot_events, duplicates, minimum_user_events, k_core, ...). The
+        result is that of `lorentzrec prepare` with the same options; `notes` lists what was recognised and left out.
         """
-        from lorentzrec.data.reading import all_events, ids_of, seconds_of
-        from lorentzrec.data.sources import source_named
+        from lorentzrec.data.prepare import read_interactions
 
-        frame, layout = all_events(path, source_named(reader, **options))
-        users, items = (ids_of(frame[role], role in layout.spelled) for role in ("user", "item"))
-        times = seconds_of(frame["time"]) if "time" in frame.columns else None
-        return cls.from_pairs(users, items, times, frame["weight"] if "weight" in frame.columns else None)
+        return read_interactions(path, reader, **options)
 
     @classmethod
     def from_dataset(cls, path: str | Path, part: str | None = None) -> Interactions:
@@ -145,9 +165,8 @@ class Interactions:
 
     def __repr__(self) -> str:
         order = "in time order" if self.ordered else "without order"
-        return (
-            f"Interactions({len(self):,} events of {len(self.users):,} users with {len(self.items):,} items, {order})"
-        )
+        users, items = int((self.lengths > 0).sum()), int((self.item_counts > 0).sum())
+        return f"Interactions({len(self):,} events of {users:,} users with {items:,} items, {order})"
 
     @property
     def ordered(self) -> bool:
@@ -171,14 +190,30 @@ class Interactions:
 
     @cached_property
     def tied_share(self) -> float:
-        """Of all neighbouring events of one customer, the share with equal times: their order was made by item id."""
-        if self.times is None or len(self) < 2:
-            return 0.0
-        same_user = np.ones(len(self) - 1, bool)
+        """Of all neighbouring events of one customer, the share with equal times."""
+        neighbours = int(self._same_user.sum())
+        return float(self._tied.sum() / neighbours) if neighbours else 0.0
+
+    @cached_property
+    def ties_by_id(self) -> bool:
+        """Whether a customer's events with equal times are in the order of item ids, and not of the input."""
+        ranks = np.empty(len(self.items), np.int64)
+        ranks[self.items.series.arg_sort().to_numpy()] = np.arange(len(self.items))
+        return not bool((self._tied & (np.diff(ranks[self.item_rows]) < 0)).any())
+
+    @property
+    def _same_user(self) -> NDArray[np.bool_]:
+        """Of each event but the last, whether the next is of the same customer."""
+        same = np.ones(max(len(self) - 1, 0), bool)
         inner = self.offsets[1:-1]
-        same_user[inner[(inner > 0) & (inner < len(self))] - 1] = False
-        neighbours = int(same_user.sum())
-        return float((same_user & (np.diff(self.times) == 0)).sum() / neighbours) if neighbours else 0.0
+        same[inner[(inner > 0) & (inner < len(self))] - 1] = False
+        return same
+
+    @property
+    def _tied(self) -> NDArray[np.bool_]:
+        """Of each event but the last, whether the next is of the same customer and has the same time."""
+        same = self._same_user
+        return np.zeros_like(same) if self.times is None else same & (np.diff(self.times) == 0)
 
     def history(self, user_row: int) -> NDArray[np.int32]:
         """The item rows of one customer, oldest first."""
@@ -233,6 +268,24 @@ class Interactions:
         return digest.hexdigest()
 
 
+def refuse_other_data(data: object, function: str) -> None:
+    """An error that names how to make interactions of what was given instead."""
+    if isinstance(data, Interactions):
+        return
+    kind = type(data).__name__
+    if isinstance(data, str | Path):
+        how = "Interactions.from_file(...) for event files, or Interactions.from_dataset(...) for a dataset"
+    elif hasattr(data, "tocsr"):
+        how = "Interactions.from_csr(matrix)"
+    elif hasattr(data, "columns"):
+        how = 'Interactions.from_pairs(frame["user"], frame["item"], frame["time"])'
+    elif isinstance(data, tuple):
+        how = "one part of a split, such as the first"
+    else:
+        how = "Interactions.from_pairs(users, items, times)"
+    raise InputError(f"{function} takes Interactions, not {kind}: give {how}")
+
+
 def _refuse_what_does_not_fit(data: Interactions) -> None:
     """Compiled code reads and writes where the rows point, so none may point outside, wherever the arrays come from."""
     offsets, rows = data.offsets, data.item_rows
@@ -269,26 +322,6 @@ def _rows_frame(ids: pl.Series, name: str) -> pl.LazyFrame:
     return pl.LazyFrame({name: ids, f"{name}_row": np.arange(len(ids), dtype=np.int32)})
 
 
-def _time_series(values: Any) -> pl.Series:
-    import polars as pl
-
-    series = _series(values, "time")
-    if series.dtype in (pl.Date, pl.Datetime):
-        microseconds = series.cast(pl.Datetime("us")).dt.epoch("us")
-        whole = bool((microseconds % 1_000_000 == 0).all())
-        series = microseconds // 1_000_000 if whole else microseconds / 1e6
-    if not series.dtype.is_numeric():
-        raise InputError(f"times are of type {series.dtype}: give unix seconds as numbers, or datetimes")
-    _refuse_missing(series, "time")
-    if not series.dtype.is_integer():
-        return series.cast(pl.Float64)
-    seconds = series.cast(pl.Int64, strict=False)
-    if seconds.null_count():
-        row = int(seconds.is_null().arg_true()[0])
-        raise InputError(f"the time in row {row + 1} is {series[row]}: give unix seconds, which fit 64 bits with sign")
-    return seconds
-
-
 def _weight_series(values: Any) -> pl.Series:
     import polars as pl
 
@@ -301,16 +334,53 @@ def _weight_series(values: Any) -> pl.Series:
     if wrong.any():
         row = int(wrong.arg_true()[0])
         raise InputError(
-            f"the weight in row {row + 1} is {series[row]}: weights are positive float32 numbers, drop or mend the row"
+            f"the weight in row {row + 1} is {series[row]}: weights are positive float32 numbers, drop or fix the row"
         )
     return series
+
+
+def _label_series(values: Any) -> pl.Series:
+    import polars as pl
+
+    series = _series(values, "label")
+    if series.dtype != pl.Boolean:
+        raise InputError(f"labels are of type {series.dtype}: give true or false per event")
+    _refuse_missing(series, "label")
+    if not series.any():
+        raise InputError("no event is a target: label at least one")
+    return series
+
+
+def _matrix_weights(matrix: Any) -> NDArray[np.float32]:
+    """The entries of a CSR matrix as weights; true counts as 1."""
+    if matrix.data.dtype.kind not in "biuf":
+        raise InputError(f"the entries of the matrix are {matrix.data.dtype}: give positive numbers, or booleans")
+    weights: NDArray[np.float32] = matrix.data.astype(np.float32)
+    wrong = np.flatnonzero(~((weights > 0) & np.isfinite(weights)))
+    if len(wrong):
+        row = int(np.searchsorted(matrix.indptr, wrong[0], side="right")) - 1
+        raise InputError(
+            f"the entry in row {row}, column {matrix.indices[wrong[0]]} of the matrix is {matrix.data[wrong[0]]}: "
+            "entries are positive and finite, drop or fix it"
+        )
+    return weights
 
 
 def _series(values: Any, name: str) -> pl.Series:
     import polars as pl
 
+    kind = getattr(values, "dtype", None)
+    if type(kind).__name__ == "DatetimeTZDtype":
+        values = values.to_numpy(dtype="datetime64[us]")  # pandas with a time zone: the same moments in UTC
+    elif isinstance(values, np.ndarray) and values.dtype.kind == "M":
+        values = values.astype("datetime64[us]")
     try:
-        return values if isinstance(values, pl.Series) else pl.Series(name, values, strict=False)
+        if not isinstance(values, pl.Series):
+            try:
+                return pl.Series(name, values, strict=False)
+            except ImportError:  # pandas columns that Polars reads through pyarrow only
+                values = pl.Series(name, values.to_numpy(dtype=object, na_value=None).tolist(), strict=False)
+        return cast("pl.Series", values)
     except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"the {name}s cannot be read as one column ({reason}): give one number per event") from None
@@ -323,5 +393,5 @@ def _refuse_missing(series: pl.Series, name: str) -> None:
     if wrong.any():
         row = int(wrong.arg_true()[0])
         raise InputError(
-            f"the {name} in row {row + 1} is {series[row]}: every event needs a finite {name}, drop or mend the row"
+            f"the {name} in row {row + 1} is {series[row]}: every event needs a finite {name}, drop or fix the row"
         )

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lorentzrec.data.reading import fault_error, lines_of
+from lorentzrec.data.lines import lines_of
+from lorentzrec.data.reading import fault_error
 from lorentzrec.data.sources import Source, layout_of
 from lorentzrec.data.storage import fetched, files_at, parquet_faults
 from lorentzrec.errors import ConfigError, InputError
@@ -81,14 +82,12 @@ def read_item_table(
     table = pl.concat(tables, how="diagonal").filter(pl.col("item").is_not_null())
     twice = table.filter(pl.col("item").is_duplicated())
     if len(twice):
-        raise InputError(f"{address}: the item {twice['item'][0]!r} stands there twice: give each item once")
+        raise InputError(f"{address}: the item {twice['item'][0]!r} is in it twice: give each item once")
     if "price" in table.columns:
         price = table["price"].cast(pl.Float64, strict=False)
         wrong = table.filter(price.is_null() & table["price"].is_not_null())
         if len(wrong):
-            raise InputError(
-                f"{address}: the price {wrong['price'][0]!r} is not a number: mend it, or leave prices out"
-            )
+            raise InputError(f"{address}: the price {wrong['price'][0]!r} is not a number: fix it, or leave prices out")
         table = table.with_columns(price=price)
     return table
 
@@ -101,7 +100,10 @@ def with_item_table(items: pl.DataFrame, table: pl.DataFrame) -> tuple[pl.DataFr
     keyed = keyed.filter(pl.col("id").is_not_null())
     joined = items.join(keyed, on="id", how="left", maintain_order="left")
     found = len(items.join(keyed, on="id", how="semi"))
-    return joined, f"the item table tells of {found:,} of {len(items):,} items, and of {len(table) - found:,} others"
+    return (
+        joined,
+        f"the item table covers {found:,} of {len(items):,} items ({len(table) - found:,} rows for other items)",
+    )
 
 
 def first_category(table: pl.DataFrame) -> pl.DataFrame:

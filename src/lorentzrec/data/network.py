@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -85,9 +85,16 @@ PAPER_TABLE = (
 
 
 def network_statistics(
-    data: Interactions, *, name: str = "data", trials: int = 100, seed: int = 0
+    data: Interactions,
+    *,
+    name: str = "data",
+    trials: int = 100,
+    seed: int = 0,
+    watch: Callable[[], None] = lambda: None,
 ) -> NetworkStatistics:
     """Count, and fit power laws to both kinds of degree; `trials` repetitions of a bootstrap give each p-value, 0 none.
+
+    `watch` is called after each of these repetitions, at most twice `trials` times.
 
     The projection joins two items as often as they share a customer. It is never made: a customer with n items gives
     each of them n - 1 neighbours, so the weighted degree of an item is the sum of n - 1 over its customers.
@@ -107,8 +114,8 @@ def network_statistics(
         links=len(item_rows),
         repeated_events=len(data) - len(item_rows),
         isolated_items=int((met & (weighted == 0)).sum()),
-        degree_fit=_fit(degrees[met], trials, seed),
-        weighted_degree_fit=_fit(weighted[weighted > 0], trials, seed),
+        degree_fit=_fit(degrees[met], trials, seed, watch),
+        weighted_degree_fit=_fit(weighted[weighted > 0], trials, seed, watch),
         degrees=np.sort(degrees[met])[::-1],
         weighted_degrees=np.sort(weighted[met])[::-1],
     )
@@ -164,5 +171,5 @@ def _fit_columns(prefix: str, fit: PowerLawFit | None) -> dict[str, Any]:
     }
 
 
-def _fit(values: Integers, trials: int, seed: int) -> PowerLawFit | None:
-    return fit_power_law(values, trials=trials, seed=seed) if len(np.unique(values)) > 1 else None
+def _fit(values: Integers, trials: int, seed: int, watch: Callable[[], None]) -> PowerLawFit | None:
+    return fit_power_law(values, trials=trials, seed=seed, watch=watch) if len(np.unique(values)) > 1 else None

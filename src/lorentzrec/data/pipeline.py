@@ -7,18 +7,17 @@ history length; rows by falling frequency; split. Every order is total and every
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import narwhals as nw
 
 from lorentzrec.data.engine import Engine, Frame
-from lorentzrec.data.reading import FAULT_COLUMNS, INTEGER, fault_error
+from lorentzrec.data.reading import FAULT_COLUMNS, INTEGER, fault_counts, fault_error
 from lorentzrec.data.splitting import EventColumns, rule_named, unseen_note
+from lorentzrec.data.times import MICROSECONDS
 from lorentzrec.errors import InputError
-
-MICROSECONDS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -35,8 +34,9 @@ class Step:
 class Cleaning:
     """Which events stay, and how they are split; see `prepare.PrepareConfig` for the meaning of each field."""
 
-    on_error: str = "strict"
+    on_error: str = "raise"
     event_weights: Mapping[str, float] = field(default_factory=dict)
+    label_events: tuple[str, ...] | None = None
     minimum_rating: float | None = None
     since: int | None = None
     """Microseconds, inclusive."""
@@ -58,7 +58,7 @@ class Histories:
     """The pipeline's result, not yet written."""
 
     events: Frame
-    """user_row, item_row, item_code (rank of the item by id), and time, weight, part where there are such."""
+    """user_row, item_row, item_code (rank of the item by id), and time, weight, label, part where there are such."""
     order: tuple[str, ...]
     users: Frame
     """row, id, count"""
@@ -72,21 +72,40 @@ class Histories:
 class Pipeline:
     """One run. Each method is a step: it takes the events, gives them back changed, and records what it did."""
 
-    def __init__(self, engine: Engine, cleaning: Cleaning, spelled: frozenset[str]) -> None:
-        """`spelled`: roles whose ids are text that may spell integers."""
-        self.engine, self.cleaning, self.spelled = engine, cleaning, spelled
+    def __init__(
+        self,
+        engine: Engine,
+        cleaning: Cleaning,
+        spelled: frozenset[str],
+        *,
+        label: str = "the input",
+        positions: bool = False,
+        watch: Callable[[str], None] = lambda stage: None,
+    ) -> None:
+        """`spelled`: roles whose ids are text that may spell integers. `label`: the files, for errors.
+
+        `positions`: times are places in the files. `watch` is called with the name of each stage when it begins.
+        """
+        self.label, self.watch = label, watch
+        self.engine, self.cleaning, self.spelled, self.positions = engine, cleaning, spelled, positions
         self.steps: list[Step] = []
         self.notes: list[str] = []
         self.timed = self.weighted = self.whole_seconds = False
         """Whether there are times, weights, and only whole seconds; known once the events are seen."""
+        self.tie = "item_code"
+        """What orders a customer's events with equal times."""
 
     def run(self, events: Frame) -> Histories:
         """All steps in order."""
         columns = events.collect_schema().names()
         self.timed, self.weighted = "time" in columns, "weight" in columns or bool(self.cleaning.event_weights)
+        self.tie = "sequence" if "sequence" in columns else "item_code"
+        self.watch("checking")
         rejected = events.filter(~nw.col("fault").is_null()).select(*FAULT_COLUMNS)
         sound = self._rows_that_qualify(events, rejected)
+        self.watch("numbering ids")
         coded, users, items = self._codes(sound)
+        self.watch("cleaning")
         train, test = coded.drop("part"), None
         if self.cleaning.split == "given":
             train, test = coded.filter(nw.col("part") == 0), coded.filter(nw.col("part") == 1)
@@ -101,17 +120,25 @@ class Pipeline:
             raise InputError(
                 "no event is left after " + self.steps[-1].name + ": loosen the filters, or check the options"
             )
+        if self.cleaning.label_events and not self.engine.collected(train.select(nw.col("label").max())).item():
+            raise InputError(
+                f"no event of the kind {', '.join(self.cleaning.label_events)} is left to predict: "
+                "check `label_events` and the filters"
+            )
         parts: tuple[str, ...] = ()
         if test is not None:
             train, parts = self._given(train, test), ("train", "test")
+        self.watch("ordering")
         users, items, numbered = self._rows(train, users, items)
+        if self.positions:
+            numbered = self._placed(numbered)
         if self.cleaning.split not in (None, "given"):
             numbered, parts = self._split(numbered)
         if parts and self.cleaning.drop_unseen_items:
             numbered = self._without_unseen(numbered, parts)
         self._refuse_empty_parts(numbered, parts)
         order = tuple(
-            name for name in ("user_row", "time", "item_code", "weight", "part") if name in self._names(numbered)
+            name for name in ("user_row", "time", self.tie, "weight", "label", "part") if name in self._names(numbered)
         )
         skipped = rejected if self.steps[0].rows_in > self.steps[0].rows_out else None
         return Histories(numbered, order, users, items, skipped, parts, tuple(self.steps), tuple(self.notes))
@@ -134,7 +161,7 @@ class Pipeline:
 
     def _rows_that_qualify(self, events: Frame, rejected: Frame) -> Frame:
         cleaning = self.cleaning
-        rules: list[tuple[str, str, nw.Expr]] = [("read", "rows with faults are refused", nw.col("fault").is_null())]
+        rules: list[tuple[str, str, nw.Expr]] = [("read", "faulty rows", nw.col("fault").is_null())]
         if cleaning.event_weights:
             named = ", ".join(cleaning.event_weights)
             rules.append(
@@ -155,22 +182,36 @@ class Pipeline:
         for mask in masks[1:]:
             together.append(together[-1] & mask)
         counts = {f"after_{number}": mask.fill_null(False).cast(nw.Int64).sum() for number, mask in enumerate(together)}
-        if self.timed:
+        if self.timed and not self.positions:
             fractions = (nw.col("time") % MICROSECONDS != 0).fill_null(False)
             counts["fractions"] = (fractions & together[-1].fill_null(False)).cast(nw.Int64).sum()
         found = self.engine.collected(events.select(nw.len().alias("rows"), **counts)).row(0, named=True)
         rows_in = int(found["rows"])
         for number, (name, why, _) in enumerate(rules):
             rows_out = int(found[f"after_{number}"] or 0)
+            if number == 0 and rows_out < rows_in:
+                why = self._faults(rejected, rows_in - rows_out)
             self.steps.append(Step(name, rows_in, rows_out, why))
             rows_in = rows_out
-            if number == 0 and rows_out < found["rows"] and cleaning.on_error == "strict":
-                first = rejected.sort("file", "line").head(1)
-                raise fault_error(self.engine.collected(first).row(0, named=True))
         if rows_in == 0:
-            raise InputError("no event is left after reading: give events, and check the options")
+            if found["rows"] == 0:
+                raise InputError(f"{self.label} holds no events: give at least one")
+            step = next(step for step in self.steps if step.rows_out == 0)
+            raise InputError(f"no event is left after {step.name} ({step.why}): check the files and the options")
         self.whole_seconds = not found.get("fractions")
-        return events.filter(together[-1])
+        # Without faults, the later passes over the files need not look for them again.
+        needed = masks if self.steps[0].rows_out < self.steps[0].rows_in else masks[1:]
+        return events.filter(*needed) if needed else events
+
+    def _faults(self, rejected: Frame, count: int) -> str:
+        """What is wrong with the faulty rows; an error unless they are to be skipped."""
+        kinds = rejected.group_by("fault").agg(nw.len().cast(nw.Int64).alias("rows"))
+        counted = self.engine.collected(kinds.sort("rows", "fault", descending=[True, False]).head(1000)).rows()
+        if self.cleaning.on_error == "raise":
+            first = rejected.sort("file", "line").head(1)
+            names = [name for name, _ in counted]
+            raise fault_error(self.engine.collected(first).row(0, named=True), count=count, kinds=names)
+        return fault_counts(counted)
 
     def _codes(self, events: Frame) -> tuple[Frame, Frame, Frame]:
         """Ids to their ranks, with the tables (code, id) that lead back."""
@@ -190,11 +231,14 @@ class Pipeline:
         columns = {"user_code": nw.col("user_code").cast(nw.Int32), "item_code": nw.col("item_code").cast(nw.Int32)}
         if self.timed:
             time = nw.col("time")
-            columns["time"] = (
-                (time // MICROSECONDS).cast(nw.Int64) if self.whole_seconds else time / float(MICROSECONDS)
-            )
+            seconds = (time // MICROSECONDS).cast(nw.Int64) if self.whole_seconds else time / float(MICROSECONDS)
+            columns["time"] = time if self.positions else seconds
+        if self.tie == "sequence":
+            columns["sequence"] = nw.col("sequence")
         if self.weighted:
             columns["weight"] = self._weight(self._names(events))
+        if self.cleaning.label_events:
+            columns["label"] = nw.col("event").is_in(list(self.cleaning.label_events)).cast(nw.Int32)
         coded = events.join(tables[0], on="user").join(tables[1], on="item", suffix="_of_item")
         coded = self.engine.kept(coded.select(**columns, part=nw.col("part")))
         users, items = (
@@ -226,19 +270,24 @@ class Pipeline:
         if keep == "keep":
             return events
         pair = ["user_code", "item_code", *(["part"] if "part" in self._names(events) else [])]
-        time = [(nw.col("time").min() if keep == "first" else nw.col("time").max())] if self.timed else []
+        instants = [name for name in ("time", "sequence") if name in self._names(events)]
+        chosen_of = {name: nw.col(name).min() if keep == "first" else nw.col(name).max() for name in instants}
+        time = [chosen_of[name] for name in instants if name == "time"]
         weight = nw.col("weight")
+        label = [nw.col("label").max()] if self.cleaning.label_events else []
+        heaviest = [weight.max()] if self.weighted else []
         if keep == "sum":
             # Weights have 24 bits and sums 53: additions are exact in any order unless weights differ by millions.
             total = [weight.sum().cast(nw.Float32).cast(nw.Float64)] if self.weighted else [nw.len().alias("weight")]
-            kept = events.group_by(*pair).agg(*time, *total).with_columns(weight.cast(nw.Float64))
+            kept = events.group_by(*pair).agg(*chosen_of.values(), *total, *label).with_columns(weight.cast(nw.Float64))
             self.weighted = True
-        elif self.weighted and self.timed:
+        elif self.timed and (self.weighted or label or self.tie == "sequence"):
             chosen = events.group_by(*pair).agg(*time)
             same_time = events.join(chosen, on=[*pair, "time"], how="semi")
-            kept = same_time.group_by(*pair, "time").agg(weight.max())
+            others = [chosen_of[name] for name in instants if name != "time"]
+            kept = same_time.group_by(*pair, "time").agg(*others, *heaviest, *label)
         else:
-            kept = events.group_by(*pair).agg(*time, *([weight.max()] if self.weighted else []))
+            kept = events.group_by(*pair).agg(*chosen_of.values(), *heaviest, *label)
         why = {"first": "the first event", "last": "the last event", "sum": "one event with the summed weight"}[keep]
         return self._record("duplicates", self._rows_now, kept, f"of each (user, item) pair {why} stays")
 
@@ -255,7 +304,7 @@ class Pipeline:
                 enough = counts.filter(nw.col("events") >= bound).select(f"{role}_code")
                 kept = kept.join(enough, on=f"{role}_code", how="semi")
             events = self._record(
-                f"k-core, turn {turn}" if self.cleaning.k_core else "minimum counts", before, kept, why
+                f"k-core, pass {turn}" if self.cleaning.k_core else "minimum counts", before, kept, why
             )
             if not self.cleaning.k_core or self._rows_now in (before, 0):
                 break
@@ -265,7 +314,7 @@ class Pipeline:
         longest = self.cleaning.maximum_history
         if longest is None:
             return events
-        order = ["time", "item_code", *(["weight"] if self.weighted else [])]
+        order = [name for name in ("time", self.tie, "weight", "label") if name in self._names(events)]
 
         def step(frame: Frame) -> Frame:
             from_the_end = nw.col("item_code").cum_count(reverse=True).over("user_code", order_by=order)
@@ -297,18 +346,27 @@ class Pipeline:
             events = events.join(rows, on=code)
         return tables[0], tables[1], self.engine.kept(events.drop("user_code"))
 
+    def _placed(self, events: Frame) -> Frame:
+        """Places in the files to places in each customer's history."""
+
+        def step(frame: Frame) -> Frame:
+            place = nw.col("item_code").cum_count().over("user_row", order_by="time").cast(nw.Int64) - 1
+            return frame.with_columns(time=place)
+
+        self.notes.append("times are positions in the files, not moments")
+        return self.engine.kept(self.engine.by_customer(events, "user_row", step))
+
     def _split(self, events: Frame) -> tuple[Frame, tuple[str, ...]]:
         how, options = str(self.cleaning.split), dict(self.cleaning.split_options)
         rule = rule_named(how, options, ordered=self.timed)
         last_time = self.engine.collected(events.select(nw.col("time").max())).item() if self.timed else None
-        order = [name for name in ("time", "item_code", "weight") if name in self._names(events)]
+        labelled = bool(self.cleaning.label_events)
+        order = [name for name in ("time", self.tie, "weight", "label") if name in self._names(events)]
 
         def step(frame: Frame) -> Frame:
-            placed = frame.with_columns(
-                position=nw.col("item_code").cum_count().over("user_row", order_by=order).cast(nw.Int64) - 1,
-                length=nw.len().over("user_row").cast(nw.Int64),
-                **({"first_time": nw.col("time").min().over("user_row")} if self.timed else {}),
-            )
+            placed = _placed_targets(frame, order, self.timed) if labelled else _placed_events(frame, order)
+            if self.timed:
+                placed = placed.with_columns(first_time=nw.col("time").min().over("user_row"))
             masks = rule.masks(
                 EventColumns(
                     user_row=nw.col("user_row").cast(nw.Int64),
@@ -355,3 +413,25 @@ class Pipeline:
         )
         self.notes.append(unseen_note(" and ".join(parts[1:]), before - self._rows_now))
         return kept
+
+
+def _placed_events(frame: Frame, order: Sequence[str]) -> Frame:
+    """The position of each event in its customer's history, and the length of that history."""
+    return frame.with_columns(
+        position=nw.col("item_code").cum_count().over("user_row", order_by=order).cast(nw.Int64) - 1,
+        length=nw.len().over("user_row").cast(nw.Int64),
+    )
+
+
+def _placed_targets(frame: Frame, order: Sequence[str], timed: bool) -> Frame:
+    """The same where only some events are targets: `splitting.positions` as expressions."""
+    counted = nw.col("label").cast(nw.Int64).cum_sum().over("user_row", order_by=order)
+    frame = frame.with_columns(position=counted - 1, length=nw.col("label").cast(nw.Int64).sum().over("user_row"))
+    if timed:
+        leading = -nw.col("position").min().over("user_row")
+        return frame.with_columns(position=nw.col("position") + leading, length=nw.col("length") + leading)
+    target = nw.col("label") == 1
+    return frame.with_columns(
+        position=nw.when(target).then(nw.col("position")).otherwise(nw.lit(-1)),
+        length=nw.when(nw.col("length") > 0).then(nw.col("length")).otherwise(nw.lit(1)),
+    )

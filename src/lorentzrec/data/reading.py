@@ -1,50 +1,45 @@
 """One event file to typed events: user, item, time in microseconds, weight, rating, event; faults with their lines.
 
 Both engines read with these functions (on Spark they run inside the tasks), so that a file means the same on either.
-A frame of events has, besides the roles found, four columns about faults: `fault` says what is wrong with the row and
-is null for a sound one; `file`, `line` and `text` tell where it stands and what it says.
+A frame of events has, besides the roles found, four columns about faults: `fault` is what is wrong with the row and
+null for a sound one; `file`, `line` and `text` are where it is and what it contains. A fault that an option may resolve
+ends with that option in brackets: "bytes that are not utf-8 (`encoding='latin-1'`)".
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
+import re
 import tempfile
-from collections import deque
-from collections.abc import Iterator
-from datetime import UTC, datetime
-from itertools import islice
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lorentzrec.data.sources import Layout, Source, is_utf8, layout_of, opened_text, split_line
+from lorentzrec.data import times
+from lorentzrec.data.dialects import encoding_of, is_utf8
+from lorentzrec.data.lines import copied, exploded, lines_of_copy
+from lorentzrec.data.sources import Layout, Source, layout_of
 from lorentzrec.data.storage import fetched, files_at, parquet_faults
 from lorentzrec.data.unpacking import unpacked
 from lorentzrec.errors import InputError
+from lorentzrec.vocabulary import CONTROL_CHARACTERS, LONGEST_ID
 
 if TYPE_CHECKING:
     import polars as pl
 
 FAULT_COLUMNS = ("file", "line", "fault", "text")
-NEWEST_TIME = int(datetime(2100, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
-"""Times from here on, in microseconds, are taken for mistakes."""
 
 INTEGER = r"^(0|-?[1-9][0-9]{0,17})\z"
 """Integers of 64 bits in their one usual spelling, so that turning text into integers and back changes nothing."""
-
-_UNITS = {"seconds": 1_000_000, "milliseconds": 1_000, "microseconds": 1}
-_LINES_A_BATCH = 100_000
-_LONGEST_RECORD = 100
-"""Lines that one quoted field may run over before its opening quote is taken for the fault."""
 
 
 def events_of(path: Path, source: Source, layout: Layout, label: str, scratch: Path) -> pl.LazyFrame:
     """The events of one local file, lazily. Text is parsed once, into a Parquet file in `scratch`.
 
-    A sound text file is parsed by Polars in one pass. If that meets a fault, or the encoding is not UTF-8, the file is
-    read again line by line, slowly, so that every fault is reported with the line it stands on.
+    A sound text file is parsed by Polars in one pass; one in another encoding, or with escapes, is copied as plain
+    UTF-8 first. If that meets a fault, the file is read again by lines, so that every fault is reported with its line.
     """
     import polars as pl
 
@@ -54,19 +49,26 @@ def events_of(path: Path, source: Source, layout: Layout, label: str, scratch: P
         frame = pl.scan_parquet(path, glob=False, row_index_name="__line", row_index_offset=1)
         return _typed(frame, source, layout, label)
     name = f"{hashlib.sha256(label.encode()).hexdigest()[:16]}.events"
-    staged = scratch / f"{name}.parquet"
-    plain = unpacked(path, label, scratch / f"{name}.unpacked")
-    sound = is_utf8(source.encoding) and _stage_quickly(plain, source, layout, label, staged)
-    if plain != path:
-        plain.unlink()
+    staged, plain = scratch / f"{name}.parquet", scratch / f"{name}.txt"
+    foreign = source.escape is not None or not is_utf8(encoding_of(path, source.encoding, label))
+    if foreign:
+        sound = copied(path, source, label, plain) and _stage_quickly(plain, source, layout, label, staged)
+    else:
+        text = unpacked(path, label, scratch / f"{name}.unpacked")
+        sound = _stage_quickly(text, source, layout, label, staged)
+        if text != path:
+            text.unlink()
+        if not sound:
+            copied(path, source, label, plain)
     if not sound:
-        slow = lines_of(path, source, layout, label, scratch / name)
-        _typed(slow, source, layout, label).sink_parquet(staged, compression="lz4")
+        lines = lines_of_copy(plain, source, layout, scratch / name)
+        _typed(lines, source, layout, label).sink_parquet(staged, compression="lz4")
+    plain.unlink(missing_ok=True)
     return pl.scan_parquet(staged)
 
 
 def all_events(address: str | Path, source: Source) -> tuple[pl.DataFrame, Layout]:
-    """All events of an address in memory, for data that fit there; the first fault is an error."""
+    """All events of an address in memory as they are in the files; the first fault is an error."""
     import polars as pl
 
     with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
@@ -93,16 +95,49 @@ def ids_of(ids: pl.Series, spelled: bool) -> pl.Series:
     return ids.cast(pl.Int64) if spelled and ids.dtype == pl.String and ids.str.contains(INTEGER).all() else ids
 
 
-def seconds_of(microseconds: pl.Series) -> pl.Series:
-    """Whole seconds if all times are, else seconds with a fraction."""
-    whole = bool((microseconds % 1_000_000 == 0).all())
-    return microseconds // 1_000_000 if whole else microseconds / 1e6
+def fault_error(fault: dict[str, Any], *, count: int = 1, kinds: Iterable[str] = ()) -> InputError:
+    """The error for the first faulty row of `count`; `kinds`: what is wrong with all of them.
+
+    It ends with the options that may resolve any of the faults, so that one more attempt is enough.
+    """
+    text = shown(fault["text"])
+    options = list(dict.fromkeys(option for kind in (fault["fault"], *kinds) for option in _options_in(kind)))
+    encodings = [option for option in options if option.startswith("`encoding=")]
+    if len(encodings) > 1:  # cp1252 holds all that latin-1 does, but for control characters
+        options.remove("`encoding='latin-1'`")
+    more = f" (and {count - 1:,} more faulty row{'s' if count > 2 else ''})" if count > 1 else ""
+    action = f"give {' and '.join(options)}, fix" if options else "fix"
+    return InputError(
+        f"{fault['file']} line {fault['line']}: {_without_options(fault['fault'])}, in '{text}'{more}: {action} the "
+        f"{'lines' if count > 1 else 'line'}, or set faulty rows aside with `on_error='skip'`"
+    )
 
 
-def fault_error(fault: dict[str, Any]) -> InputError:
-    """The error that one row of the fault columns stands for."""
-    text = fault["text"] if len(fault["text"]) <= 100 else fault["text"][:100] + "..."
-    return InputError(f"{fault['file']} line {fault['line']}: {fault['fault']}, in {text!r}: mend the line")
+def shown(text: str, longest: int = 100) -> str:
+    """A value in a message: cut where it is long, control characters as escapes."""
+    text = text if len(text) <= longest else text[:longest] + "..."
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+
+
+def fault_counts(kinds: Iterable[tuple[str, int]]) -> str:
+    """How many rows have which faults, the most frequent first: `bytes that are not utf-8 (16), ...`."""
+    totals: dict[str, int] = {}
+    for kind, count in kinds:
+        name = re.sub(r"^\d+ fields instead of \d+", "wrong number of fields", re.sub(r" \(.*", "", kind))
+        totals[name] = totals.get(name, 0) + count
+    ranked = sorted(totals.items(), key=lambda one: (-one[1], one[0]))
+    named = [f"{name} ({count:,})" for name, count in ranked[:5]]
+    return ", ".join(named) + (", ..." if len(ranked) > 5 else "")
+
+
+def _options_in(fault: str) -> list[str]:
+    place = fault.find(" (`")
+    alternatives = re.findall(r"`[^`]+`(?: or `[^`]+`)*", fault[place:]) if place >= 0 else []
+    return [str(one) for one in alternatives]
+
+
+def _without_options(fault: str) -> str:
+    return fault.partition(" (`")[0]
 
 
 def _stage_quickly(path: Path, source: Source, layout: Layout, label: str, staged: Path) -> bool:
@@ -113,14 +148,20 @@ def _stage_quickly(path: Path, source: Source, layout: Layout, label: str, stage
     last = layout.names[-1]
     # Polars fills up lines that end too early: an empty last field may be one of them.
     suspect = last not in layout.roles.values() and layout.format == "csv"
+    quoted = layout.format == "csv" and source.quote is not None and source.escape is None
     try:
         typed = _typed(raw, source, layout, label, keep=[last] if suspect else [])
         typed.sink_parquet(staged, compression="lz4")
         checks = pl.scan_parquet(staged).select(
-            fault=pl.col("fault").is_not_null().any(), short=pl.col(last).is_null().any() if suspect else pl.lit(False)
+            fault=pl.col("fault").is_not_null().any(),
+            short=pl.col(last).is_null().any() if suspect else pl.lit(False),
+            # Polars drops the quotes of "a \\"b\\" c" and leaves the backslashes.
+            slashes=_any_id_contains("\\", typed.collect_schema()) if quoted else pl.lit(False),
         )
-        fault, short = checks.collect().row(0)
-        return not (fault or (short and _has_short_lines(path, source, layout)))
+        fault, short, slashes = checks.collect().row(0)
+        return not (
+            fault or (short and _has_short_lines(path, source, layout)) or (slashes and _has_escapes(path, source))
+        )
     except pl.exceptions.PolarsError:
         return False
 
@@ -133,14 +174,14 @@ def _scan_text(path: Path, source: Source, layout: Layout) -> pl.LazyFrame:
     wanted = list(dict.fromkeys([*layout.roles.values(), layout.names[-1]]))
     if layout.format == "adjacency":
         words = pl.scan_lines(path, glob=False).select(words=pl.col("line").str.extract_all(r"\S+"))
-        return _exploded(words).with_columns(**nothing)
+        return exploded(words).with_columns(**nothing)
     if layout.format == "json":
         frame = pl.scan_ndjson(path, schema=dict.fromkeys(layout.roles.values(), pl.String))
         wanted = list(layout.roles.values())
     elif len(layout.separator.encode()) == 1:
         frame = pl.scan_csv(
             path,
-            has_header=source.header,
+            has_header=source.has_header,
             separator=layout.separator,
             quote_char=source.quote,
             infer_schema=False,
@@ -150,7 +191,7 @@ def _scan_text(path: Path, source: Source, layout: Layout) -> pl.LazyFrame:
     else:
         lines = pl.scan_lines(path, glob=False)
         fields = (
-            (lines.slice(1) if source.header else lines)
+            (lines.slice(1) if source.has_header else lines)
             .filter(pl.col("line") != "")
             .select(parts=pl.col("line").str.split(layout.separator))
         )
@@ -159,19 +200,6 @@ def _scan_text(path: Path, source: Source, layout: Layout) -> pl.LazyFrame:
         columns = {name: pl.col("parts").list.get(place, null_on_oob=True) for place, name in enumerate(layout.names)}
         return fields.select(**columns, **(nothing | {"__fault": wrong}))
     return frame.filter(~pl.all_horizontal(pl.col(name).is_null() for name in wanted)).with_columns(**nothing)
-
-
-def _exploded(words: pl.LazyFrame) -> pl.LazyFrame:
-    """(user, item, time) from lists whose first word is the user and whose others are items."""
-    import polars as pl
-
-    others = pl.col("words").list.len().cast(pl.Int64) - 1
-    return (
-        words.filter(others > 0)
-        .with_columns(user=pl.col("words").list.first(), item=pl.col("words").list.slice(1), time=pl.int_ranges(others))
-        .drop("words")
-        .explode("item", "time")
-    )
 
 
 def _has_short_lines(path: Path, source: Source, layout: Layout) -> bool:
@@ -208,23 +236,41 @@ def _typed(
         if role in ("user", "item"):
             if kind != pl.String and not kind.is_integer():
                 raise InputError(f"{label}: the {role}s in column {column!r} are {kind}: give strings or integers")
-            values[role] = field if kind == pl.String else field.cast(pl.Int64, strict=False)
-            fault(values[role].is_null(), role, "does not fit 64 bits with sign")
+            if kind == pl.String:
+                values[role] = field
+                fault(field.str.len_chars() > LONGEST_ID, role, f"longer than {LONGEST_ID} characters")
+                fault(field.str.contains(CONTROL_CHARACTERS), role, "control characters")
+            else:
+                values[role] = field.cast(pl.Int64, strict=False)
+                fault(values[role].is_null(), role, "does not fit 64 bits with sign")
         elif role == "event":
             values[role] = field.cast(pl.String)
         elif role == "time":
-            values[role], reason = _microseconds(raw, source, column, kind, label)
+            first = _first_values(raw, field, kind)
+            what = f"{label}: the times in column {column!r}"
+            values[role], reason = times.microseconds(
+                field, kind, first, what, unit=source.time_unit, time_format=source.time_format
+            )
             fault(values[role].is_null(), role, reason)
             fault(values[role] < 0, role, "before 1970")
-            fault(values[role] >= NEWEST_TIME, role, "after the year 2099 (milliseconds? say so: --time-unit)")
+            fault(values[role] >= times.NEWEST_TIME, role, times.too_late(first))
         else:
             if kind != pl.String and not kind.is_numeric():
                 raise InputError(f"{label}: the {role}s in column {column!r} are {kind}: give numbers")
+            reason = "not a finite number"
+            if kind == pl.String:
+                comma = source.decimal or _decimal_of(_first_values(raw, field, kind))
+                if comma == ",":
+                    field = field.str.replace(",", ".", literal=True)
+                else:
+                    commas = field.str.contains(",", literal=True)
+                    fault(commas, role, f"{reason} (`decimal=','`)")
+                field = field.str.strip_chars()
             # Weights go through 32 bits here, so that sums of them are exact and no engine can round them another way.
             values[role] = field.cast(pl.Float64, strict=False)
             if role == "weight":
                 values[role] = values[role].cast(pl.Float32).cast(pl.Float64)
-            fault(values[role].is_null() | ~values[role].is_finite(), role, "not a finite number")
+            fault(values[role].is_null() | ~values[role].is_finite(), role, reason)
             if role == "weight":
                 fault(values[role] <= 0, role, "not positive")
     text = pl.col("__text") if "__text" in schema else pl.struct(list(layout.roles.values())).struct.json_encode()
@@ -232,133 +278,37 @@ def _typed(
     return raw.select(**values, **about, **{name: pl.col(name) for name in keep or []})
 
 
-def _microseconds(raw: pl.LazyFrame, source: Source, column: str, kind: pl.DataType, label: str) -> tuple[pl.Expr, str]:
-    """The times of a column in microseconds, null where there is none, and what a null means."""
+def _first_values(raw: pl.LazyFrame, field: pl.Expr, kind: pl.DataType) -> pl.Series:
+    """Some of the first values of a column that are there."""
     import polars as pl
 
-    field, unit = pl.col(column), source.time_unit
-    if kind in (pl.Date, pl.Datetime):
-        return field.cast(pl.Datetime("us", getattr(kind, "time_zone", None))).dt.epoch("us"), "not a time"
-    if kind == pl.String and unit == "auto":
-        first = raw.select(field).filter(field.is_not_null() & (field != "")).head(1).collect()
-        unit = "seconds" if len(first) == 0 or _is_number(first.item()) else "iso"
-    if unit == "iso":
-        if kind != pl.String:
-            raise InputError(
-                f"{label}: the times in column {column!r} are {kind}, not ISO text: give another --time-unit"
-            )
-        text = field.str.strip_chars().str.replace("T", " ", literal=True).str.replace(r"Z$", "+00:00")
-        zoned = text.str.to_datetime("%Y-%m-%d %H:%M:%S%.f%:z", time_unit="us", strict=False, time_zone="UTC")
-        plain = text.str.to_datetime("%Y-%m-%d %H:%M:%S%.f", time_unit="us", strict=False)
-        day = text.str.to_date("%Y-%m-%d", strict=False).cast(pl.Datetime("us"))
-        return pl.coalesce(zoned.dt.epoch("us"), plain.dt.epoch("us"), day.dt.epoch("us")), "not an ISO date or time"
-    if kind != pl.String and not kind.is_numeric():
-        raise InputError(f"{label}: the times in column {column!r} are {kind}: give numbers, ISO text or datetimes")
-    factor = _UNITS["seconds" if unit == "auto" else unit]
-    # Beyond this all times are faults; bounding them first keeps the product within 64 bits.
-    beyond = 2 * NEWEST_TIME // factor
-    whole = field.cast(pl.Int64, strict=False).clip(-1, beyond) * factor
-    if kind.is_integer():
-        return whole, "does not fit 64 bits with sign"
-    number = field.cast(pl.Float64, strict=False)
-    fraction = pl.when(number.is_finite()).then((number.clip(-1, beyond) * factor).round()).cast(pl.Int64)
-    return (pl.coalesce(whole, fraction) if kind == pl.String else fraction), "not a number"
+    there = field.is_not_null() & (field != "") if kind == pl.String else field.is_not_null()
+    return raw.select(field).filter(there).head(times.SAMPLE).collect().to_series()
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+def _decimal_of(first: pl.Series) -> str:
+    """The decimal point: a comma if first values have one and it cannot be between thousands."""
+    commas = first.str.strip_chars().str.extract(r"^[+-]?\d+,(\d+)$").drop_nulls()
+    points = first.str.contains(".", literal=True).any()
+    return "," if len(commas) and not points and bool((commas.str.len_chars() != 3).any()) else "."
 
 
-def lines_of(path: Path, source: Source, layout: Layout, label: str, folder: Path) -> pl.LazyFrame:
-    """The slow reading: the fields of every record of a text file, its `__line`, `__text`, and `__fault` of form."""
+def _any_id_contains(character: str, schema: pl.Schema) -> pl.Expr:
     import polars as pl
 
-    schema = dict.fromkeys([*layout.names, "__line", "__text", "__fault"], pl.String) | {"__line": pl.Int64}
-    folder.mkdir()
-    with opened_text(path, source.encoding, label, errors="surrogateescape") as lines:
-        records = _records(lines, source, layout)
-        for number in range(2**31):
-            batch = list(islice(records, _LINES_A_BATCH))
-            if not batch and number:
-                break
-            rows = [(*fields, line, text, fault) for line, fields, text, fault in batch]
-            frame = pl.DataFrame(rows, schema=schema, orient="row")
-            if layout.format == "adjacency":
-                frame = _adjacency_rows(frame)
-            frame.write_parquet(folder / f"{number:09d}.parquet", compression="lz4")
-    return pl.scan_parquet(folder)
+    ids = [
+        pl.col(role).str.contains(character, literal=True).any()
+        for role in ("user", "item")
+        if schema[role] == pl.String
+    ]
+    return pl.any_horizontal(ids) if ids else pl.lit(False)
 
 
-def _adjacency_rows(frame: pl.DataFrame) -> pl.DataFrame:
+def _has_escapes(path: Path, source: Source) -> bool:
     import polars as pl
 
-    sound = (
-        frame.lazy().filter(pl.col("__fault").is_null()).with_columns(words=pl.col("__text").str.extract_all(r"\S+"))
-    )
-    broken = frame.lazy().filter(pl.col("__fault").is_not_null()).with_columns(time=pl.lit(None, pl.Int64))
-    names = broken.collect_schema().names()
-    return pl.concat([_exploded(sound.drop("user", "item")).select(names), broken]).collect()
-
-
-def _records(
-    lines: Iterator[str], source: Source, layout: Layout
-) -> Iterator[tuple[int, tuple[str | None, ...], str, str | None]]:
-    """(line number, fields, text, fault) of every record; the fields are empty where there is a fault."""
-    ahead: deque[str] = deque()
-    nothing = (None,) * len(layout.names)
-    number = 0
-    while line := ahead.popleft() if ahead else next(lines, ""):
-        number += 1
-        text = line.rstrip("\r\n")
-        if (number == 1 and layout.format == "csv" and source.header) or not text.strip("\r\n "):
-            continue
-        start = number
-        fields: tuple[str | None, ...] = nothing
-        try:
-            if any("\udc80" <= character <= "\udcff" for character in text):
-                raise ValueError(f"bytes that are not {source.encoding}")
-            if layout.format == "json":
-                fields = _json_fields(text, layout)
-            elif layout.format == "csv":
-                whole, extra = _whole_record(text, lines, ahead, source, layout)
-                text, number = whole, number + extra
-                fields = tuple(field or None for field in split_line(text, layout.separator, source.quote))
-                if len(fields) != len(layout.names):
-                    raise ValueError(f"{len(fields)} fields instead of {len(layout.names)}")
-            yield start, fields, text, None
-        except ValueError as error:
-            yield start, nothing, text.encode(errors="backslashreplace").decode(), str(error)
-
-
-def _whole_record(
-    text: str, lines: Iterator[str], ahead: deque[str], source: Source, layout: Layout
-) -> tuple[str, int]:
-    """`text` with the lines after it that its open quote runs over, and their number."""
-    if source.quote is None or text.count(source.quote) % 2 == 0:
-        return text, 0
-    taken: list[str] = []
-    while len(taken) < _LONGEST_RECORD and (line := ahead.popleft() if ahead else next(lines, "")):
-        taken.append(line)
-        if line.count(source.quote) % 2:
-            joined = "\n".join([text, *(part.rstrip("\r\n") for part in taken)])
-            return joined, len(taken)
-    ahead.extendleft(reversed(taken))
-    raise ValueError("a quote that is not closed")
-
-
-def _json_fields(text: str, layout: Layout) -> tuple[str | None, ...]:
-    try:
-        record = json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"no JSON ({error})") from None
-    if not isinstance(record, dict):
-        raise ValueError("JSON, but not an object")
-    values = (record.get(name) for name in layout.names)
-    return tuple(value if value is None or isinstance(value, str) else json.dumps(value) for value in values)
+    lines = pl.scan_lines(path, glob=False)
+    return bool(lines.select(pl.col("line").str.contains(f"\\{source.quote}", literal=True).any()).collect().item())
 
 
 def _matrix_events(path: Path, label: str) -> pl.LazyFrame:

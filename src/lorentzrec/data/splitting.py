@@ -33,9 +33,9 @@ class EventColumns:
 
     user_row: Any
     position: Any
-    """0 for the customer's oldest event."""
+    """0 for the customer's oldest event. Where only some events are targets, positions count targets: see `split`."""
     length: Any
-    """Events of the customer."""
+    """Positions of the customer: their events, unless only some are targets."""
     ordered: bool
     time: Any = None
     first_time: Any = None
@@ -153,10 +153,15 @@ def split(
     | leave_last_out | train, test: the last event of everyone with two or more | seed |
     | leave_last_two | train, validation, test: the last two events of everyone with three or more | seed |
     | last_days | train, test: what happened in the last days, by the newest time of all | days=7 |
-    | random | train, test: about `ratio` of the events, wherever they fall | ratio=0.2, seed |
+    | random | train, test: about `ratio` of the events, wherever they fall; one of each customer stays in training, \
+so of short histories it is less | ratio=0.2, seed |
     | held_out_customers | train, history, test: about `share` of the customers leave training whole; `history` is all \
 but their last event, `test` that event: can the model serve people it never saw? | share=0.1, seed |
     | given | train, test: all of `interactions`, and other events | test |
+
+    Where only some events are targets (`Interactions.labels`), "last" means the last target, and every other event goes
+    to the part of the last target before it: what follows a held-out purchase is never trained on. Evaluation looks for
+    the targets of a part alone.
 
     Except for held-out customers, everyone in test keeps a training event: who has too few events stays wholly in
     training. With last_days, customers first seen within those days are left out of both parts, since training on them
@@ -199,12 +204,14 @@ def _one_after_another(parts: list[Interactions]) -> Interactions:
     order = np.argsort(user_rows, kind="stable")
     times: list[Any] = [part.times for part in parts if part.times is not None]
     weights = [part.weights for part in parts if part.weights is not None]
+    labels = [part.labels for part in parts if part.labels is not None]
     return replace(
         parts[0],
         offsets=offsets_of(np.bincount(user_rows, minlength=len(parts[0].users))),
         item_rows=np.concatenate([part.item_rows for part in parts])[order],
         times=np.concatenate(times)[order] if times else None,
         weights=np.concatenate(weights)[order] if weights else None,
+        labels=np.concatenate(labels)[order] if labels else None,
     )
 
 
@@ -216,10 +223,11 @@ def _columns_of(interactions: Interactions) -> EventColumns:
     lengths = interactions.lengths
     times = interactions.times
     occupied = lengths > 0
+    position, length = positions(interactions)
     return EventColumns(
         user_row=interactions.user_rows.astype(np.int64),
-        position=np.arange(len(interactions)) - np.repeat(interactions.offsets[:-1], lengths),
-        length=np.repeat(lengths, lengths),
+        position=position,
+        length=length,
         ordered=times is not None,
         time=times,
         first_time=None if times is None else np.repeat(times[interactions.offsets[:-1][occupied]], lengths[occupied]),
@@ -227,14 +235,39 @@ def _columns_of(interactions: Interactions) -> EventColumns:
     )
 
 
+def positions(interactions: Interactions) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The position of each event, and the number of positions of its customer.
+
+    Without labels every event has its own. With them every target has, and the events after it, up to the next target,
+    share it. What comes before the first target is position 0 of its own, so that one purchase after a view is enough
+    for a test. Without times nothing is before or after: events that are no target then have the position -1, which no
+    rule holds out.
+    """
+    lengths, starts = interactions.lengths, interactions.offsets[:-1]
+    if interactions.labels is None:
+        return np.arange(len(interactions)) - np.repeat(starts, lengths), np.repeat(lengths, lengths)
+    counted = offsets_of(interactions.labels.astype(np.int64))
+    targets = np.repeat(counted[interactions.offsets[1:]] - counted[starts], lengths)
+    position = counted[1:] - np.repeat(counted[starts], lengths) - 1
+    if not interactions.ordered:
+        return np.where(interactions.labels, position, -1), np.maximum(targets, 1)
+    occupied = lengths > 0
+    views_first = np.zeros(len(lengths), np.int64)
+    views_first[occupied] = ~interactions.labels[starts[occupied]]
+    leading = np.repeat(views_first, lengths)
+    return position + leading, targets + leading
+
+
 def _notes(interactions: Interactions, how: str, rule: Rule, masks: dict[str, NDArray[np.bool_]]) -> list[str]:
     notes = []
     if rule.last_event_rule and not interactions.ordered:
         notes.append(f"without times, {how} takes events of each customer at random")
     needed = {"leave_last_out": 2, "leave_last_two": 3}.get(how, 0)
-    short = int(((interactions.lengths > 0) & (interactions.lengths < needed)).sum())
+    _, length = positions(interactions)
+    short = len(np.unique(interactions.user_rows[length < needed]))
     if short:
-        notes.append(f"{short:,} customers with fewer than {needed} events stay wholly in training")
+        what = "events" if interactions.labels is None else "targets, or a target after another event,"
+        notes.append(f"{short:,} customers with fewer than {needed} {what} stay wholly in training")
     if how == "last_days":
         left_out = int(masks["left_out"].sum())
         newcomers = len(np.unique(interactions.user_rows[masks["left_out"]]))
@@ -271,6 +304,7 @@ def _given(train: Interactions, options: dict[str, Any]) -> tuple[list[Interacti
         item_rows=items.rows(test.items.series)[kept.item_rows[order]].astype(np.int32),
         times=None if kept.times is None else kept.times[order],
         weights=None if kept.weights is None else kept.weights[order],
+        labels=None if kept.labels is None else kept.labels[order],
         notes=test.notes,
     )
     return [replace(train, items=items), test_part], ("test",), notes

@@ -10,6 +10,7 @@ above 3 unless told, and its distance is wrong for steep tails, where its cumula
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,10 +49,12 @@ class PowerLawFit:
         return float((self.exponent - 1) / np.sqrt(self.tail_count))
 
 
-def fit_power_law(values: Integers, *, trials: int = 100, seed: int = 0) -> PowerLawFit:
+def fit_power_law(
+    values: Integers, *, trials: int = 100, seed: int = 0, watch: Callable[[], None] = lambda: None
+) -> PowerLawFit:
     """Fit the tail of positive whole numbers; `trials` repetitions of the bootstrap give the p-value, 0 skips it.
 
-    The standard error of the p-value is at most 0.5 / sqrt(trials).
+    The standard error of the p-value is at most 0.5 / sqrt(trials). `watch` is called after each repetition.
     """
     from scipy import special
 
@@ -65,11 +68,11 @@ def fit_power_law(values: Integers, *, trials: int = 100, seed: int = 0) -> Powe
     p_value = None
     if trials:
         generator = np.random.default_rng(seed)
-        further = sum(
-            nearest_tail(*_resample(generator, distinct, counts, exponent, minimum))[2] >= distance
-            for _ in range(trials)
-        )
-        p_value = further / trials
+        further = 0
+        for _ in range(trials):
+            further += nearest_tail(*_resample(generator, distinct, counts, exponent, minimum))[2] >= distance
+            watch()
+        p_value = float(further / trials)
     kolmogorov = float(special.kolmogorov(np.sqrt(tail_count) * distance))
     return PowerLawFit(exponent, minimum, tail_count, distance, kolmogorov, p_value)
 

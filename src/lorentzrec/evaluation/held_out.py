@@ -67,11 +67,14 @@ def hold_out(
 ) -> HeldOut:
     """Say `test` and `histories` in the rows of a model with these `items`, and count everything that does not fit.
 
+    Where only some events of `test` are targets, these alone are looked for.
     `sample`: how many customers to draw at random; None takes all.
     """
+    if test.labels is not None:
+        test = test.select(test.labels)
     test_user_rows = np.flatnonzero(test.lengths)
     if len(test_user_rows) == 0:
-        raise InputError("the test part holds no event: hold out at least one")
+        raise InputError("the test part holds no target: hold out at least one")
     left_out = 0 if sample is None else max(0, len(test_user_rows) - sample)
     if left_out:
         test_user_rows = np.sort(np.random.default_rng(seed).choice(test_user_rows, sample, replace=False))

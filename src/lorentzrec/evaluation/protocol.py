@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.interactions import Interactions
+from lorentzrec.data.interactions import Interactions, refuse_other_data
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.evaluation.full_ranking import FullRanking
 from lorentzrec.evaluation.held_out import HeldOut, hold_out
@@ -57,6 +57,7 @@ def evaluate(
     seed: int = 0,
     intervals: bool = True,
     threads: int | None = None,
+    watch: Callable[[float], None] | None = None,
 ) -> Report:
     """How well `model` finds the events of `test`, given what their customers did before.
 
@@ -65,7 +66,9 @@ def evaluate(
     several. `histories`: what the customers did before; None takes the model's training histories. `users`: evaluate so
     many customers drawn at random; None takes all. `seed` fixes every draw. `intervals`: a 95 % interval for each mean
     over customers, by bootstrap. `threads`: None takes all cores; the result is the same with any number.
+    `watch` is called with the share of customers that are done.
     """
+    _refuse_other_types(model, test)
     cutoffs = sorted({k} if isinstance(k, int) else set(k))
     _check(protocol, cutoffs, negatives, users, seed)
     before = model.histories if histories is None else histories
@@ -77,7 +80,7 @@ def evaluate(
         ranking = FullRanking(held_out, model.item_counts, cutoffs)
     else:
         ranking = SampledRanking(held_out, cutoffs, negatives, seed)
-    _rank_everyone(model, held_out, ranking, threads or available_cores())
+    _rank_everyone(model, held_out, ranking, threads or available_cores(), watch)
     values = np.stack(list(ranking.per_user.values()), axis=1)
     ends = (
         [array.tolist() for array in bootstrap_intervals(values, seed=seed)]
@@ -118,15 +121,34 @@ def _check(protocol: str, cutoffs: list[int], negatives: int, users: int | None,
         )
 
 
-def _rank_everyone(model: Recommender, held_out: HeldOut, ranking: FullRanking | SampledRanking, threads: int) -> None:
+def _refuse_other_types(model: Any, test: Any) -> None:
+    missing = [name for name in ("items", "histories", "item_counts", "score_histories") if not hasattr(model, name)]
+    if missing:
+        raise InputError(
+            f"{type(model).__name__} has no {' and no '.join(missing)}: give a trained model or a baseline, or see "
+            "lorentzrec.evaluation.protocol.Recommender for what to implement"
+        )
+    refuse_other_data(test, "evaluate")
+
+
+def _rank_everyone(
+    model: Recommender,
+    held_out: HeldOut,
+    ranking: FullRanking | SampledRanking,
+    threads: int,
+    watch: Callable[[float], None] | None,
+) -> None:
     """Some customers at a time in each thread. BLAS keeps to one thread meanwhile, as more would fight with ours."""
 
     def measured(user_rows: NDArray[np.int64]) -> Any:
         return ranking.measure(user_rows, _scores(model, held_out, user_rows))
 
     with SINGLE_THREADED_BLAS, ThreadPoolExecutor(threads) as pool:
-        for block in pool.map(measured, held_out.blocks()) if threads > 1 else map(measured, held_out.blocks()):
+        blocks = list(held_out.blocks())
+        for number, block in enumerate(pool.map(measured, blocks) if threads > 1 else map(measured, blocks), 1):
             ranking.add(block)
+            if watch is not None:
+                watch(number / len(blocks))
 
 
 def _scores(model: Recommender, held_out: HeldOut, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:

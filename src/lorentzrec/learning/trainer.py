@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lorentzrec.data.interactions import Interactions
-from lorentzrec.errors import InputError, LorentzrecError, StopTraining, TrainingInterrupted
+from lorentzrec.data.interactions import Interactions, refuse_other_data
+from lorentzrec.errors import ConfigError, InputError, LorentzrecError, StopTraining, TrainingInterrupted
 from lorentzrec.learning.checkpoint import Checkpoint, refuse_unwritable
 from lorentzrec.learning.config import TrainingConfig
 from lorentzrec.learning.model import Model
@@ -53,6 +53,9 @@ def train(
     Ctrl-C raises `TrainingInterrupted`, a `KeyboardInterrupt` whose `model` is the model so far (the best one, where
     there is validation), or None before the end of the first epoch.
     """
+    refuse_other_data(data, "train")
+    if config is not None and not isinstance(config, TrainingConfig):
+        raise ConfigError(f"config is a {type(config).__name__}: give TrainingConfig(dimension=20, ...)")
     run = TrainingRun.begin(data, config, validation, metric, validate_every)
     if resume:
         if checkpoint is None:

@@ -34,7 +34,14 @@ if TYPE_CHECKING:
 EVENTS_A_TASK = 2_000_000
 """Events that one task reads from a Parquet file, or sorts and writes."""
 
-_TYPES = {"time": "bigint", "weight": "double", "rating": "double", "line": "bigint", "part": "int"}
+_TYPES = {
+    "time": "bigint",
+    "sequence": "bigint",
+    "weight": "double",
+    "rating": "double",
+    "line": "bigint",
+    "part": "int",
+}
 _ARROW = {"bigint": "int64", "double": "float64", "int": "int32", "string": "string"}
 
 
@@ -116,7 +123,7 @@ class SparkEngine:
     def read(self, inputs: Sequence[EventInput], id_types: dict[str, str]) -> Frame:
         tasks = [task for one in inputs for task in _read_tasks(one)]
         types = {role: "bigint" if kind == "Int64" else "string" for role, kind in id_types.items()}
-        names = [*inputs[0].layout.roles, "file", "line", "fault", "text", "part"]
+        names = [*inputs[0].columns, "file", "line", "fault", "text", "part"]
         columns = {name: types.get(name) or _TYPES.get(name, "string") for name in names}
         numbers = self._session.range(0, len(tasks), 1, len(tasks))
         schema = ", ".join(f"`{name}` {kind}" for name, kind in columns.items())

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Protocol
 
 from lorentzrec.errors import InputError
+from lorentzrec.vocabulary import LONGEST_ID as LONGEST_ID
 
-LONGEST_ID = 512
-"""Characters. Long enough for every real id, short enough that a thousand events fit in one document."""
 USUAL_HISTORY = 1000
 """Events that a history gives unless asked for another number."""
 

@@ -1,0 +1,186 @@
+"""Times of events, however they are written, to microseconds or seconds since 1970: the one owner of conversion."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from lorentzrec.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+TimeUnit = Literal["auto", "seconds", "milliseconds", "microseconds", "iso"]
+
+MICROSECONDS = 1_000_000
+"""In one second."""
+NEWEST_TIME = 4_102_444_800 * MICROSECONDS
+"""The first moment of the year 2100. Times from here on, in microseconds, are taken for mistakes."""
+
+SAMPLE = 100
+"""First values of a column from which a way of writing is recognised."""
+
+_UNITS = {"seconds": MICROSECONDS, "milliseconds": 1_000, "microseconds": 1}
+
+_ISO = (
+    r"^\s*(?P<date>\d{4}-\d\d-\d\d|\d{8})"
+    r"(?:[Tt ](?P<minute>\d\d:?\d\d)(?::?(?P<second>\d\d)(?:[.,](?P<fraction>\d{1,9}))?)?"
+    r" ?(?P<zone>[Zz]|UTC|GMT|[+-]\d\d(?::?\d\d)?)?)?\s*$"
+)
+"""ISO 8601 with and without seconds, separators, and zone; without a zone, times are in UTC."""
+
+_DATES = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%d.%m.%y", "%d %b %Y", "%b %d, %Y")
+_CLOCKS = (" %H:%M:%S", " %H:%M", " %I:%M:%S %p", " %I:%M %p", ", %H:%M:%S", ", %H:%M", "")
+_STAMPS = ("%d/%b/%Y:%H:%M:%S %z", "%a %b %d %H:%M:%S %z %Y", "%a, %d %b %Y %H:%M:%S %z")
+_FORMATS = (*(date + clock for date in _DATES for clock in _CLOCKS), *_STAMPS)
+"""Formats that are suggested where values are not ISO 8601."""
+
+
+def microseconds(
+    field: pl.Expr, kind: pl.DataType, sample: pl.Series, what: str, *, unit: TimeUnit, time_format: str | None
+) -> tuple[pl.Expr, str]:
+    """The times of a column in microseconds, null where one cannot be read, and what a null means.
+
+    `sample`: some of its first values. `what`: the column as errors call it.
+    """
+    import polars as pl
+
+    if kind in (pl.Date, pl.Datetime):
+        return field.cast(pl.Datetime("us", getattr(kind, "time_zone", None))).dt.epoch("us"), "not a time"
+    if kind != pl.String and not kind.is_numeric():
+        raise InputError(f"{what} are {kind}: give numbers, ISO 8601 text or datetimes")
+    sample = sample.cast(pl.String).str.strip_chars()
+    if time_format is not None:
+        return _formatted(field.cast(pl.String), time_format), f"not a time of the form {time_format}"
+    numbers = sample.cast(pl.Float64, strict=False)
+    if unit == "iso" or (unit == "auto" and 2 * numbers.null_count() > len(sample)):
+        if kind != pl.String:
+            raise InputError(f"{what} are {kind}, not ISO 8601 text: give another `time_unit`")
+        return _iso(field), "not an ISO date or time" + _suggested(sample)
+    if unit == "auto" and len(sample) and bool(_looks_like_a_date(sample).all()):
+        raise InputError(
+            f"{what} are numbers such as {sample[0]}, which look like dates: give `time_format='%Y%m%d'`, "
+            "or `time_unit='seconds'` if they are unix seconds"
+        )
+    factor = _UNITS["seconds" if unit == "auto" else unit]
+    # Beyond this all times are faults; bounding them first keeps the product within 64 bits.
+    beyond = 2 * NEWEST_TIME // factor
+    whole = field.cast(pl.Int64, strict=False).clip(-1, beyond) * factor
+    if kind.is_integer():
+        return whole, "does not fit 64 bits with sign"
+    number = field.cast(pl.Float64, strict=False)
+    fraction = pl.when(number.is_finite()).then((number.clip(-1, beyond) * factor).round()).cast(pl.Int64)
+    return (pl.coalesce(whole, fraction) if kind == pl.String else fraction), "not a number"
+
+
+def too_late(sample: pl.Series) -> str:
+    """What is wrong with times after 2099, with the unit that would explain them."""
+    import polars as pl
+
+    numbers = sample.cast(pl.Float64, strict=False).drop_nulls()
+    if len(numbers) == 0:
+        return "after the year 2099"
+    likely = "microseconds" if float(numbers.median()) > 1e14 else "milliseconds"  # type: ignore[arg-type]
+    return f"after the year 2099 (`time_unit='{likely}'`)"
+
+
+def seconds_of(microseconds: pl.Series) -> pl.Series:
+    """Whole seconds if all times are, else seconds with a fraction."""
+    whole = bool((microseconds % MICROSECONDS == 0).all())
+    return microseconds // MICROSECONDS if whole else microseconds / float(MICROSECONDS)
+
+
+def seconds_column(series: pl.Series, *, unit: TimeUnit = "auto", time_format: str | None = None) -> pl.Series:
+    """A column of times in memory as unix seconds, whole or with fractions; the first that is none is an error."""
+    import polars as pl
+
+    if series.dtype in (pl.Categorical, pl.Enum):
+        series = series.cast(pl.String)
+    series = series.rename("time")
+    missing = series.is_null()
+    if series.dtype.is_float():
+        missing |= ~series.fill_null(0.0).is_finite()
+    if series.dtype == pl.String:
+        missing |= (series == "").fill_null(True)
+    if missing.any():
+        row = int(missing.arg_true()[0])
+        raise InputError(
+            f"the time in row {row + 1} is {series[row]!r}: every event needs a finite time, drop or fix the row"
+        )
+    sample = series.head(SAMPLE)
+    converted, reason = microseconds(
+        pl.col("time"), series.dtype, sample, "the times", unit=unit, time_format=time_format
+    )
+    instants = series.to_frame().select(converted).to_series()
+    faults = ((instants.is_null(), reason), (instants >= NEWEST_TIME, too_late(sample)))
+    for wrong, fault in faults:
+        if wrong.any():
+            row = int(wrong.arg_true()[0])
+            raise InputError(f"the time in row {row + 1} is {series[row]!r}, {_as_action(fault)}")
+    if series.dtype.is_numeric() and unit in ("auto", "seconds") and time_format is None:
+        return series.cast(pl.Int64) if series.dtype.is_integer() else series.cast(pl.Float64)
+    return seconds_of(instants)
+
+
+def moment(text: str | float, name: str) -> int:
+    """One time given as an option: ISO 8601 text or unix seconds, in microseconds."""
+    import polars as pl
+
+    column = pl.Series("time", [str(text)])
+    digits = str(text).strip().isdigit() and len(str(text).strip()) == 8
+    seconds = None if digits else column.cast(pl.Float64, strict=False)[0]
+    found = column.to_frame().select(_iso(pl.col("time"))).item() if seconds is None else round(seconds * MICROSECONDS)
+    if found is None:
+        raise ConfigError(
+            f"the time {text!r} of `{name}` is neither ISO text nor unix seconds: give 2024-01-31, or a number"
+        )
+    return int(found)
+
+
+def _iso(field: pl.Expr) -> pl.Expr:
+    import polars as pl
+
+    parts = field.str.extract_groups(_ISO).struct
+    clock = parts.field("minute").str.replace(":", "", literal=True).fill_null("0000")
+    digits = parts.field("date").str.replace_all("-", "", literal=True) + clock + parts.field("second").fill_null("00")
+    instant = digits.str.to_datetime("%Y%m%d%H%M%S", time_unit="us", strict=False).dt.epoch("us")
+    fraction = (parts.field("fraction") + "000000").str.slice(0, 6).cast(pl.Int64, strict=False).fill_null(0)
+    zone = parts.field("zone").str.replace(":", "", literal=True)
+    hours, minutes = (zone.str.slice(start, 2).cast(pl.Int64, strict=False).fill_null(0) for start in (1, 3))
+    sign = pl.when(zone.str.starts_with("-")).then(-1).otherwise(1)
+    return instant + fraction - sign * (hours * 60 + minutes) * 60 * MICROSECONDS
+
+
+def _formatted(field: pl.Expr, time_format: str) -> pl.Expr:
+    text = field.str.strip_chars()
+    return text.str.to_datetime(time_format, time_unit="us", strict=False, time_zone="UTC").dt.epoch("us")
+
+
+def _suggested(sample: pl.Series) -> str:
+    """The formats that read the whole sample, as options to choose from."""
+    import polars as pl
+
+    suited = []
+    for time_format in _FORMATS:
+        try:
+            read = sample.to_frame("time").select(_formatted(pl.col("time"), time_format)).to_series()
+        except pl.exceptions.PolarsError:
+            continue
+        if len(read) and bool(((read >= 0) & (read < NEWEST_TIME)).fill_null(False).all()):
+            suited.append(time_format)
+    return f" ({' or '.join(f'`time_format={one!r}`' for one in suited[:2])})" if suited else " (`time_format`)"
+
+
+def _looks_like_a_date(sample: pl.Series) -> pl.Series:
+    day = sample.str.to_date("%Y%m%d", strict=False)
+    return (sample.str.contains(r"^(19|20)\d{6}$") & day.is_not_null()).fill_null(False)
+
+
+def _as_action(fault: str) -> str:
+    reason, _, option = fault.partition(" (`")
+    return f"{reason}: give `{option.removesuffix(')')}" if option else f"{reason}: fix the row"
+
+
+def check_format(time_format: str) -> None:
+    """Refuse a format that names no day."""
+    if not any(code in time_format for code in ("%d", "%e", "%j", "%F", "%D", "%x", "%c", "%s", "%+", "%v")):
+        raise ConfigError(f"time_format is {time_format!r}, which has no day: give a format such as '%d.%m.%Y %H:%M'")

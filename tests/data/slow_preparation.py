@@ -57,9 +57,8 @@ def prepared_slowly(events: list[Event], config: PrepareConfig) -> dict[str, Int
     if not rows:
         return {}
     columns: list[list[Any]] = [[getattr(one, name) for one in rows] for name in ("user", "item", "time", "weight")]
-    users, items, times, weights = columns
     targets = [one.event in labels for one in rows] if labels else None
-    data = Interactions.from_pairs(users, items, times, weights, targets)
+    data = Interactions.from_pairs(columns[0], columns[1], columns[2], columns[3], targets)
     if config.split is None:
         return {"": data}
     parts = data.split(config.split, drop_unseen_items=config.drop_unseen_items, **config.split_options)

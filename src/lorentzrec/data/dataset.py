@@ -211,7 +211,7 @@ def save_dataset(parts: Mapping[str, Interactions] | Interactions, address: str 
         frame = frame if "" in named else frame.with_columns(part=pl.lit(number, pl.UInt8))
         frames.append(frame.with_columns(item_id=part.items.series.gather(part.item_rows)))
     events = pl.concat(frames)
-    keys = ("user_row", "time", "item_id", "weight", "part")
+    keys: tuple[str, ...] = ("user_row", "time", "item_id", "weight", "part")
     if not all(part.ties_by_id for part in named.values()):
         keys = ("user_row", "time")  # equal times keep the order of the input
     order = [name for name in keys if name in events.columns]

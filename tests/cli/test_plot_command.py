@@ -15,7 +15,7 @@ def test_a_model_becomes_a_picture(model: Path, tmp_path: Path) -> None:
     options = ("--items", table, "--category-column", "group", "--customers", "5", "--labels", "2")
     result = run("plot", "disk", model, "--out", tmp_path / "disk.svg", *options)
     assert "The map of 30 items is in" in result.stdout
-    assert "the item table tells of 30 of 30 items" in result.stderr
+    assert "the item table covers 30 of 30 items" in result.stderr
     assert "neighbours kept together, the radius by the distance to the model's centre; kept: " in result.stderr
     text = (tmp_path / "disk.svg").read_text()
     assert all(f"<!-- {word} -->" in text for word in ("kind 0", "kind 1", "kind 2", "customers"))

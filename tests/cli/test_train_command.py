@@ -101,7 +101,7 @@ def test_no_epochs_are_refused(events_file: Path, tmp_path: Path) -> None:
         (
             "who,what\na,b\n",
             (),
-            "events.csv has no column 'user' for the user, only who, what: name it (--user-column)",
+            "events.csv has no column 'user', only who, what: name the column of the user with --user-column",
         ),
         ("user,item\na,b\na\n", (), "events.csv line 3: "),
         ("user,item,time\na,b,1\na,c,nan\n", (), "events.csv line 3: "),

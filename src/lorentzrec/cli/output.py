@@ -28,7 +28,7 @@ WIDTH_OF_FILES = 120
 """Columns of a table that is not shown on a terminal, unless COLUMNS says otherwise."""
 
 
-_FLAGS = {"event_weights": "--event-weight", "item_columns": "--item-field"}
+_FLAGS = {"event_weights": "--event-weight", "label_events": "--label-event", "item_columns": "--item-field"}
 """Options whose names on the command line differ from those in Python by more than dashes."""
 
 

@@ -257,7 +257,8 @@ def _notes(data: Interactions, runner: EpochRunner, config: TrainingConfig) -> l
         notes.append("the events have no times, so histories are used leave-one-out and without recency")
     elif config.model == "asymmetric" and config.history == "causal" and data.tied_share > 0:
         notes.append(
-            f"{data.tied_share:.1%} of neighbouring events have equal times; their order is that of the item ids"
+            f"{data.tied_share:.1%} of neighbouring events have equal times; their order is that of the "
+            f"{'item ids' if data.ties_by_id else 'input'}"
         )
     short = int((data.lengths > 0).sum()) - len(runner.learners)
     if short:

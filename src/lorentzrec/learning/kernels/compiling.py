@@ -17,14 +17,27 @@ _OPTIONS: dict[str, Any] = {
     "nogil": True,
     "fastmath": {"nsz", "arcp", "contract", "afn", "reassoc"},
     "error_model": "numpy",
+    # no reference counting: each call with arrays would count them, atomically, which took a third of the time and made
+    # threads wait for each other. The caller in Python holds the arrays. A kernel cannot allocate: numba refuses then.
+    "_nrt": False,
 }
 
 inlined = numba.njit(inline="always", **_OPTIONS)
-"""For functions of scalars that kernels call; handing arrays to one would count references at every call."""
+"""For functions of scalars that kernels call."""
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile at the first call, once per machine.
+    """Compile at the first call, once per machine."""
+    return _compiled(function, _OPTIONS)
+
+
+def counted_kernel(function: Callable[..., Any]) -> Any:
+    """A kernel with reference counting, for NumPy functions that need it: those that may allocate."""
+    return _compiled(function, _OPTIONS | {"_nrt": True})
+
+
+def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Any:
+    """The cache.
 
     Numba's cache looks at the file of a function but not at the files of those it calls, so the folder of the cache
     is named after the content of all of them: an edit anywhere compiles anew, and nothing stale is ever run.
@@ -32,7 +45,7 @@ def kernel(function: Callable[..., Any]) -> Any:
     settings: Any = numba.config
     shared, settings.CACHE_DIR = settings.CACHE_DIR, str(_cache_folder())
     try:
-        return numba.njit(cache=True, **_OPTIONS)(function)
+        return numba.njit(cache=True, **options)(function)
     finally:
         settings.CACHE_DIR = shared
 

@@ -67,7 +67,7 @@ def main() -> None:
     for threads in (1, 2):
         for turn in range(options.rounds):
             theirs = implicit_rate(matrix, threads)
-            paper = lorentzrec_rate(data, threads, optimiser="rsgd")
+            paper = lorentzrec_rate(data, threads, optimiser="rsgd", score="inner")
             default = lorentzrec_rate(data, threads)
             rows.append(
                 {

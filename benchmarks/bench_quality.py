@@ -68,7 +68,7 @@ def bpr(training: Interactions, test: Interactions, epochs: int) -> None:
     config = TrainingConfig(model="symmetric", loss="bpr", dimension=DIMENSION, epochs=epochs, seed=1)
     for system, settings in (
         ("hyperboloid BPR, defaults", {}),
-        ("hyperboloid BPR, RSGD", {"optimiser": "rsgd", "score": "distance", "scale": 4.0, "learning_rate": 0.02}),
+        ("hyperboloid BPR, RSGD", {"optimiser": "rsgd"}),
         ("euclidean BPR, defaults", {"geometry": "euclidean"}),
     ):
         start = time.perf_counter()

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from lorentzrec.data.interactions import offsets_of
 from lorentzrec.learning import reference
 from lorentzrec.learning.config import TrainingConfig
-from lorentzrec.learning.kernels.blocks import asymmetric_steps, symmetric_steps
+from lorentzrec.learning.kernels.blocks import apply_gradients, asymmetric_gradients, symmetric_gradients
 from lorentzrec.learning.kernels.structures import Events, Settings, Table
 from lorentzrec.learning.kernels.triplets import triplet_steps
-from lorentzrec.learning.tables import settings_of, table_of, workspace_of
+from lorentzrec.learning.tables import settings_of, step_of, table_of, workspace_of
 
 KEY = 0x0123456789ABCDEF
 
@@ -43,54 +43,94 @@ def table(config: TrainingConfig, count: int, seed: int, radius: float = 1.0) ->
 
 
 def in_float64(table: Table) -> Table:
-    return Table(*(array.astype(np.float64 if array.dtype == np.float32 else array.dtype) for array in table))
+    """The same points with all digits of float64: those of the hyperboloid are lifted from their space part."""
+    wide = Table(*(array.astype(np.float64 if array.dtype == np.float32 else array.dtype) for array in table))
+    if table.points[:, 0].any():
+        wide.points[:, 0] = np.sqrt(1 + (wide.points[:, 1:] ** 2).sum(axis=1))
+    return wide
 
 
-def events(lengths: list[int], item_count: int, *, weighted: bool, seed: int) -> Events:
-    """Histories with repeated items now and then; the last customer, where long enough, has touched everything."""
+def events(lengths: list[int], item_count: int, *, weighted: bool, seed: int, labelled: bool = False) -> Events:
+    """Histories with repeated items now and then; the last customer, where long enough, has every item.
+
+    Labelled: half of the events are targets, among them the last of each customer, and not the first of the first.
+    """
     random = np.random.default_rng(seed)
     items = [random.integers(0, item_count, length) for length in lengths]
     if lengths[-1] >= item_count:
         items[-1][:item_count] = random.permutation(item_count)
     total = sum(lengths)
+    offsets = offsets_of(np.array(lengths))
     weights = random.uniform(0.5, 2, total) if weighted else np.ones(1)
-    return Events(offsets_of(np.array(lengths)), np.concatenate(items).astype(np.int32), weights.astype(np.float32))
+    labels = np.ones(1, bool)
+    if labelled:
+        labels = random.random(total) < 0.5
+        labels[offsets[1:] - 1] = True
+        labels[0] = False
+    targets = np.flatnonzero(labels).astype(np.int64)
+    return Events(offsets, np.concatenate(items).astype(np.int32), weights.astype(np.float32), labels, targets)
+
+
+def tables(config: TrainingConfig, users: int, item_count: int, seed: int, radius: float) -> tuple[Table, Table]:
+    """What customers are made of, and the items."""
+    items = table(config, item_count, seed, radius)
+    if config.model == "symmetric":
+        return table(config, users, seed + 1, radius), items
+    return table(config, item_count, seed + 1, radius) if config.targets == "separate" else items, items
 
 
 def run_both(
-    config: TrainingConfig, events: Events, item_count: int, *, block_rows: int = 8, seed: int = 0, radius: float = 1.0
+    config: TrainingConfig,
+    events: Events,
+    item_count: int,
+    *,
+    block_rows: int = 8,
+    seed: int = 0,
+    radius: float = 1.0,
+    start: tuple[Table, Table] | None = None,
 ) -> tuple[Outcome, Outcome]:
-    """An epoch over all events by the kernel of this config, and by its twin."""
+    """An epoch over all events by the kernels of this config, and by their twins."""
     users = len(events.offsets) - 1
-    items = table(config, item_count, seed, radius)
-    if config.model == "symmetric":
-        histories = table(config, users, seed + 1, radius)
-    else:
-        histories = table(config, item_count, seed + 1, radius) if config.targets == "separate" else items
-    shared = histories is items
-    workspace = workspace_of(
-        config, max(block_rows, len(events.items)), len(histories.points), item_count, shared=shared
-    )
+    histories, items = start or tables(config, users, item_count, seed, radius)
+    rows = max(block_rows, len(events.items))
+    workspace = workspace_of(config, rows, len(histories.points), item_count, shared=histories is items)
     assert config.learning_rate is not None
-    kernel_settings = settings_of(config, config.learning_rate)
+    chosen = settings_of(config, config.learning_rate)
     slow_items = in_float64(items)
-    slow_histories = slow_items if shared else in_float64(histories)
+    slow_histories = slow_items if histories is items else in_float64(histories)
     slow_counters = np.zeros(5, np.int64)
     order = np.random.default_rng(seed).permutation(users)
-    fast: Any = (events, histories, items, kernel_settings, np.uint64(KEY))
-    slow: Any = (events, slow_histories, slow_items, kernel_settings, KEY, slow_counters)
-    if config.model == "asymmetric":
-        bounds = np.unique([0, *range(2, users, 2), users])
-        blocks = len(bounds) - 1
-        loss = asymmetric_steps(order, bounds, 0, blocks, *fast, workspace)
-        slow_loss = reference.asymmetric_steps(order, bounds, 0, blocks, *slow)
-    elif config.loss == "bpr":
-        loss = triplet_steps(order, 0, users, *fast, workspace)
+    fast: Any = (events, histories, items, chosen, np.uint64(KEY), workspace)
+    slow: Any = (events, slow_histories, slow_items, chosen, KEY, slow_counters)
+    loss, slow_loss = 0.0, 0.0
+    cut: tuple[Any, ...]
+    kernel: Any
+    twin: Any
+    if config.model == "symmetric" and config.loss == "bpr":
+        loss = triplet_steps(order, 0, users, *fast)
         slow_loss = reference.triplet_steps(order, 0, users, *slow)
     else:
-        blocks = -(-len(events.items) // block_rows)
-        loss = symmetric_steps(0, blocks, block_rows, *fast, workspace)
-        slow_loss = reference.symmetric_steps(0, blocks, block_rows, *slow)
+        if config.model == "symmetric":
+            targets = len(events.targets) if len(events.labels) > 1 else len(events.items)
+            blocks, cut = -(-targets // block_rows), (block_rows,)
+            kernel, twin = symmetric_gradients, reference.symmetric_gradients
+        else:
+            bounds = np.unique([0, *range(2, users, 2), users])
+            blocks, cut = len(bounds) - 1, (order, bounds)
+            kernel, twin = asymmetric_gradients, reference.asymmetric_gradients
+        step = step_of(config, rows, item_count)
+        size = len(step.losses)
+        for first in range(0, blocks, size):
+            count = min(size, blocks - first)
+            for block in range(count):
+                kernel(first + block, *cut, *fast, step, block)
+            for part in (1, 0):  # two threads, in any order
+                apply_gradients(count, part, 2, histories, items, chosen, workspace, step)
+            loss += float(step.losses[:count].sum())
+            slow_loss += reference.apply_gradients([twin(first + block, *cut, *slow) for block in range(count)])
+        assert (workspace.histories == -1).all()
+        assert (workspace.targets == -1).all()
+        assert (workspace.negatives.bits == 0).all()
     return Outcome(loss, histories, items, workspace.counters), Outcome(
         slow_loss, slow_histories, slow_items, slow_counters
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError, fields
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -122,13 +123,17 @@ def test_bad_toml_is_named(content: str, message: str, tmp_path: Path) -> None:
 
 
 def test_settings_are_texts() -> None:
-    config = TrainingConfig().with_settings(["dimension=8", "scale = 2.5", "loss=bpr", "recency=none", "epochs=3"])
-    assert config == TrainingConfig(dimension=8, scale=2.5, loss="bpr", epochs=3)
+    config = TrainingConfig().with_settings(
+        ["dimension=8", "scale = 2.5", "loss=bpr", "recency=none", "deterministic=True"]
+    )
+    assert config == TrainingConfig(dimension=8, scale=2.5, loss="bpr", deterministic=True)
     for setting, message in [
         ("dimension=x", "dimension is 'x': give a whole number"),
         ("scale=x", "scale is 'x': give a number"),
         ("dimension", "--set 'dimension' has no '=': write name=value"),
         ("dimension=none", "dimension is 'none': give a whole number"),
+        ("deterministic=maybe", "deterministic is 'maybe': give true or false"),
+        ("deterministic=1", "deterministic is '1': give true or false"),
     ]:
         with pytest.raises(ConfigError) as caught:
             config.with_settings([setting])
@@ -155,6 +160,31 @@ def test_data_decide_what_is_left_open(ordered: bool, model: str, optimiser: str
 def test_large_catalogues_get_more_negatives(ordered: bool, items: int, negatives: int) -> None:
     decided = TrainingConfig().resolve(ordered=ordered, events=10**6, users=10**4, items=items)
     assert decided.negative_count == negatives
+
+
+def test_the_papers_optimiser_gets_a_rate_that_suits_triplets() -> None:
+    """Chosen on validation events of MovieLens 1M, see `docs/quality.md`."""
+    triplets = resolved(TrainingConfig(model="symmetric", loss="bpr", optimiser="rsgd"))
+    assert (triplets.score, triplets.scale, triplets.learning_rate) == ("distance", 6.0, 0.03)
+    assert triplets.learning_rate_decay == 0.9
+    blocks = resolved(TrainingConfig(model="symmetric", optimiser="rsgd"))
+    assert (blocks.loss, blocks.score, blocks.scale, blocks.learning_rate) == ("wmrb", "inner", 1.0, 0.05)
+
+
+@pytest.mark.parametrize(("events", "blocks"), [(10, 1), (60_000, 2), (150_000, 6), (200_000, 8), (10**8, 8)])
+def test_small_data_are_learned_block_by_block(events: int, blocks: int) -> None:
+    decided = TrainingConfig().resolve(ordered=True, events=events, users=100, items=100)
+    assert decided.blocks_per_step == blocks
+    assert decided == TrainingConfig(threads=1).resolve(ordered=True, events=events, users=100, items=100).replace(
+        threads=decided.threads
+    ), "what is learned does not depend on the machine"
+
+
+def test_only_symmetric_bpr_is_not_deterministic_by_default() -> None:
+    for model, loss in product(("symmetric", "asymmetric"), ("bpr", "wmrb", "softmax")):
+        decided = resolved(TrainingConfig.from_mapping({"model": model, "loss": loss}))
+        assert decided.deterministic == ((model, loss) != ("symmetric", "bpr"))
+    assert resolved(TrainingConfig(model="symmetric", loss="bpr", deterministic=True)).deterministic is True
 
 
 def test_what_is_given_stays() -> None:

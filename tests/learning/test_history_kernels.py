@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from small_blocks import KEY, events, resolved, settings, table
+from small_blocks import KEY, events, resolved, table
 
 from lorentzrec.geometry import FloatArray, euclidean, midpoint
 from lorentzrec.geometry.sums import total_weight, weighted_sum
-from lorentzrec.learning import reference
+from lorentzrec.learning import reference, sampling
 from lorentzrec.learning.kernels import histories
-from lorentzrec.learning.kernels.numbers import mix
+from lorentzrec.learning.kernels.numbers import FOLDS, key_for
 from lorentzrec.learning.kernels.slots import slot_of
-from lorentzrec.learning.kernels.structures import HISTORY, TARGET
+from lorentzrec.learning.kernels.structures import HISTORY, TARGET, Slots
 from lorentzrec.learning.losses import Geometry
 from lorentzrec.learning.sampling import folds
-from lorentzrec.learning.tables import settings_of, workspace_of
+from lorentzrec.learning.tables import settings_of, step_of, workspace_of
 
 ITEMS = 7
 LEAD = 4
@@ -30,12 +30,15 @@ WAYS: list[dict[str, Any]] = [
 ]
 every_way = pytest.mark.parametrize("options", WAYS)
 every_length = pytest.mark.parametrize("length", [2, 3, 7])
+both_labels = pytest.mark.parametrize("labelled", [False, True], ids=["all", "labelled"])
 both_geometries = pytest.mark.parametrize("geometry", ["hyperboloid", "euclidean"])
 
 
 def test_slot_of_is_its_twin() -> None:
     """Numbers in the order of first asking, a side for itself where the points are not shared."""
-    slots = workspace_of(resolved(targets="separate"), rows=9, history_count=9, item_count=9, shared=False).slots
+    workspace = workspace_of(resolved(targets="separate"), rows=9, history_count=9, item_count=9, shared=False)
+    step = step_of(resolved(targets="separate"), rows=9, item_count=9)
+    slots = Slots(step.gradients[0], step.rows[0], step.sides[0], workspace.histories, workspace.targets)
     twin: dict[tuple[int, int], int] = {}
     used = 0
     for row, side in [(4, HISTORY), (2, HISTORY), (4, HISTORY), (4, TARGET), (2, HISTORY), (4, TARGET), (8, TARGET)]:
@@ -56,9 +59,14 @@ def test_folds_are_as_equal_as_can_be(length: int, count: int, sizes: list[int])
 
 @every_way
 @every_length
-def test_query_count_is_its_twin(options: dict[str, Any], length: int) -> None:
-    told = reference.histories_of([1.0] * length, settings(**options), KEY)
-    assert histories.query_count(length, settings(**options)) == len({tuple(others) for _, others, _ in told})
+@both_labels
+def test_queries_are_the_histories_of_targets(options: dict[str, Any], length: int, labelled: bool) -> None:
+    """A query for each prefix with a target; in folds one for each fold, as its events belong to other histories."""
+    asked = Asked(options, "hyperboloid", length, labelled)
+    told = reference.histories_of([1.0] * length, asked.settings, sampling.key_for(KEY, sampling.FOLDS, 1))
+    causal = options["history"] == "causal"
+    expected = {tuple(others) for target, others, _ in told if not causal or asked.labels[target]}
+    assert asked.stop - asked.row == len(expected)
 
 
 @dataclass
@@ -68,18 +76,19 @@ class Asked:
     options: dict[str, Any]
     geometry: Geometry
     length: int
+    labelled: bool = False
 
     def __post_init__(self) -> None:
-        config = resolved(geometry=self.geometry, targets="separate", **self.options)
+        config = self.config = resolved(geometry=self.geometry, targets="separate", **self.options)
         self.settings = settings_of(config, 1.0)
-        self.events = events([LEAD, self.length], ITEMS, weighted=True, seed=self.length)
+        self.events = events([LEAD, self.length], ITEMS, weighted=True, seed=self.length, labelled=self.labelled)
         self.points = table(config, ITEMS, 1).points
         self.workspace = workspace_of(config, rows=20, history_count=ITEMS, item_count=ITEMS, shared=False)
         self.row = self._write(0, LEAD, 0, 0)
         self.stop = self._write(LEAD, LEAD + self.length, 1, self.row)
 
     def _write(self, first: int, last: int, owner: int, count: int) -> int:
-        key = mix(np.uint64(KEY))
+        key = key_for(np.uint64(KEY), FOLDS, 1)
         return histories.write_queries(  # type: ignore[no-any-return]
             first, last, owner, count, self.events, self.points, self.settings, key, self.workspace
         )
@@ -93,20 +102,30 @@ class Asked:
         weights = self.events.weights[LEAD:].tolist()
         return {
             weights[target]: (self.items[others], np.array(shares))
-            for target, others, shares in reference.histories_of(weights, self.settings, KEY)
+            for target, others, shares in reference.histories_of(
+                weights, self.settings, sampling.key_for(KEY, sampling.FOLDS, 1)
+            )
+            if self.labels[target]
         }
+
+    @property
+    def labels(self) -> list[bool]:
+        """Which events of the second customer are targets."""
+        labels: list[bool] = self.events.labels[LEAD:].tolist() if self.labelled else [True] * self.length
+        return labels
 
     def names(self, row: int) -> list[float]:
         """The positives of a query."""
-        ends = self.workspace.queries.ends
-        return self.workspace.positives.weights[ends[row - 1] : ends[row]].tolist()  # type: ignore[no-any-return]
+        first, last = self.workspace.queries.offsets[row], self.workspace.queries.ends[row]
+        return self.workspace.positives.weights[first:last].tolist()  # type: ignore[no-any-return]
 
 
 @both_geometries
 @every_way
 @every_length
-def test_write_queries_is_its_twin(options: dict[str, Any], geometry: Geometry, length: int) -> None:
-    asked = Asked(options, geometry, length)
+@both_labels
+def test_write_queries_is_its_twin(options: dict[str, Any], geometry: Geometry, length: int, labelled: bool) -> None:
+    asked = Asked(options, geometry, length, labelled)
     told = asked.told()
     middle = midpoint.einstein_midpoint if geometry == "hyperboloid" else euclidean.midpoint
     found = [name for row in range(asked.row, asked.stop) for name in asked.names(row)]
@@ -117,20 +136,25 @@ def test_write_queries_is_its_twin(options: dict[str, Any], geometry: Geometry, 
             rows, shares = told[name]
             expected = middle(asked.points[rows].astype(np.float64), shares)
             np.testing.assert_allclose(asked.workspace.queries.points[row], expected, rtol=1e-5, atol=1e-6)
-    first = asked.workspace.queries.ends[asked.row - 1]
     items = dict(zip(asked.events.weights[LEAD:].tolist(), asked.items.tolist(), strict=True))
-    assert asked.workspace.positives.targets[first : first + len(found)].tolist() == [items[name] for name in found]
+    queries, positives = asked.workspace.queries, asked.workspace.positives
+    places = [p for row in range(asked.row, asked.stop) for p in range(queries.offsets[row], queries.ends[row])]
+    assert positives.targets[places].tolist() == [items[name] for name in found]
 
 
 @both_geometries
 @every_way
 @every_length
-def test_spread_gradients_is_its_twin(options: dict[str, Any], geometry: Geometry, length: int) -> None:
-    asked = Asked(options, geometry, length)
+@both_labels
+def test_spread_gradients_is_its_twin(options: dict[str, Any], geometry: Geometry, length: int, labelled: bool) -> None:
+    asked = Asked(options, geometry, length, labelled)
     work, told = asked.workspace, asked.told()
     work.queries.gradients[:] = np.random.default_rng(length).normal(size=work.queries.gradients.shape)
     expected = np.zeros((ITEMS, asked.points.shape[1]))
     for row in range(asked.row, asked.stop):
+        if not asked.names(row):  # a fold without a target has no gradient
+            work.queries.gradients[row] = 0
+            continue
         rows, shares = told[asked.names(row)[0]]
         points, gradient = asked.points[rows].astype(np.float64), work.queries.gradients[row].astype(np.float64)
         if geometry == "hyperboloid":
@@ -139,8 +163,10 @@ def test_spread_gradients_is_its_twin(options: dict[str, Any], geometry: Geometr
             in_sum = euclidean.midpoint_gradient(total_weight(points, shares), gradient)
         np.add.at(expected, rows, shares[:, None] * in_sum)
     first, last = LEAD, LEAD + length
-    used = histories.spread_gradients(first, last, asked.row, asked.events, asked.settings, 0, work)
-    assert sorted(work.slots.rows[:used].tolist()) == sorted(set(asked.items.tolist()))
+    step = step_of(asked.config, rows=20, item_count=ITEMS)
+    slots = Slots(step.gradients[0], step.rows[0], step.sides[0], work.histories, work.targets)
+    used = histories.spread_gradients(first, last, 1, asked.events, asked.settings, 0, slots, work)
+    assert sorted(slots.rows[:used].tolist()) == sorted(set(asked.items.tolist()))
     found = np.zeros_like(expected)
-    found[work.slots.rows[:used]] = work.slots.gradients[:used]
+    found[slots.rows[:used]] = slots.gradients[:used]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)

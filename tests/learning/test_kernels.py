@@ -337,16 +337,17 @@ def assert_same(found: Outcome, expected: Outcome, what: object, tolerance: floa
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("optimiser", OPTIMISERS)
-def test_asymmetric_steps_is_its_twin(geometry: str, kind: str, loss: str, optimiser: str) -> None:
+def test_asymmetric_gradients_is_its_twin(geometry: str, kind: str, loss: str, optimiser: str) -> None:
     fixed = {"geometry": geometry, "score": kind, "loss": loss, "optimiser": optimiser, "negative_count": 3}
     choices = product(
         ["causal", "leave_one_out"], ["shared", "separate"], [False, True], [0.0, 0.05], ["uniform", "popularity"]
     )
     for seed, (history, targets, weighted, regularisation, sampler) in enumerate(choices):
         options = {"history": history, "targets": targets, "regularisation": regularisation, "sampler": sampler}
-        options["folds"] = 2 + seed % 3
+        options |= {"folds": 2 + seed % 3, "blocks_per_step": 1 + seed % 2}
         config = resolved(recency=0.7 if history == "causal" else 1.0, scale=2.0, **fixed, **options)
-        found, expected = run_both(config, events(SMALL, ITEMS, weighted=weighted, seed=seed), ITEMS, seed=seed)
+        data = events(SMALL, ITEMS, weighted=weighted, seed=seed, labelled=seed % 3 == 0)
+        found, expected = run_both(config, data, ITEMS, seed=seed)
         # errors of rounding are as long as the steps, and those as the rate
         assert_same(found, expected, (options, weighted), 1e-5 * max(0.3, config.learning_rate or 0))
         assert found.counters[SATURATED] >= 1
@@ -356,7 +357,7 @@ def test_asymmetric_steps_is_its_twin(geometry: str, kind: str, loss: str, optim
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("loss", ["wmrb", "softmax"])
 @pytest.mark.parametrize("optimiser", OPTIMISERS)
-def test_symmetric_steps_is_its_twin(geometry: str, kind: str, loss: str, optimiser: str) -> None:
+def test_symmetric_gradients_is_its_twin(geometry: str, kind: str, loss: str, optimiser: str) -> None:
     compare_symmetric(geometry=geometry, score=kind, loss=loss, optimiser=optimiser, negative_count=3)
 
 
@@ -372,10 +373,21 @@ def compare_symmetric(**fixed: Any) -> None:
     choices = product([False, True], [0.0, 0.05], ["uniform", "popularity"])
     for seed, (weighted, regularisation, sampler) in enumerate(choices):
         options = {"model": "symmetric", "regularisation": regularisation, "sampler": sampler, "scale": 2.0}
-        data = events([1, *SMALL], ITEMS, weighted=weighted, seed=seed)
+        options["blocks_per_step"] = 1 + seed % 2
+        data = events([1, *SMALL], ITEMS, weighted=weighted, seed=seed, labelled=seed % 3 == 0)
         found, expected = run_both(resolved(**fixed, **options), data, ITEMS, seed=seed)
         assert_same(found, expected, (options, weighted))
         assert found.counters[SATURATED] >= 1
+
+
+def test_apply_gradients_is_its_twin() -> None:
+    """Three blocks of a step that move the same rows, one after the other, each row by one of the parts."""
+    config = resolved(model="asymmetric", targets="separate", negative_count=3, blocks_per_step=3)
+    data = events([3, 4, 3, 4, 3, 4], ITEMS, weighted=True, seed=1)
+    together, expected = run_both(config, data, ITEMS)
+    assert_same(together, expected, config)
+    one_by_one, _ = run_both(config.replace(blocks_per_step=1), data, ITEMS)
+    assert np.abs(one_by_one.items.points - together.items.points).max() > 1e-3
 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES)

@@ -50,6 +50,22 @@ def test_mix_is_its_twin(state: int) -> None:
     assert numbers.mix(np.uint64(state)) == sampling.mix(state)
 
 
+@given(key=WORDS, number=st.integers(0, 2**40))
+def test_key_for_is_its_twin(key: int, number: int) -> None:
+    """Also: no purpose has the key of another."""
+    purposes = sampling.NEGATIVES, sampling.FOLDS, sampling.ORDER, sampling.TRIPLETS
+    kernels = numbers.NEGATIVES, numbers.FOLDS, numbers.ORDER, numbers.TRIPLETS
+    assert [int(purpose) for purpose in kernels] == list(purposes)
+    keys = [sampling.key_for(key, purpose, number) for purpose in purposes]
+    assert [numbers.key_for(np.uint64(key), purpose, number) for purpose in kernels] == keys
+    assert len(set(keys)) == len(purposes)
+
+
+@given(word=st.integers(0, 2**32 - 1), item=st.integers(0, 2**31 - 1))
+def test_bit_of_is_its_twin(word: int, item: int) -> None:
+    assert numbers.bit_of(np.uint32(word), item) == sampling.bit_of(word, item)
+
+
 @given(state=WORDS, bound=st.integers(1, 2**31))
 def test_below_is_its_twin(state: int, bound: int) -> None:
     drawn = numbers.below(np.uint64(state), bound)
@@ -156,7 +172,7 @@ def test_what_is_sampled_does_not_depend_on_threads(options: dict[str, str], mon
     data = Interactions.from_pairs(random.integers(0, 90, 2000), random.integers(0, 40, 2000), np.arange(2000))
     one = epoch_without_learning(data, 1, 7, 1, **options)
     two = epoch_without_learning(data, 2, 7, 1, **options)
-    assert one.loss == pytest.approx(two.loss, rel=1e-6)
+    assert one.loss == (pytest.approx(two.loss, rel=1e-6) if options["loss"] == "bpr" else two.loss)
     assert (one.positives, one.clipped, one.saturated) == (two.positives, two.clipped, two.saturated)
     for seed, epoch in ((7, 2), (8, 1)):
         assert epoch_without_learning(data, 1, seed, epoch, **options).loss != pytest.approx(one.loss, rel=1e-6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numba
@@ -42,7 +43,10 @@ def test_points_go_in_and_come_out(geometry: str, optimiser: str) -> None:
 def test_every_source_gives_the_kernels_the_same_types() -> None:
     """Another type, such as an array that may not be written to, would be compiled for anew."""
     data = grouped(events=300, weights=np.linspace(0.5, 2, 300))
-    locked: dict[str, Any] = {name: getattr(data, name).copy() for name in ("offsets", "item_rows", "weights")}
+    data = replace(data, labels=np.arange(300) % 2 == 0)
+    locked: dict[str, Any] = {
+        name: getattr(data, name).copy() for name in ("offsets", "item_rows", "weights", "labels")
+    }
     for array in locked.values():
         array.flags.writeable = False
     type_of: Any = numba.typeof
@@ -52,4 +56,4 @@ def test_every_source_gives_the_kernels_the_same_types() -> None:
         Interactions.from_csr(data.to_csr()),
         Interactions(data.users, data.items, **locked),
     ]
-    assert len({type_of(events_of(source)) for source in sources}) == 1
+    assert len({type_of(events_of(source, "symmetric")) for source in sources}) == 1

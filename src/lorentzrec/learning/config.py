@@ -74,8 +74,14 @@ class TrainingConfig:
     0: none."""
     patience: int = 5
     """Epochs without a better validation NDCG@10 before training stops."""
+    blocks_per_step: int | None = None
+    """Blocks whose gradients are computed from the same points, and then applied in order. Also the number of threads
+    that can work at once. Not used by symmetric BPR, which makes a step per triplet."""
     threads: int | None = None
     """None: all cores this process may use."""
+    deterministic: bool | None = None
+    """Whether one seed gives the same bits for any number of threads. Always true except for symmetric BPR, whose
+    threads share points without locks unless this is set to true: it then runs on one thread."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -98,6 +104,7 @@ class TrainingConfig:
         _check_range("folds", self.folds, 2, 2**31 - 1)
         _check_range("validation", self.validation, 0)
         _check_range("patience", self.patience, 1)
+        _check_range("blocks_per_step", self.blocks_per_step, 1, 4096)
         _check_range("threads", self.threads, 1)
         _check_range("seed", self.seed, 0, 2**63 - 1)
         if self.history == "leave_one_out" and self.recency not in (None, 1.0):
@@ -158,38 +165,44 @@ class TrainingConfig:
         """A copy in which everything that depends on the data is decided; `docs/quality.md` has the measurements
         behind it."""
         if not ordered and (self.history == "causal" or self.recency not in (None, 1.0)):
-            asked = "history=causal" if self.history == "causal" else f"recency={self.recency}"
+            given = "history=causal" if self.history == "causal" else f"recency={self.recency}"
             raise ConfigError(
-                f"{asked} needs the order of events, and these have no times: give times, or leave it out"
+                f"{given} needs the order of events, and these have no times: give times, or leave it out"
             )
         causal = ordered if self.history is None else self.history == "causal"
         sequence = self.model == "asymmetric" and causal
         triplets = self.model == "symmetric" and self.loss == "bpr"
         adaptive = self.optimiser != "rsgd"
-        # RSGD is the paper's optimiser and gets the paper's loss and score; the others do better on distances, and with
-        # midpoints by a softmax over many negatives.
-        distance = adaptive if self.score is None else self.score == "distance"
+        # RSGD is the paper's optimiser and gets the paper's loss and score, except for BPR triplets; these and the
+        # other optimisers do better on distances, and with midpoints by a softmax over many negatives.
+        distance = adaptive or triplets if self.score is None else self.score == "distance"
         loss = self.loss or ("softmax" if adaptive and self.model == "asymmetric" else "wmrb")
         sharp = loss == "softmax" and self.model == "asymmetric"
-        # Few events for each item are soon learned by heart, order and all.
+        # Sparse items overfit quickly.
         gentle = min(1.0, math.sqrt(events / max(items, 1) / 100))
         rate = (round(0.6 * gentle, 3) if sequence else 0.8) if sharp else 0.3
-        # What has no order is not learned by heart so soon: as long as it takes minutes, more is better.
+        # Without order, overfitting comes later: as long as it takes minutes, more epochs are better.
         patient = sharp and not sequence and events < 2_000_000
         many = 1024 if sequence else 2048  # folds share the scores of their negatives, so more of them cost less
         choices: dict[str, Any] = {
             "loss": loss,
             "score": "distance" if distance else "inner",
             "epochs": 40 if patient else 20,
-            "learning_rate": {"rsgd": 0.05, "adagrad": rate, "adam": 0.02}[self.optimiser],
-            "learning_rate_decay": 0.9 if adaptive and self.schedule == "linear" else 0.0,
+            "learning_rate": {"rsgd": 0.03 if triplets and distance else 0.05, "adagrad": rate, "adam": 0.02}[
+                self.optimiser
+            ],
+            "learning_rate_decay": 0.9 if (adaptive or triplets) and self.schedule == "linear" else 0.0,
             "negative_count": 1 if triplets else (many if items > 30_000 else 512) if sharp else 128,
-            "scale": (6.0 if triplets else 16.0 if sharp else 12.0) if adaptive and distance else 1.0,
+            "scale": 6.0 if triplets and distance else (16.0 if sharp else 12.0) if adaptive and distance else 1.0,
             "initial_width": 0.1,
             "targets": "separate" if sequence else "shared",
             "history": "causal" if causal else "leave_one_out",
             "recency": 0.7 if sequence else 1.0,
+            # Gradients at points that are a few blocks old cost some quality, more so where an epoch has few blocks,
+            # and with the larger blocks of folds.
+            "blocks_per_step": 1 if triplets else min(8 if sequence else 4, max(1, events // 25_000)),
             "threads": available_cores(),
+            "deterministic": not triplets,
         }
         return replace(self, **{name: value for name, value in choices.items() if getattr(self, name) is None})
 
@@ -222,6 +235,10 @@ def _check_type(name: str, value: Any) -> None:
         return
     if value is None and type(None) in kinds:
         return
+    if bool in kinds:
+        if not isinstance(value, bool):
+            raise ConfigError(f"{name} is {value!r}: give true or false")
+        return
     wanted = "a whole number" if int in kinds else "a finite number"
     whole = isinstance(value, int) and not isinstance(value, bool)
     if not (whole or (float in kinds and isinstance(value, float) and math.isfinite(value))):
@@ -245,6 +262,8 @@ def _parse(name: str, text: str) -> Any:
     kinds = _kinds(name)
     if text.lower() == "none" and type(None) in kinds:
         return None
+    if bool in kinds and text.lower() in ("true", "false"):
+        return text.lower() == "true"
     for kind in (int, float):
         if kind in kinds:
             try:

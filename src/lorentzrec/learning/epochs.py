@@ -1,4 +1,4 @@
-"""One epoch of training: the events cut into blocks, the blocks handed to threads."""
+"""One epoch of training: the events cut into blocks, the blocks divided among threads."""
 
 from __future__ import annotations
 
@@ -6,26 +6,35 @@ import hashlib
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.data.interactions import Interactions, offsets_of
-from lorentzrec.errors import TrainingError
+from lorentzrec.errors import InputError, TrainingError
 from lorentzrec.learning.config import TrainingConfig
-from lorentzrec.learning.kernels.blocks import asymmetric_steps, symmetric_steps
-from lorentzrec.learning.kernels.structures import BROKEN, CAPPED, CLIPPED, COINCIDENT, SATURATED, Table, Workspace
+from lorentzrec.learning.kernels.blocks import apply_gradients, asymmetric_gradients, symmetric_gradients
+from lorentzrec.learning.kernels.structures import (
+    BROKEN,
+    CAPPED,
+    CLIPPED,
+    COINCIDENT,
+    SATURATED,
+    Settings,
+    Step,
+    Table,
+    Workspace,
+)
 from lorentzrec.learning.kernels.triplets import triplet_steps
-from lorentzrec.learning.tables import BLOCK_ROWS, FOLDED_BLOCK_ROWS, events_of, settings_of, workspace_of
+from lorentzrec.learning.tables import BLOCK_ROWS, FOLDED_BLOCK_ROWS, events_of, settings_of, step_of, workspace_of
 from lorentzrec.ranking import SINGLE_THREADED_BLAS
 
 _EVENTS_PER_CALL = 1 << 15
-"""Events that a thread takes at a time: enough to make a call's cost vanish, few enough that Ctrl-C and the progress
-bar feel prompt."""
+"""Triplets that a thread takes at a time: enough to make the cost of a call negligible, few enough for a prompt Ctrl-C
+and progress bar."""
 
 
 @dataclass(frozen=True)
@@ -41,64 +50,61 @@ class EpochResult:
 
 
 class EpochRunner:
-    """Runs epochs over one set of interactions. The key of an epoch, not the threads, decides what is sampled.
+    """Runs epochs over one set of interactions.
 
     `histories` holds what customers are made of: their own points (symmetric), or items' points (the same table as
     `items` unless targets are separate).
+
+    Everything but symmetric BPR learns in steps of a fixed number of blocks: the result is the same, bit by bit, for
+    any number of threads. Symmetric BPR makes a step per triplet, on points that all threads share without locks, or
+    with `deterministic=True` on a single thread.
     """
 
     def __init__(self, data: Interactions, config: TrainingConfig, histories: Table, items: Table) -> None:
+        if config.blocks_per_step is None or config.negative_count is None:
+            raise ValueError("resolve the config first")
         self.config = config
         self.histories, self.items = histories, items
-        self.events = events_of(data)
+        self.events = events_of(data, config.model)
         self.lengths = data.lengths
         symmetric = config.model == "symmetric"
-        # who can be learned from: a customer of the asymmetric model needs something to be predicted from
-        self.learners = np.flatnonzero(self.lengths >= (1 if symmetric else 2))
-        skipped_first = 0 if symmetric or config.history == "leave_one_out" else 1
-        self.positives = int((self.lengths[self.learners] - skipped_first).sum())
-        if symmetric and config.loss == "bpr":
-            self.positives *= config.negative_count or 1  # a triplet has one negative: a positive counts with each
-        self.block_rows = FOLDED_BLOCK_ROWS if config.history == "leave_one_out" and not symmetric else BLOCK_ROWS
+        folded = config.history == "leave_one_out" and not symmetric
+        self.triplets = symmetric and config.loss == "bpr"
+        self.targets = target_counts(data, causal=not symmetric and not folded)
+        # a customer of the asymmetric model needs another event to be predicted from
+        self.learners = np.flatnonzero((self.targets > 0) & (self.lengths >= (1 if symmetric else 2)))
+        if len(self.learners) == 0:
+            raise InputError(
+                "no customer has an event to learn from: with labels, one must be labelled"
+                + (" and follow another" if not symmetric else "")
+            )
+        self.positives = int(self.targets[self.learners].sum())
+        if self.triplets:
+            self.positives *= config.negative_count  # a triplet has one negative: a positive counts with each
+        self.block_rows = FOLDED_BLOCK_ROWS if folded else BLOCK_ROWS
         rows = self.block_rows if symmetric else self.block_rows + int(self.lengths.max(initial=0))
+        threads = config.threads or 1
+        if not self.triplets:
+            threads = min(threads, config.blocks_per_step)
+            self.step = step_of(config, rows, len(items.points))
+        elif config.deterministic:
+            threads = 1
         self.workspaces = [
             workspace_of(config, rows, len(histories.points), len(items.points), shared=histories is items)
-            for _ in range(config.threads or 1)
+            for _ in range(threads)
         ]
 
     def run(
         self, epoch: int, learning_rate: float, advance: Callable[[int, float], None], cancelled: threading.Event
     ) -> EpochResult:
-        """One epoch (the first is 1). `advance` is told of positives done and their summed loss; stops early once
-        `cancelled` is set."""
+        """One epoch (the first is 1). `advance` is called with the number of positives done and their summed loss;
+        stops early once `cancelled` is set."""
         started = time.perf_counter()
-        key = epoch_key(self.config.seed, epoch)
-        step, weights = self._cut(epoch, settings_of(self.config, learning_rate), key)
+        settings = settings_of(self.config, learning_rate)
         for workspace in self.workspaces:
             workspace.counters[:] = 0
-        calls = _calls(weights)
-        following = iter(range(len(calls) - 1))
-        lock = threading.Lock()
-        total, done = 0.0, 0
-
-        def work(workspace: Workspace) -> None:
-            nonlocal total, done
-            while not cancelled.is_set():
-                with lock:
-                    call = next(following, None)
-                if call is None:
-                    return
-                first, last = calls[call], calls[call + 1]
-                loss = step(first, last, workspace)
-                positives = int(weights[first:last].sum())
-                if workspace.counters[BROKEN]:
-                    cancelled.set()
-                with lock:
-                    total += loss
-                    done += positives
-                    advance(positives, loss)
-
-        self._in_threads(work, cancelled)
+        run = self._run_triplets if self.triplets else self._run_blocks
+        total, done = run(epoch, settings, advance, cancelled)
         counters = np.sum([workspace.counters for workspace in self.workspaces], axis=0)
         self._refuse_broken(epoch)
         if not math.isfinite(total):
@@ -113,39 +119,114 @@ class EpochRunner:
             saturated=int(counters[SATURATED]),
         )
 
-    def _cut(
-        self, epoch: int, settings: Any, key: np.uint64
-    ) -> tuple[Callable[[int, int, Workspace], float], NDArray[np.int64]]:
-        """How to run places first..last-1 of the epoch, and the positives in each place (a customer, or a block)."""
-        shared = (self.events, self.histories, self.items, settings, key)
-        if self.config.model == "symmetric" and self.config.loss != "bpr":
-            rows = self.block_rows
-            sizes = np.minimum(rows, self.positives - np.arange(0, self.positives, rows))
-            return lambda first, last, workspace: symmetric_steps(first, last, rows, *shared, workspace), sizes
-        order = np.random.default_rng([self.config.seed, epoch]).permutation(self.learners)
-        lengths = self.lengths[order]
-        if self.config.model == "symmetric":
-            return (
-                lambda first, last, workspace: triplet_steps(order, first, last, *shared, workspace),
-                lengths * settings.negative_count,
-            )
-        bounds = block_bounds(lengths, self.block_rows)
-        positives = np.diff(offsets_of(lengths - (0 if settings.leave_one_out else 1))[bounds])
-        return lambda first, last, workspace: asymmetric_steps(
-            order, bounds, first, last, *shared, workspace
-        ), positives
+    def _run_blocks(
+        self, epoch: int, settings: Settings, advance: Callable[[int, float], None], cancelled: threading.Event
+    ) -> tuple[float, int]:
+        """The summed loss of an epoch and its positives. Losses are summed in the order of the blocks."""
+        gradients, positives = self._blocks(epoch, settings)
+        size, step, threads = len(self.step.losses), self.step, len(self.workspaces)
+        total, done, first = 0.0, 0, 0
+        count = min(size, len(positives))
+        following = _largest_first(positives[:count])
+        stopped = count == 0
 
-    def _in_threads(self, work: Callable[[Workspace], None], cancelled: threading.Event) -> None:
+        def stop_if_cancelled() -> None:
+            nonlocal stopped
+            stopped = cancelled.is_set()
+
+        def end_step() -> None:
+            nonlocal total, done, first, count, following, stopped
+            loss, learned = sum(step.losses[:count].tolist()), int(positives[first : first + count].sum())
+            total, done, first = total + loss, done + learned, first + count
+            advance(learned, loss)
+            count = min(size, len(positives) - first)
+            following = _largest_first(positives[first : first + count])
+            stopped = count == 0 or any(workspace.counters[BROKEN] for workspace in self.workspaces)
+
+        computed, applied = threading.Barrier(threads, stop_if_cancelled), threading.Barrier(threads, end_step)
+
+        def work(part: int) -> None:
+            workspace = self.workspaces[part]
+            try:
+                while not stopped:
+                    for block in following:
+                        if cancelled.is_set():
+                            break
+                        gradients(first + block, workspace, step, block)
+                    computed.wait()
+                    if stopped:
+                        return
+                    apply_gradients(count, part, threads, self.histories, self.items, settings, workspace, step)
+                    applied.wait()
+            except threading.BrokenBarrierError:
+                return  # another thread failed, and reports why
+            except BaseException:
+                computed.abort()
+                applied.abort()
+                raise
+
+        self._in_threads(work, cancelled)
+        return total, done
+
+    def _blocks(
+        self, epoch: int, settings: Settings
+    ) -> tuple[Callable[[int, Workspace, Step, int], None], NDArray[np.int64]]:
+        """How to compute the gradients of a block of the epoch into a block of a step, and the positives of each."""
+        shared = (self.events, self.histories, self.items, settings, epoch_key(self.config.seed, epoch))
+        rows = self.block_rows
+        if self.config.model == "symmetric":
+            sizes = np.minimum(rows, self.positives - np.arange(0, self.positives, rows))
+            return lambda number, *into: symmetric_gradients(number, rows, *shared, *into), sizes
+        order = self._order(epoch)
+        bounds = block_bounds(self.lengths[order], rows)
+        positives = np.diff(offsets_of(self.targets[order])[bounds])
+        return lambda number, *into: asymmetric_gradients(number, order, bounds, *shared, *into), positives
+
+    def _run_triplets(
+        self, epoch: int, settings: Settings, advance: Callable[[int, float], None], cancelled: threading.Event
+    ) -> tuple[float, int]:
+        """The summed loss of an epoch and its positives: threads take customers and share the points without locks."""
+        order, key = self._order(epoch), epoch_key(self.config.seed, epoch)
+        weights = self.targets[order] * settings.negative_count
+        calls = _calls(weights)
+        following = iter(range(len(calls) - 1))
+        lock = threading.Lock()
+        total, done = 0.0, 0
+
+        def work(part: int) -> None:
+            nonlocal total, done
+            workspace = self.workspaces[part]
+            for call in following:
+                first, last = calls[call], calls[call + 1]
+                loss = triplet_steps(
+                    order, first, last, self.events, self.histories, self.items, settings, key, workspace
+                )
+                positives = int(weights[first:last].sum())
+                with lock:
+                    total += loss
+                    done += positives
+                    advance(positives, loss)
+                if workspace.counters[BROKEN] or cancelled.is_set():
+                    cancelled.set()
+                    return
+
+        self._in_threads(work, cancelled)
+        return total, done
+
+    def _order(self, epoch: int) -> NDArray[np.int64]:
+        return np.random.default_rng([self.config.seed, epoch]).permutation(self.learners)
+
+    def _in_threads(self, work: Callable[[int], None], cancelled: threading.Event) -> None:
         # the kernels' matrix products are small and run in our own threads: BLAS starting more of them is a slowdown
-        # of a hundred times. The limit reaches only libraries that are loaded, and it is SciPy's BLAS that numba
-        # calls.
+        # of a hundred times, and another order of summation. The limit reaches only libraries that are loaded, and it
+        # is SciPy's BLAS that numba calls.
         import scipy.linalg.cython_blas  # noqa: F401
 
         with SINGLE_THREADED_BLAS:
             if len(self.workspaces) == 1:
-                return work(self.workspaces[0])
+                return work(0)
             with ThreadPoolExecutor(len(self.workspaces)) as pool:
-                running = [pool.submit(work, workspace) for workspace in self.workspaces]
+                running = [pool.submit(work, part) for part in range(len(self.workspaces))]
                 try:
                     for future in running:
                         future.result()
@@ -163,6 +244,19 @@ class EpochRunner:
                 )
 
 
+def target_counts(data: Interactions, *, causal: bool) -> NDArray[np.int64]:
+    """Events of each customer that are predicted: the labelled ones, or without labels all. With causal histories the
+    first event is not among them, having nothing to be predicted from."""
+    if data.labels is None:
+        return np.maximum(data.lengths - int(causal), 0)
+    labels = data.labels.astype(np.int64)
+    counts: NDArray[np.int64] = np.diff(offsets_of(labels)[data.offsets])
+    if causal:
+        owners = np.flatnonzero(data.lengths)
+        counts[owners] -= labels[data.offsets[owners]]
+    return counts
+
+
 def epoch_key(seed: int, epoch: int) -> np.uint64:
     """Everything sampled in an epoch follows from this number."""
     return np.uint64(int.from_bytes(hashlib.sha256(f"{seed}:{epoch}".encode()).digest()[:8], "little"))
@@ -177,6 +271,11 @@ def block_bounds(lengths: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
         before = ends[bounds[-1] - 1] if bounds[-1] else 0
         bounds.append(min(int(np.searchsorted(ends, before + rows)) + 1, len(lengths)))
     return np.array(bounds, np.int64)
+
+
+def _largest_first(sizes: NDArray[np.int64]) -> Iterator[int]:
+    """The order in which threads take the blocks of a step: the last to be finished should be a small one."""
+    return iter(np.argsort(-sizes, kind="stable").tolist())
 
 
 def _calls(weights: NDArray[np.int64]) -> list[int]:

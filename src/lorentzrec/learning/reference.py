@@ -1,14 +1,13 @@
-"""Whole blocks of training, slowly: every compiled kernel has its twin here or in the modules named in `TWINS`.
+"""Whole blocks of training, slowly: every compiled kernel has its twin here or in the modules that `TWINS` refers to.
 
-Float64, one example after another, every history summed anew, every gradient by the chain rule as one would write it on
-paper. A kernel may be clever; what it computes is what these lines compute. The arguments are those of the kernels,
-without a workspace.
+Float64, one example after another, every history summed on its own, every gradient by the chain rule as one would write
+it on paper. A kernel may be clever; what it computes is what these lines compute.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,13 +16,12 @@ from numpy.typing import NDArray
 from lorentzrec.geometry import FloatArray, euclidean, hyperboloid, midpoint
 from lorentzrec.geometry.sums import total_weight, weighted_sum
 from lorentzrec.learning import losses, optimisers, sampling
-from lorentzrec.learning.kernels.structures import COINCIDENT, RUN, SATURATED, Events, Settings, Table
-from lorentzrec.learning.losses import Geometry, LossName, ScoreKind
+from lorentzrec.learning.kernels.structures import COINCIDENT, LOSSES, RUN, SATURATED, Events, Settings, Table
+from lorentzrec.learning.losses import Geometry, ScoreKind
 from lorentzrec.learning.optimisers import Counters, row_step
-from lorentzrec.learning.sampling import GOLDEN, WORD, draw_negatives, folds, mix, permuted, unseen
+from lorentzrec.learning.sampling import draw_negatives, folds, key_for, permuted, unseen
 
 Rows = NDArray[np.int64]
-LOSSES: tuple[LossName, ...] = ("bpr", "wmrb", "softmax")
 
 
 def triplet_steps(
@@ -46,11 +44,11 @@ def triplet_steps(
         if len(set(rows)) == item_count:
             counters[SATURATED] += 1
             continue
-        state = mix(key + user * GOLDEN & WORD)
-        for item, weight in zip(rows, weights, strict=True):
-            for _ in range(settings.negative_count):
+        state = key_for(key, sampling.TRIPLETS, user)
+        for item, weight, label in zip(rows, weights, _labels(events, user), strict=True):
+            for _ in range(settings.negative_count if label else 0):
                 other, state = unseen(state, set(rows), events.items, item_count, settings.popular)
-                block = _Block(users, items, [other], settings, counters)
+                block = Block(users, items, [other], settings, counters)
                 value, gradient = block.compare(users.points[user], item, weight, [])
                 block.of_histories[user] += gradient
                 total += value
@@ -58,9 +56,8 @@ def triplet_steps(
     return total
 
 
-def symmetric_steps(
-    start: int,
-    stop: int,
+def symmetric_gradients(
+    number: int,
     rows: int,
     events: Events,
     users: Table,
@@ -68,73 +65,75 @@ def symmetric_steps(
     settings: Settings,
     key: int,
     counters: Counters,
-) -> float:
-    """Blocks start..stop-1 of an epoch, each of `rows` events: runs of neighbours in an order that the key chooses.
-
-    Returns the summed loss.
-    """
-    total = 0.0
-    event_count = len(events.items)
-    run_count = -(-event_count // RUN)
+) -> Block:
+    """Block `number` of an epoch, of `rows` targets: runs of neighbours in an order that the key chooses."""
+    targets = events.targets if len(events.labels) > 1 else np.arange(len(events.items))
+    run_count = -(-len(targets) // RUN)
     runs = rows // RUN
-    for number in range(start, stop):
-        block = _Block(users, items, _negatives(items, events, settings, key + number * GOLDEN), settings, counters)
-        for place in range(number * runs, min(number * runs + runs, run_count)):
-            first = permuted(place, run_count, key) * RUN
-            before = None
-            for event in range(first, min(first + RUN, event_count)):
-                user = int(np.flatnonzero(events.offsets <= event)[-1])
-                history, weights = _history(events, user)
-                if user != before:
-                    block.note_saturation(history)
-                before = user
-                weight = weights[event - int(events.offsets[user])]
-                value, gradient = block.compare(users.points[user], int(events.items[event]), weight, history)
-                block.of_histories[user] += gradient
-                total += value
-        block.step()
-    return total
+    negatives = _negatives(items, events, settings, key_for(key, sampling.NEGATIVES, number))
+    block = Block(users, items, negatives, settings, counters)
+    for place in range(number * runs, min(number * runs + runs, run_count)):
+        first = permuted(place, run_count, key_for(key, sampling.ORDER, 0)) * RUN
+        before = None
+        for event in targets[first : first + RUN].tolist():
+            user = int(np.flatnonzero(events.offsets <= event)[-1])
+            history, weights = _history(events, user)
+            if user != before:
+                block.note_saturation(history)
+            before = user
+            weight = weights[event - int(events.offsets[user])]
+            value, gradient = block.compare(users.points[user], int(events.items[event]), weight, history)
+            block.of_histories[user] += gradient
+            block.loss += value
+    return block
 
 
-def asymmetric_steps(
+def asymmetric_gradients(
+    number: int,
     order: Rows,
     bounds: Rows,
-    start: int,
-    stop: int,
     events: Events,
     histories: Table,
     items: Table,
     settings: Settings,
     key: int,
     counters: Counters,
-) -> float:
-    """Blocks start..stop-1 of an epoch: block b is the customers order[bounds[b]:bounds[b + 1]]; the summed loss.
+) -> Block:
+    """Block `number` of an epoch: the customers order[bounds[number]:bounds[number + 1]].
 
-    Every event with a history is a target. Its history is all events before it, weighed down by the recency with every
-    step back, or all events outside its fold; the customer is the midpoint of that.
+    Every labelled event with a history is a target. Its history is all events before it, weighed down by the recency
+    with every step back, or all events outside its fold; the customer is the midpoint of that.
     """
-    total = 0.0
-    for number in range(start, stop):
-        customers = order[bounds[number] : bounds[number + 1]].tolist()
-        negatives = _negatives(items, events, settings, key + customers[0] * GOLDEN)
-        block = _Block(histories, items, negatives, settings, counters)
-        for customer in customers:
-            rows, weights = _history(events, customer)
-            block.note_saturation(rows)
-            for row in rows:
-                block.of_histories[row] += 0.0  # all points of a block step once, also where nothing pulls at them
-            for target, others, shares in histories_of(weights, settings, key + customer * GOLDEN):
-                history = [rows[place] for place in others]
-                total += block.compare_history(history, shares, rows[target], weights[target], rows)
+    customers = order[bounds[number] : bounds[number + 1]].tolist()
+    negatives = _negatives(items, events, settings, key_for(key, sampling.NEGATIVES, customers[0]))
+    block = Block(histories, items, negatives, settings, counters)
+    for customer in customers:
+        rows, weights = _history(events, customer)
+        labels = _labels(events, customer)
+        block.note_saturation(rows)
+        for row in rows:
+            block.of_histories[row] += 0.0  # all points of a block step once, also where nothing pulls at them
+        for target, others, shares in histories_of(weights, settings, key_for(key, sampling.FOLDS, customer)):
+            history = [rows[place] for place in others]
+            if labels[target]:
+                block.loss += block.compare_history(history, shares, rows[target], weights[target], rows)
+    return block
+
+
+def apply_gradients(blocks: Sequence[Block]) -> float:
+    """Move the points of a step, whose blocks were computed from the same points: one step per row and block, in the
+    order of the blocks. The summed loss."""
+    for block in blocks:
         block.step()
-    return total
+    return sum(block.loss for block in blocks)
 
 
 def histories_of(weights: list[float], settings: Settings, key: int) -> list[tuple[int, list[int], list[float]]]:
-    """Each target of a customer with the places of its history and their weights, from the weights of all events."""
+    """Each event that has a history, with the places of its history and their weights, from the weights of all
+    events."""
     length = len(weights)
     if settings.leave_one_out:
-        fold = folds(length, settings.folds, mix(key & WORD))
+        fold = folds(length, settings.folds, key)
         others = [[place for place in range(length) if fold[place] != fold[target]] for target in range(length)]
         return [(target, rest, [weights[place] for place in rest]) for target, rest in enumerate(others)]
     decay = float(settings.recency)
@@ -144,15 +143,16 @@ def histories_of(weights: list[float], settings: Settings, key: int) -> list[tup
     ]
 
 
-class _Block:
-    """Events that are learned from at once: gradients at the points as they stand, summed for each row, then one step
-    for each row."""
+class Block:
+    """Events that are learned from at once: their loss, and the gradients at the current points, summed for each
+    row."""
 
     def __init__(
         self, histories: Table, items: Table, negatives: list[int], settings: Settings, counters: Counters
     ) -> None:
         self.histories, self.items, self.negatives = histories, items, negatives
         self.settings, self.counters = settings, counters
+        self.loss = 0.0
         self.geometry: Geometry = "hyperboloid" if settings.curved else "euclidean"
         self.kind: ScoreKind = "distance" if settings.distance else "inner"
 
@@ -167,7 +167,7 @@ class _Block:
             self.counters[SATURATED] += 1
 
     def compare(self, query: FloatArray, target: int, weight: float, seen: Collection[int]) -> tuple[float, FloatArray]:
-        """The loss of one target against the negatives the customer has not touched, and the gradient in the customer's
+        """The loss of one target against the negatives that are not in `seen`, and the gradient in the customer's
         point."""
         rows = [target, *(row for row in self.negatives if row not in seen)]
         points = self.items.points[rows]
@@ -180,10 +180,23 @@ class _Block:
             weight=weight,
         )
         self.counters[COINCIDENT] += losses.coincide(self.geometry, self.kind, query, points).sum()
-        in_query, in_items = losses.score_gradients(self.geometry, self.kind, query, points)
+        in_query, in_items = self._score_gradients(query, points)
         for row, gradient in zip(rows, slopes[:, None] * in_items, strict=True):
             self.of_items[row] += gradient
         return value, slopes @ in_query
+
+    def _score_gradients(self, query: FloatArray, points: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Those of `losses`, on the hyperboloid without their part along the point itself.
+
+        The projection of a step removes that part, but a step can start from another point than the gradient was taken
+        at: where an earlier block of the same step has moved it. -d(u, v) has v / sinh(d) and u / sinh(d).
+        """
+        if not (self.settings.curved and self.settings.distance):
+            return losses.score_gradients(self.geometry, self.kind, query, points)
+        apart = ~losses.coincide(self.geometry, self.kind, query, points)
+        sinh = np.sinh(hyperboloid.distance(query, points))
+        slopes = np.divide(1.0, sinh, out=np.zeros_like(sinh), where=apart)[:, None]
+        return slopes * points, slopes * query
 
     def compare_history(
         self, history: list[int], shares: list[float], target: int, weight: float, seen: Collection[int]
@@ -216,8 +229,16 @@ def _history(events: Events, user: int) -> tuple[list[int], list[float]]:
     return rows, events.weights[places].tolist() if len(events.weights) > 1 else [1.0] * len(rows)
 
 
+def _labels(events: Events, user: int) -> list[bool]:
+    """Which events of a customer are targets."""
+    places = slice(events.offsets[user], events.offsets[user + 1])
+    length = int(events.offsets[user + 1] - events.offsets[user])
+    labels: list[bool] = events.labels[places].tolist() if len(events.labels) > 1 else [True] * length
+    return labels
+
+
 def _negatives(items: Table, events: Events, settings: Settings, key: int) -> list[int]:
-    return draw_negatives(settings.negative_count, len(items.points), events.items, settings.popular, mix(key & WORD))
+    return draw_negatives(settings.negative_count, len(items.points), events.items, settings.popular, key)
 
 
 def cosh_and_sinhc(squared: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -234,6 +255,8 @@ def chain(derivatives: FloatArray, slopes: FloatArray) -> tuple[FloatArray, floa
 
 TWINS: dict[str, Callable[..., Any]] = {
     "mix": sampling.mix,
+    "key_for": sampling.key_for,
+    "bit_of": sampling.bit_of,
     "below": sampling.below,
     "permuted": sampling.permuted,
     "draw_negatives": sampling.draw_negatives,
@@ -254,13 +277,13 @@ TWINS: dict[str, Callable[..., Any]] = {
     "step_factor": optimisers.row_step,
     "shrink_of": optimisers.shrink_of,
     "time_of": hyperboloid.lift,
-    "row_step": optimisers.row_step,
+    "step_rows": optimisers.row_step,
     "slot_of": dict.setdefault,
-    "query_count": histories_of,
     "write_queries": histories_of,
     "spread_gradients": histories_of,
     "triplet_steps": triplet_steps,
-    "symmetric_steps": symmetric_steps,
-    "asymmetric_steps": asymmetric_steps,
+    "symmetric_gradients": symmetric_gradients,
+    "asymmetric_gradients": asymmetric_gradients,
+    "apply_gradients": apply_gradients,
 }
 """The function that says what the kernel of this name computes."""

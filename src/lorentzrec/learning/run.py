@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.interactions import Interactions
+from lorentzrec.data.interactions import Interactions, offsets_of
 from lorentzrec.errors import InputError
 from lorentzrec.evaluation.protocol import cutoff_of, evaluate
 from lorentzrec.learning.checkpoint import Checkpoint
@@ -230,10 +230,15 @@ def _refuse_hopeless(data: Interactions, config: TrainingConfig) -> None:
 
 
 def _hold_out(data: Interactions, config: TrainingConfig) -> tuple[Interactions, Interactions | None]:
-    """Take the last event (without order: a random one) from some customers with at least three."""
+    """Take the last event (without order: a random one) from some customers with at least three events. It must be
+    labelled, where there are labels."""
     if config.validation == 0:
         return data, None
-    able = np.flatnonzero(data.lengths >= 3)
+    labels = np.ones(len(data), bool) if data.labels is None else data.labels
+    last = np.maximum(data.offsets[1:] - 1, 0)
+    before = offsets_of(labels.astype(np.int64))[data.offsets]  # labelled events before each customer
+    counts = np.diff(before)
+    able = np.flatnonzero((data.lengths >= 3) & (labels[last] if data.ordered else counts > 0))
     wanted = config.validation if config.validation >= 1 else config.validation * len(able)
     count = min(int(wanted), len(able))
     if count == 0:
@@ -245,7 +250,8 @@ def _hold_out(data: Interactions, config: TrainingConfig) -> tuple[Interactions,
     chosen = random.choice(able, count, replace=False)
     places = data.offsets[chosen + 1] - 1
     if not data.ordered:
-        places = data.offsets[chosen] + (random.random(count) * data.lengths[chosen]).astype(np.int64)
+        skipped = (random.random(count) * counts[chosen]).astype(np.int64)  # labelled events before the chosen one
+        places = np.flatnonzero(labels)[before[chosen] + skipped]
     out = np.zeros(len(data), bool)
     out[places] = True
     return data.select(~out), data.select(out)
@@ -261,8 +267,17 @@ def _notes(data: Interactions, runner: EpochRunner, config: TrainingConfig) -> l
             f"{'item ids' if data.ties_by_id else 'input'}"
         )
     short = int((data.lengths > 0).sum()) - len(runner.learners)
-    if short:
+    if short and data.labels is not None:
+        notes.append(f"{short:,} customers have no labelled event that could be predicted: not learned from")
+    elif short:
         notes.append(f"{short:,} customers have a single event and nothing to predict it from: not learned from")
+    if runner.triplets and len(runner.workspaces) > 1:
+        notes.append(
+            "symmetric BPR on several threads shares points without locks: results vary from run to run; "
+            "deterministic=True runs it on one thread"
+        )
+    elif runner.triplets and (config.threads or 1) > 1:
+        notes.append("deterministic symmetric BPR runs on one thread")
     if config.negative_count is not None and config.negative_count > len(data.items):
         notes.append(
             f"negative_count is {config.negative_count}, more than the {len(data.items)} items: all of them are used"

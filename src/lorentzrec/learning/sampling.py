@@ -15,6 +15,9 @@ WORD = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
 """2^64 divided by the golden ratio: counting in steps of it spreads the states evenly."""
 
+NEGATIVES, FOLDS, ORDER, TRIPLETS = 1, 2, 3, 4
+"""What random numbers are for."""
+
 TRIES = 64
 """Draws that may hit something taken before another way is taken."""
 
@@ -24,6 +27,17 @@ def mix(state: int) -> int:
     state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 & WORD
     state = (state ^ (state >> 27)) * 0x94D049BB133111EB & WORD
     return state ^ (state >> 31)
+
+
+def key_for(key: int, purpose: int, number: int) -> int:
+    """The key of one block, customer, ... for one purpose, from the key of the epoch: purposes share no keys, except by
+    a chance of 2^-64 for each pair."""
+    return mix(mix(key + purpose & WORD) + number * GOLDEN & WORD)
+
+
+def bit_of(word: int, item: int) -> int:
+    """The bit of an item in its word of a bit set."""
+    return word >> item % 32 & 1
 
 
 def below(state: int, bound: int) -> int:

@@ -1,8 +1,9 @@
-"""The arrays that training writes to: points with the state of their optimiser, and one workspace per thread."""
+"""The arrays that training reads and writes: points with the state of their optimiser, events, scratch buffers."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,13 +11,16 @@ from numpy.typing import NDArray
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.learning.config import TrainingConfig
 from lorentzrec.learning.kernels.structures import (
+    LOSSES,
+    OPTIMISERS,
+    RUN,
     TILE,
     Events,
     Negatives,
     Positives,
     Queries,
     Settings,
-    Slots,
+    Step,
     Table,
     Tile,
     Workspace,
@@ -26,9 +30,7 @@ BLOCK_ROWS = 256
 """Positives that share one set of negatives and are learned from at once (a longer history is a block of its own)."""
 FOLDED_BLOCK_ROWS = 512
 """The same where several positives share a query: as good, and faster, since a block steps once for each negative."""
-
-_LOSSES = ("bpr", "wmrb", "softmax")
-_OPTIMISERS = ("rsgd", "adagrad", "adam")
+assert BLOCK_ROWS % RUN == 0, "the symmetric model fills a block with whole runs"
 
 
 def padded(dimension: int) -> int:
@@ -58,15 +60,27 @@ def points_of(table: Table, config: TrainingConfig) -> NDArray[np.float32]:
     first = 0 if config.geometry == "hyperboloid" else 1
     points: NDArray[np.float32] = table.points[:, first : config.dimension + 1].copy()
     if config.geometry == "hyperboloid":
-        # a row that two threads wrote at once in the last steps has no next step to become a point again
+        # threads that share triplets' points without locks can leave a row that two of them wrote at once
         points[:, 0] = np.sqrt(1 + np.einsum("ij,ij->i", points[:, 1:], points[:, 1:]))
     return points
 
 
-def events_of(data: Interactions) -> Events:
-    """The histories as the kernels read them: writeable copies of what is not, which numba would compile for anew."""
-    arrays = data.offsets, data.item_rows, np.ones(1, np.float32) if data.weights is None else data.weights
-    return Events(*(np.require(array, requirements="W") for array in arrays))
+def events_of(data: Interactions, model: str) -> Events:
+    """The histories as the kernels read them: arrays that are not writeable are copied, since numba would compile the
+    kernels again for their type."""
+    return Events(
+        offsets=_writeable(data.offsets),
+        items=_writeable(data.item_rows),
+        weights=np.ones(1, np.float32) if data.weights is None else _writeable(data.weights),
+        labels=np.ones(1, bool) if data.labels is None else _writeable(data.labels),
+        targets=np.zeros(1, np.int64)
+        if data.labels is None or model == "asymmetric"
+        else np.flatnonzero(data.labels).astype(np.int64),
+    )
+
+
+def _writeable(array: NDArray[Any]) -> NDArray[Any]:
+    return np.require(array, requirements="W")
 
 
 def settings_of(config: TrainingConfig, learning_rate: float) -> Settings:
@@ -76,8 +90,8 @@ def settings_of(config: TrainingConfig, learning_rate: float) -> Settings:
     return Settings(
         curved=config.geometry == "hyperboloid",
         distance=config.score == "distance",
-        loss=_LOSSES.index(config.loss),
-        optimiser=_OPTIMISERS.index(config.optimiser),
+        loss=LOSSES.index(config.loss),
+        optimiser=OPTIMISERS.index(config.optimiser),
         learning_rate=np.float32(learning_rate),
         margin=np.float32(config.margin),
         scale=np.float32(config.scale),
@@ -92,24 +106,28 @@ def settings_of(config: TrainingConfig, learning_rate: float) -> Settings:
 
 
 def workspace_of(config: TrainingConfig, rows: int, history_count: int, item_count: int, *, shared: bool) -> Workspace:
-    """Paper for one thread and blocks of up to `rows` events; triplets need little of it."""
+    """Scratch buffers for one thread and blocks of up to `rows` events; triplets need little of them."""
     if config.negative_count is None:
         raise ValueError("resolve the config first")
     width = padded(config.dimension)
-    if config.model == "symmetric" and config.loss == "bpr":
+    if _triplets(config):
         rows, negatives, history_count, places = 1, 1, 1, 1
     else:
         negatives, places = min(config.negative_count, item_count), item_count
-    slots = 2 * rows + negatives
     target_slots = np.full(places, -1, np.int32)
+    # an asymmetric block holds whole histories, so it masks at most one negative per event; in a symmetric block any
+    # event can bring the whole history of its customer
+    masks = rows * negatives if config.model == "symmetric" else rows
     return Workspace(
         queries=Queries(
             points=_aligned(rows, width),
             gradients=_aligned(rows, width),
             divisors=np.empty(rows, np.float32),
+            offsets=np.zeros(rows + 1, np.int32),
             ends=np.empty(rows, np.int32),
             owners=np.empty(rows, np.int32),
             customers=np.empty(rows, np.int32),
+            starts=np.zeros(rows + 1, np.int32),
         ),
         positives=Positives(
             targets=np.empty(rows, np.int32),
@@ -125,16 +143,11 @@ def workspace_of(config: TrainingConfig, rows: int, history_count: int, item_cou
             rows=np.empty(negatives, np.int32),
             places=np.empty(places, np.int32),
             bits=np.zeros(item_count // 32 + 1, np.uint32),
-            masks=np.empty(max(rows, BLOCK_ROWS * negatives), np.int32),
+            masks=np.empty(masks, np.int32),
             mask_offsets=np.zeros(rows + 1, np.int64),
         ),
-        slots=Slots(
-            gradients=_aligned(slots, width),
-            rows=np.empty(slots, np.int32),
-            sides=np.empty(slots, np.int32),
-            histories=target_slots if shared else np.full(history_count, -1, np.int32),
-            targets=target_slots,
-        ),
+        histories=target_slots if shared else np.full(history_count, -1, np.int32),
+        targets=target_slots,
         tile=Tile(
             scores=_aligned(TILE, negatives),
             slopes=_aligned(TILE, negatives),
@@ -142,8 +155,36 @@ def workspace_of(config: TrainingConfig, rows: int, history_count: int, item_cou
             sums=np.empty(negatives, np.float32),
         ),
         vectors=_aligned(3, width),
+        sums=np.zeros((2, width)),
+        rows=np.zeros(3, np.int32),
+        chosen=np.empty(3 + _slot_count(rows, negatives), np.int32),
         counters=np.zeros(5, np.int64),
     )
+
+
+def step_of(config: TrainingConfig, rows: int, item_count: int) -> Step:
+    """Room for the gradients of the blocks of a step, each of up to `rows` events."""
+    if config.negative_count is None or config.blocks_per_step is None:
+        raise ValueError("resolve the config first")
+    blocks = config.blocks_per_step
+    slots = _slot_count(rows, min(config.negative_count, item_count))
+    width = padded(config.dimension)
+    return Step(
+        gradients=_aligned(blocks * slots, width).reshape(blocks, slots, width),
+        rows=np.empty((blocks, slots), np.int32),
+        sides=np.empty((blocks, slots), np.int32),
+        used=np.zeros(blocks, np.int64),
+        losses=np.zeros(blocks),
+    )
+
+
+def _slot_count(rows: int, negatives: int) -> int:
+    """Points of a block: each event as a target and in a history, and the negatives."""
+    return 2 * rows + negatives
+
+
+def _triplets(config: TrainingConfig) -> bool:
+    return config.model == "symmetric" and config.loss == "bpr"
 
 
 def _aligned(count: int, width: int) -> NDArray[np.float32]:

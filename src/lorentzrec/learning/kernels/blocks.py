@@ -1,29 +1,38 @@
-"""Blocks of customers that share their negatives: both models, all losses, one step per distinct point of a block.
+"""Blocks of customers that share their negatives: both models, all losses.
 
 A block is: queries (the customers' points at each target), targets, and one set of negatives. Scoring is a matrix
-product per tile of queries; so are the gradients of queries and negatives. Gradients are taken at the points as they
-stand when the block begins, summed over all the roles a point plays in it, and applied once.
+product per tile of queries; so are the gradients of queries and negatives. The gradients of a block are taken at the
+points as they are when its step begins, and summed over all the roles that a point has in the block.
+
+A step is a fixed number of blocks. Threads compute the gradients of its blocks, in any order, from the same points.
+Then `apply_gradients` moves the points: each row in the order of the blocks, the rows divided among the threads. So the
+result does not depend on the number of threads.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from lorentzrec.learning.kernels.compiling import kernel
-from lorentzrec.learning.kernels.histories import query_count, spread_gradients, write_queries
-from lorentzrec.learning.kernels.numbers import GOLDEN, below, mix, permuted
+from lorentzrec.learning.kernels.compiling import counted_kernel, kernel
+from lorentzrec.learning.kernels.histories import spread_gradients, write_queries
+from lorentzrec.learning.kernels.numbers import (
+    FOLDS,
+    GOLDEN,
+    NEGATIVES,
+    ORDER,
+    below,
+    bit_of,
+    key_for,
+    mix,
+    permuted,
+)
 from lorentzrec.learning.kernels.scores import FAR, MASKED, chain, distances_of, losses_of_row, score_of
 from lorentzrec.learning.kernels.slots import slot_of
-from lorentzrec.learning.kernels.steps import dot, row_step
-from lorentzrec.learning.kernels.structures import HISTORY, RUN, SATURATED, TARGET, TILE
+from lorentzrec.learning.kernels.steps import dot, step_rows
+from lorentzrec.learning.kernels.structures import HISTORY, RUN, SATURATED, TARGET, TILE, Slots
 
 f32, u32, u64 = np.float32, np.uint32, np.uint64
 _ZERO, _ONE = f32(0), f32(1)
-
-
-@kernel
-def _is_set(bits, item):
-    return (bits[item >> 5] >> u32(item & 31)) & u32(1) != 0
 
 
 @kernel
@@ -64,7 +73,7 @@ def draw_negatives(rows, bits, items, item_count, popular, key):
                 np.int64(items[below(state, items.shape[0])]) if popular and tries < 64 else below(state, item_count)
             )
             tries += 1
-            if not _is_set(bits, drawn):
+            if bit_of(bits[drawn >> 5], drawn) == 0:
                 break
         rows[place] = drawn
         _set(bits, drawn)
@@ -88,12 +97,12 @@ def _gather_negatives(items, events, settings, key, negatives):
 
 @kernel
 def _mask_history(first, last, owner, items, negatives, counters):
-    """List the negatives that one customer has touched."""
+    """List the negatives that one customer has interacted with."""
     bits, masks, offsets = negatives.bits, negatives.masks, negatives.mask_offsets
     count = offsets[owner]
     for t in range(first, last):
         item = items[t]
-        if (bits[u32(item) >> u32(5)] >> u32(item & 31)) & u32(1):  # written out: this line is met most often of all
+        if bit_of(bits[item >> 5], item):
             masks[count] = negatives.places[item]
             count += 1
             _clear(bits, item)  # so that a repeated item is listed once
@@ -106,11 +115,24 @@ def _mask_history(first, last, owner, items, negatives, counters):
 
 @kernel
 def _mask(scores, start, value, queries, negatives):
-    """Give the negatives that a customer has touched this score, in the tile of queries from `start` on."""
+    """Give the negatives that a customer has interacted with this score, in the tile of queries from `start` on."""
     for t in range(scores.shape[0]):
         owner = queries.owners[start + t]
         for m in range(negatives.mask_offsets[owner], negatives.mask_offsets[owner + 1]):
             scores[t, negatives.masks[m]] = value
+
+
+@counted_kernel
+def _multiply(left, right, product):
+    """The matrix product of two contiguous matrices or their transposes, by BLAS."""
+    np.dot(left, right, product)
+
+
+@kernel
+def _add(totals, values):
+    for i in range(totals.shape[0]):
+        for k in range(totals.shape[1]):
+            totals[i, k] += values[i, k]
 
 
 @kernel
@@ -127,16 +149,18 @@ def _compare(count, items, settings, queries, positives, negatives, slots, tile,
         points, gradients = queries.points[start : start + size], queries.gradients[start : start + size]
         scores, slopes = tile.scores[:size], tile.slopes[:size]
         # <u, v> is the plain product with u's time coordinate turned
-        points[:, 0] *= -_ONE
-        np.dot(points, negatives.points.T, scores)
-        points[:, 0] *= -_ONE
+        for t in range(size):
+            points[t, 0] = -points[t, 0]
+        _multiply(points, negatives.points.T, scores)
+        for t in range(size):
+            points[t, 0] = -points[t, 0]
         if settings.distance:
             # far away for the time being, so that none of them is counted as coinciding with its query
             _mask(scores, start, FAR, queries, negatives)
             distances_of(scores, slopes, points, negatives.points, negatives.sizes, settings, counters)
         _mask(scores, start, MASKED, queries, negatives)
         for t in range(size):
-            first, last = queries.ends[start + t - 1] if start + t > 0 else 0, queries.ends[start + t]
+            first, last = queries.offsets[start + t], queries.ends[start + t]
             for p in range(first, last):
                 row = positives.targets[p]
                 product = dot(points, t, targets, row)
@@ -158,20 +182,36 @@ def _compare(count, items, settings, queries, positives, negatives, slots, tile,
                 for k in range(width):
                     gradients[t, k] -= own * points[t, k]
         products = tile.products[:size]
-        np.dot(scores, negatives.points, products)
-        gradients += products
+        _multiply(scores, negatives.points, products)
+        _add(gradients, products)
         products = tile.products[:size_of_all]
-        np.dot(scores.T, points, products)
-        negatives.gradients[:] += products
+        _multiply(scores.T, points, products)
+        _add(negatives.gradients, products)
         if flat_distance:
             for k in range(size_of_all):
-                negatives.gradients[k] -= scores[:, k].sum() * negatives.points[k]
+                total_pull = _ZERO
+                for t in range(size):
+                    total_pull += scores[t, k]
+                for j in range(width):
+                    negatives.gradients[k, j] -= total_pull * negatives.points[k, j]
     return total, used
 
 
 @kernel
-def _apply(histories, items, settings, used, negatives, slots, counters):
-    """Add the negatives' gradients, step once per distinct row, and leave the workspace as it was found."""
+def _parts_of(workspace):
+    """What both kinds of blocks use of a workspace."""
+    return workspace.queries, workspace.positives, workspace.negatives, workspace.tile, workspace.counters
+
+
+@kernel
+def _slots_of(block, step, workspace):
+    """The slots of one block of a step, with this thread's lookup arrays."""
+    return Slots(step.gradients[block], step.rows[block], step.sides[block], workspace.histories, workspace.targets)
+
+
+@kernel
+def _finish(used, negatives, slots):
+    """Add the negatives' gradients to the slots, and reset the lookup arrays; the number of slots in use."""
     for place in range(negatives.rows.shape[0]):
         row = negatives.rows[place]
         slot, used = slot_of(row, TARGET, used, slots)
@@ -179,87 +219,96 @@ def _apply(histories, items, settings, used, negatives, slots, counters):
             slots.gradients[slot, k] += negatives.gradients[place, k]
         _clear(negatives.bits, row)
     for slot in range(used):
-        row = slots.rows[slot]
         if slots.sides[slot] == HISTORY:
-            row_step(histories, row, slots.gradients, slot, settings, counters)
-            slots.histories[row] = -1
+            slots.histories[slots.rows[slot]] = -1
         else:
-            row_step(items, row, slots.gradients, slot, settings, counters)
-            slots.targets[row] = -1
-
-
-# --- symmetric: a block is some events of any customers
+            slots.targets[slots.rows[slot]] = -1
+    return used
 
 
 @kernel
-def symmetric_steps(start, stop, rows, events, users, items, settings, key, workspace):
-    """Blocks start..stop-1 of an epoch, each of `rows` events: runs of neighbours in an order that the key chooses.
+def apply_gradients(blocks, part, parts, histories, items, settings, workspace, step):
+    """Move the points of a step of this many blocks: one step per row and block, in the order of the blocks.
 
-    Returns the summed loss.
+    Only the rows of this part are moved: runs of 16 rows go to the parts in turn, so that the optimiser's state of two
+    parts does not share a cache line.
     """
-    queries, positives, negatives, slots, tile, _, counters = workspace
-    total = 0.0
-    event_count = events.items.shape[0]
-    run_count = -(-event_count // RUN)
-    weighted = events.weights.shape[0] > 1
-    for block in range(start, stop):
-        _gather_negatives(items, events, settings, mix(key + u64(block) * GOLDEN), negatives)
-        count = 0
-        owner = -1
-        for place in range(block * rows // RUN, min((block + 1) * rows // RUN, run_count)):
-            first = permuted(place, run_count, key) * RUN
-            user = np.searchsorted(events.offsets, first, side="right") - 1
-            for event in range(first, min(first + RUN, event_count)):
-                if event == first or event >= events.offsets[user + 1]:
-                    while event >= events.offsets[user + 1]:
-                        user += 1
-                    owner += 1
-                    begin, end = events.offsets[user], events.offsets[user + 1]
-                    _mask_history(begin, end, owner, events.items, negatives, counters)
-                queries.owners[count] = owner
-                queries.customers[count] = user
-                queries.ends[count] = count + 1
-                positives.targets[count] = events.items[event]
-                positives.weights[count] = events.weights[event] if weighted else _ONE
-                for k in range(users.points.shape[1]):
-                    queries.points[count, k] = users.points[user, k]
-                count += 1
-        loss, used = _compare(count, items, settings, queries, positives, negatives, slots, tile, counters)
-        total += loss
-        for t in range(count):
-            slot, used = slot_of(queries.customers[t], HISTORY, used, slots)
-            for k in range(queries.gradients.shape[1]):
-                slots.gradients[slot, k] += queries.gradients[t, k]
-        _apply(users, items, settings, used, negatives, slots, counters)
-    return total
-
-
-# --- asymmetric: a block is some customers, whole
+    chosen = workspace.chosen
+    for block in range(blocks):
+        rows, sides = step.rows[block], step.sides[block]
+        for side in range(2):
+            count = 0
+            for slot in range(step.used[block]):
+                if sides[slot] == side and (rows[slot] >> 4) % parts == part:
+                    chosen[count] = slot
+                    count += 1
+            if side == HISTORY:
+                step_rows(histories, rows, chosen[:count], step.gradients[block], settings, workspace.counters)
+            else:
+                step_rows(items, rows, chosen[:count], step.gradients[block], settings, workspace.counters)
 
 
 @kernel
-def asymmetric_steps(order, bounds, start, stop, events, histories, items, settings, key, workspace):
-    """Blocks start..stop-1 of an epoch: block b is the customers order[bounds[b]:bounds[b + 1]]; the summed loss.
+def symmetric_gradients(number, rows, events, users, items, settings, key, workspace, step, block):
+    """Block `number` of an epoch, of `rows` targets of any customers: its loss and gradients, as a block of a step.
 
-    Customers with fewer than two events have nothing to be predicted from: the caller leaves them out of `order`.
+    Its targets are runs of neighbours in an order that the key chooses. `rows` is a multiple of RUN.
     """
-    queries, positives, negatives, slots, tile, _, counters = workspace
-    total = 0.0
-    for block in range(start, stop):
-        customers = order[bounds[block] : bounds[block + 1]]
-        _gather_negatives(items, events, settings, mix(key + u64(customers[0]) * GOLDEN), negatives)
-        count = 0
-        for owner in range(customers.shape[0]):
-            first, last = events.offsets[customers[owner]], events.offsets[customers[owner] + 1]
-            own_key = mix(key + u64(customers[owner]) * GOLDEN)
-            count = write_queries(first, last, owner, count, events, histories.points, settings, own_key, workspace)
-            _mask_history(first, last, owner, events.items, negatives, counters)
-        loss, used = _compare(count, items, settings, queries, positives, negatives, slots, tile, counters)
-        total += loss
-        row = 0
-        for owner in range(customers.shape[0]):
-            first, last = events.offsets[customers[owner]], events.offsets[customers[owner] + 1]
-            used = spread_gradients(first, last, row, events, settings, used, workspace)
-            row += query_count(last - first, settings)
-        _apply(histories, items, settings, used, negatives, slots, counters)
-    return total
+    queries, positives, negatives, tile, counters = _parts_of(workspace)
+    slots = _slots_of(block, step, workspace)
+    weighted, labelled = events.weights.shape[0] > 1, events.labels.shape[0] > 1
+    target_count = events.targets.shape[0] if labelled else events.items.shape[0]
+    run_count = -(-target_count // RUN)
+    _gather_negatives(items, events, settings, key_for(key, NEGATIVES, number), negatives)
+    order_key = key_for(key, ORDER, 0)
+    count = 0
+    owner = -1
+    for place in range(number * rows // RUN, min((number + 1) * rows // RUN, run_count)):
+        first = permuted(place, run_count, order_key) * RUN
+        user = -1
+        for target in range(first, min(first + RUN, target_count)):
+            event = events.targets[target] if labelled else target
+            if user < 0 or event >= events.offsets[user + 1]:
+                user = np.searchsorted(events.offsets, event, side="right") - 1
+                owner += 1
+                begin, end = events.offsets[user], events.offsets[user + 1]
+                _mask_history(begin, end, owner, events.items, negatives, counters)
+            queries.owners[count] = owner
+            queries.customers[count] = user
+            queries.ends[count] = count + 1
+            queries.offsets[count + 1] = count + 1
+            positives.targets[count] = events.items[event]
+            positives.weights[count] = events.weights[event] if weighted else _ONE
+            for k in range(users.points.shape[1]):
+                queries.points[count, k] = users.points[user, k]
+            count += 1
+    step.losses[block], used = _compare(count, items, settings, queries, positives, negatives, slots, tile, counters)
+    for t in range(count):
+        slot, used = slot_of(queries.customers[t], HISTORY, used, slots)
+        for k in range(queries.gradients.shape[1]):
+            slots.gradients[slot, k] += queries.gradients[t, k]
+    step.used[block] = _finish(used, negatives, slots)
+
+
+@kernel
+def asymmetric_gradients(number, order, bounds, events, histories, items, settings, key, workspace, step, block):
+    """Block `number` of an epoch, the customers order[bounds[number]:bounds[number + 1]]: its loss and gradients, as a
+    block of a step.
+
+    The caller leaves customers without a target that has a history out of `order`.
+    """
+    queries, positives, negatives, tile, counters = _parts_of(workspace)
+    slots = _slots_of(block, step, workspace)
+    customers = order[bounds[number] : bounds[number + 1]]
+    _gather_negatives(items, events, settings, key_for(key, NEGATIVES, customers[0]), negatives)
+    count = 0
+    for owner in range(customers.shape[0]):
+        first, last = events.offsets[customers[owner]], events.offsets[customers[owner] + 1]
+        own_key = key_for(key, FOLDS, customers[owner])
+        count = write_queries(first, last, owner, count, events, histories.points, settings, own_key, workspace)
+        _mask_history(first, last, owner, events.items, negatives, counters)
+    step.losses[block], used = _compare(count, items, settings, queries, positives, negatives, slots, tile, counters)
+    for owner in range(customers.shape[0]):
+        first, last = events.offsets[customers[owner]], events.offsets[customers[owner] + 1]
+        used = spread_gradients(first, last, owner, events, settings, used, slots, workspace)
+    step.used[block] = _finish(used, negatives, slots)

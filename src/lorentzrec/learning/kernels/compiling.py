@@ -33,19 +33,31 @@ _OPTIONS: dict[str, Any] = {
     "nogil": True,
     "fastmath": {"nsz", "arcp", "contract", "afn", "reassoc"},
     "error_model": "numpy",
+    # no reference counting: each call with arrays would count them, atomically, which took a third of the time and made
+    # threads wait for each other. The caller in Python holds the arrays. A kernel cannot allocate: numba refuses then.
+    "_nrt": False,
 }
 _LOG = logging.getLogger(__name__)
 
 inlined = numba.njit(inline="always", **_OPTIONS)
-"""For functions of scalars that kernels call; handing arrays to one would count references at every call."""
+"""For functions of scalars that kernels call."""
 
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile at the first call, once per machine."""
+    return _compiled(function, _OPTIONS)
+
+
+def counted_kernel(function: Callable[..., Any]) -> Any:
+    """A kernel with reference counting, for NumPy functions that need it: those that may allocate."""
+    return _compiled(function, _OPTIONS | {"_nrt": True})
+
+
+def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     settings: Any = numba.config
     if settings.DISABLE_JIT:
         return function
-    made = Kernel(function, {}, {**_OPTIONS, "nopython": True, "boundscheck": None, "no_cfunc_wrapper": True})
+    made = Kernel(function, {}, {**options, "nopython": True, "boundscheck": None, "no_cfunc_wrapper": True})
     made.enable_caching()
     return made
 

@@ -1,7 +1,8 @@
 """Customers as midpoints of their histories: the queries of one customer in linear time, and their gradients back.
 
-Two ways to ask what a history tells. Prefixes: each item is to be found from those before it. Folds: a history without
-order is cut at random, and the items of each part are to be found from all the others.
+Two kinds of queries. Prefixes: each target is predicted from the events before it. Folds: a history without order is
+cut at random, and the targets of each part are predicted from all the other parts. Events that are not targets are part
+of histories all the same.
 """
 
 from __future__ import annotations
@@ -14,107 +15,136 @@ from lorentzrec.learning.kernels.slots import slot_of
 from lorentzrec.learning.kernels.steps import dot
 from lorentzrec.learning.kernels.structures import HISTORY
 
-f32 = np.float32
+f32, f64 = np.float32, np.float64
 _ZERO, _ONE = f32(0), f32(1)
-
-
-@kernel
-def query_count(length, settings):
-    """Queries that a history of this length makes."""
-    return min(length, settings.folds) if settings.leave_one_out else length - 1
 
 
 @kernel
 def write_queries(first, last, owner, count, events, points, settings, key, workspace):
     """The queries and positives of one customer, from row `count` on; the new count."""
+    workspace.queries.starts[owner] = count
     if settings.leave_one_out:
-        return _write_folds(first, last, owner, count, events, points, settings, key, workspace)
-    return _write_prefixes(first, last, owner, count, events, points, settings, workspace)
+        count = _write_folds(first, last, owner, count, events, points, settings, key, workspace)
+    else:
+        count = _write_prefixes(first, last, owner, count, events, points, settings, workspace)
+    workspace.queries.starts[owner + 1] = count
+    return count
 
 
 @kernel
-def spread_gradients(first, last, row, events, settings, used, workspace):
-    """Hand the gradients of one customer's queries, from `row` on, to the points of the history; the new number of
-    slots."""
-    for q in range(row, row + query_count(last - first, settings)):
-        _gradient_of_sum(q, settings, workspace.queries)
+def spread_gradients(first, last, owner, events, settings, used, slots, workspace):
+    """Pass the gradients of one customer's queries on to the points of the history; the new number of slots."""
+    queries = workspace.queries
+    for q in range(queries.starts[owner], queries.starts[owner + 1]):
+        _gradient_of_sum(q, settings, queries)
     if settings.leave_one_out:
-        return _spread_over_folds(last - first, row, settings, used, workspace)
-    return _spread_over_prefixes(first, last, row, events, settings, used, workspace)
+        return _spread_over_folds(owner, used, slots, workspace)
+    return _spread_over_prefixes(first, last, owner, events, settings, used, slots, workspace)
 
 
 @kernel
-def _begin_of(row, queries):
-    """Where the positives of a query begin."""
-    return queries.ends[row - 1] if row > 0 else 0
+def _add(points, item, weight, decay, sums, settings):
+    """S <- decay S + weight x in float64, where the time part of x is computed again from its space part.
+
+    Far from the origin -<S, S> is the small difference of two large squares, and the rounding of a time part to float32
+    is larger than it.
+    """
+    time = sums[0, 0]
+    squares = 0.0
+    for k in range(sums.shape[1]):
+        x = f64(points[item, k])
+        sums[0, k] = decay * sums[0, k] + weight * x
+        squares += x * x
+    if settings.curved:
+        x = f64(points[item, 0])
+        sums[0, 0] = decay * time + weight * np.sqrt(1.0 + (squares - x * x))
 
 
 @kernel
 def _write_query(sums, place, weight, row, settings, queries):
-    """The midpoint of a history from its sum: S / sqrt(-<S, S>), and in flat space S / W."""
+    """The midpoint of a history from its sum: S / sqrt(-<S, S>), on the sheet by its lift; and in flat space S / W."""
     divisor = weight
     if settings.curved:
-        # -<S, S> >= W^2 for a sum of points with weights W in all; only rounding, or a torn row, takes it below
+        # -<S, S> >= W^2 for a sum of points with weights W in all; only rounding takes it below
         divisor = np.sqrt(max(-dot(sums, place, sums, place), weight * weight))
     queries.divisors[row] = divisor
+    factor = 1.0 / divisor
+    squares = 0.0
     for k in range(sums.shape[1]):
-        queries.points[row, k] = sums[place, k] / divisor
+        x = f32(factor * sums[place, k])
+        queries.points[row, k] = x
+        squares += f64(x) * f64(x)
+    if settings.curved:
+        x = f64(queries.points[row, 0])
+        queries.points[row, 0] = np.sqrt(1.0 + (squares - x * x))
 
 
 @kernel
 def _write_prefixes(first, last, owner, count, events, points, settings, workspace):
     """A running sum is the history of every event after the first."""
-    queries, positives, sums = workspace.queries, workspace.positives, workspace.vectors
-    weighted = events.weights.shape[0] > 1
-    sums[0, :] = _ZERO
-    weight_sum = _ZERO
+    queries, positives, sums = workspace.queries, workspace.positives, workspace.sums
+    weighted, labelled = events.weights.shape[0] > 1, events.labels.shape[0] > 1
+    recency = f64(settings.recency)
+    sums[0, :] = 0.0
+    weight_sum = 0.0
     for t in range(first, last):
         weight = events.weights[t] if weighted else _ONE
         item = events.items[t]
-        if t > first:
+        if t > first and (not labelled or events.labels[t]):
             queries.owners[count] = owner
             queries.ends[count] = count + 1
+            queries.offsets[count + 1] = count + 1
             positives.targets[count] = item
             positives.weights[count] = weight
             _write_query(sums, 0, weight_sum, count, settings, queries)
             count += 1
-        weight_sum = settings.recency * weight_sum + weight
-        for k in range(sums.shape[1]):
-            sums[0, k] = settings.recency * sums[0, k] + weight * points[item, k]
+        weight_sum = recency * weight_sum + weight
+        _add(points, item, f64(weight), recency, sums, settings)
     return count
 
 
 @kernel
 def _write_folds(first, last, owner, count, events, points, settings, key, workspace):
-    """The history of a fold is the sum of all events less those of the fold."""
-    queries, positives, sums = workspace.queries, workspace.positives, workspace.vectors
-    weighted = events.weights.shape[0] > 1
+    """The history of a fold is the sum of all events less those of the fold.
+
+    Within the entries of a query, targets are written from the front and the other events of the fold from the back.
+    """
+    queries, positives, sums = workspace.queries, workspace.positives, workspace.sums
+    weighted, labelled = events.weights.shape[0] > 1, events.labels.shape[0] > 1
     length = last - first
-    folds = query_count(length, settings)
-    sums[0, :] = _ZERO
-    weight_sum = _ZERO
+    folds = min(length, settings.folds)
+    sums[0, :] = 0.0
+    weight_sum = 0.0
     for t in range(first, last):
         weight = events.weights[t] if weighted else _ONE
         weight_sum += weight
-        for k in range(sums.shape[1]):
-            sums[0, k] += weight * points[events.items[t], k]
-    place = _begin_of(count, queries)
+        _add(points, events.items[t], f64(weight), 1.0, sums, settings)
+    for k in range(sums.shape[1]):
+        sums[1, k] = sums[0, k]
     for fold in range(folds):
         rest = weight_sum
-        for k in range(sums.shape[1]):
-            sums[1, k] = sums[0, k]
-        for card in range(fold * length // folds, (fold + 1) * length // folds):
+        begin, end = fold * length // folds, (fold + 1) * length // folds
+        front = queries.offsets[count]
+        back = front + end - begin
+        queries.offsets[count + 1] = back
+        for card in range(begin, end):
             t = first + permuted(card, length, key)
             weight = events.weights[t] if weighted else _ONE
+            if not labelled or events.labels[t]:
+                place = front
+                front += 1
+            else:
+                back -= 1
+                place = back
             positives.targets[place] = events.items[t]
             positives.weights[place] = weight
             rest -= weight
-            for k in range(sums.shape[1]):
-                sums[1, k] -= weight * points[events.items[t], k]
-            place += 1
+            _add(points, events.items[t], -f64(weight), 1.0, sums, settings)
         queries.owners[count] = owner
-        queries.ends[count] = place
-        _write_query(sums, 1, rest, count, settings, queries)
+        queries.ends[count] = front
+        _write_query(sums, 0, rest, count, settings, queries)
+        for k in range(sums.shape[1]):
+            sums[0, k] = sums[1, k]
         count += 1
     return count
 
@@ -124,40 +154,44 @@ def _gradient_of_sum(row, settings, queries):
     """Turn the gradient of a query into that of the sum it was made from: (h + <u, h> u) / n."""
     points, gradients = queries.points, queries.gradients
     along = dot(points, row, gradients, row) if settings.curved else _ZERO
+    factor = _ONE / queries.divisors[row]
     for k in range(gradients.shape[1]):
-        gradients[row, k] = (gradients[row, k] + along * points[row, k]) / queries.divisors[row]
+        gradients[row, k] = factor * (gradients[row, k] + along * points[row, k])
 
 
 @kernel
-def _spread_over_prefixes(first, last, row, events, settings, used, workspace):
+def _spread_over_prefixes(first, last, owner, events, settings, used, slots, workspace):
     """The recurrence of the running sum backwards."""
-    queries, slots, sums = workspace.queries, workspace.slots, workspace.vectors
-    weighted = events.weights.shape[0] > 1
+    queries, sums = workspace.queries, workspace.vectors
+    weighted, labelled = events.weights.shape[0] > 1, events.labels.shape[0] > 1
     width = sums.shape[1]
+    row = queries.starts[owner + 1]
     sums[0, :] = _ZERO
     for t in range(last - 1, first - 1, -1):
         weight = events.weights[t] if weighted else _ONE
         slot, used = slot_of(events.items[t], HISTORY, used, slots)
         for k in range(width):
             slots.gradients[slot, k] += weight * sums[0, k]
-        if t > first:
+            sums[0, k] *= settings.recency
+        if t > first and (not labelled or events.labels[t]):
+            row -= 1
             for k in range(width):
-                sums[0, k] = queries.gradients[row + t - first - 1, k] + settings.recency * sums[0, k]
+                sums[0, k] += queries.gradients[row, k]
     return used
 
 
 @kernel
-def _spread_over_folds(length, row, settings, used, workspace):
+def _spread_over_folds(owner, used, slots, workspace):
     """To each event the gradients of all folds but its own."""
-    queries, positives, slots, sums = workspace.queries, workspace.positives, workspace.slots, workspace.vectors
+    queries, positives, sums = workspace.queries, workspace.positives, workspace.vectors
+    first, last = queries.starts[owner], queries.starts[owner + 1]
     width = sums.shape[1]
-    folds = query_count(length, settings)
     sums[0, :] = _ZERO
-    for q in range(row, row + folds):
+    for q in range(first, last):
         for k in range(width):
             sums[0, k] += queries.gradients[q, k]
-    for q in range(row, row + folds):
-        for p in range(_begin_of(q, queries), queries.ends[q]):
+    for q in range(first, last):
+        for p in range(queries.offsets[q], queries.offsets[q + 1]):
             slot, used = slot_of(positives.targets[p], HISTORY, used, slots)
             for k in range(width):
                 slots.gradients[slot, k] += positives.weights[p] * (sums[0, k] - queries.gradients[q, k])

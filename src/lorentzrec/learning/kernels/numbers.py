@@ -6,9 +6,12 @@ import numpy as np
 
 from lorentzrec.learning.kernels.compiling import inlined, kernel
 
-f32, i32, u64 = np.float32, np.int32, np.uint64
+f32, i32, u32, u64 = np.float32, np.int32, np.uint32, np.uint64
 _ONE, _TWO, _LARGEST = f32(1), f32(2), np.finfo(f32).max
 GOLDEN = u64(0x9E3779B97F4A7C15)
+
+NEGATIVES, FOLDS, ORDER, TRIPLETS = u64(1), u64(2), u64(3), u64(4)
+"""What random numbers are for: each purpose has keys of its own."""
 
 
 @inlined
@@ -17,6 +20,18 @@ def mix(state):
     state = (state ^ (state >> u64(30))) * u64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> u64(27))) * u64(0x94D049BB133111EB)
     return state ^ (state >> u64(31))
+
+
+@inlined
+def key_for(key, purpose, number):
+    """The key of one block, customer, ... for one purpose, from the key of the epoch."""
+    return mix(mix(key + purpose) + u64(number) * GOLDEN)
+
+
+@inlined
+def bit_of(word, item):
+    """The bit of an item, 0 or 1, in its word of a bit set: word item // 32."""
+    return (word >> u32(item & 31)) & u32(1)
 
 
 @inlined

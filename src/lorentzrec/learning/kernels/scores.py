@@ -25,7 +25,7 @@ def score_of(product, left, i, right, j, settings, counters):
     """The score of row i and row j, and its derivative by their inner product, which is given.
 
     Distance: d = arccosh(z) with z = -<u, v>, derivative 1 / sinh d. For near points z has lost the digits that
-    matter, and the difference of the points tells: q = |u - v|^2, d = 2 asinh(sqrt(q) / 2), sinh d = sqrt(q (1 + q /
+    matter, and the difference of the points is used: q = |u - v|^2, d = 2 asinh(sqrt(q) / 2), sinh d = sqrt(q (1 + q /
     4)). At d = 0 there is no direction.
     """
     if not settings.distance:
@@ -41,8 +41,19 @@ def score_of(product, left, i, right, j, settings, counters):
             squared += difference * difference
             squares += difference * (left[i, k] + right[j, k])
         if settings.curved:
-            time = squares / (left[i, 0] + right[j, 0])
+            times = left[i, 0] + right[j, 0]
+            time = squares / times
             squared = max(squared - time * time, _ZERO)
+            if times > f32(4):
+                # far out, that is the small difference of two large numbers for points one behind the other. With
+                # m = (x + y) / (x0 + y0), q is also |x - y - t / (1 + |m|') m|^2, |m|'^2 = 1 - |m|^2 = (4 + q) /
+                # (x0 + y0)^2: a sum of squares, in which the q on the right need not be exact.
+                for _ in range(2):
+                    share = time / (times + np.sqrt(f32(4) + squared))
+                    squared = _ZERO
+                    for k in range(1, left.shape[1]):
+                        part = left[i, k] - right[j, k] - share * (left[i, k] + right[j, k])
+                        squared += part * part
             sinh = np.sqrt(squared * (_ONE + f32(0.25) * squared))
             distance = np.log1p(f32(0.5) * squared + sinh)
         else:
@@ -108,14 +119,16 @@ def losses_of_row(scores, t, first, last, positives, sums, settings):
     """
     if settings.loss == SOFTMAX:
         return _softmax_of_row(scores, t, first, last, positives, settings)
-    sums[:] = _ZERO
+    for k in range(sums.shape[0]):
+        sums[k] = _ZERO
     total = 0.0
     for p in range(first, last):
         if settings.loss == WMRB:
             total += _wmrb_of_positive(scores, t, p, positives, sums, settings)
         else:
             total += _bpr_of_positive(scores, t, p, positives, sums, settings)
-    scores[t, :] = sums
+    for k in range(sums.shape[0]):
+        scores[t, k] = sums[k]
     return total
 
 

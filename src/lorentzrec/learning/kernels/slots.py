@@ -12,7 +12,7 @@ _ZERO = np.float32(0)
 
 @kernel
 def slot_of(row, side, used, slots):
-    """Where the gradient of a row stands in this block, zero when first asked for; and the number of slots in use."""
+    """The slot of a row's gradient in this block, set to zero on first use; and the number of slots in use."""
     slot_of_row = slots.histories if side == HISTORY else slots.targets
     slot = slot_of_row[row]
     if slot < 0:

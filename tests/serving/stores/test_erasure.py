@@ -77,7 +77,7 @@ def test_what_an_older_release_left_is_removed(folder: Path) -> None:
         connection.execute("PRAGMA secure_delete = OFF")
         rows = [(event.user, event.id, event.item, event.time) for event in crowd(erika=200)]
         connection.execute("BEGIN")
-        connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", rows)
+        connection.executemany("INSERT INTO events (user, id, item, time) VALUES (?, ?, ?, ?)", rows)
         connection.execute("COMMIT")
         connection.execute("DELETE FROM events WHERE user = ?", (ERIKA,))
         connection.execute("INSERT INTO erasures VALUES ('0123', 5.0)")
@@ -134,7 +134,7 @@ def test_keys_of_the_erased_differ_between_stores(tmp_path: Path) -> None:
 
 
 def test_erasures_of_an_older_release_hold(folder: Path) -> None:
-    folder.mkdir()
+    (folder / "versions").mkdir(parents=True)
     with closing(sqlite3.connect(folder / "store.sqlite")) as connection:
         connection.executescript("".join(file_store.SCHEMA[:2]) + "PRAGMA user_version = 2")
         connection.execute("INSERT INTO erasures VALUES (?, 5.0)", (key_of(ERIKA),))

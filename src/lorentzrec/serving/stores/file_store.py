@@ -89,6 +89,9 @@ ALTER TABLE events ADD COLUMN weight REAL NOT NULL DEFAULT 1;
 """,
 )
 
+WEIGHTED_SCHEMA = 4
+"""The step that gave events a weight."""
+
 logger = logging.getLogger("lorentzrec.serving")
 
 
@@ -102,6 +105,7 @@ class FileStore:
         self._versions = self._folder / VERSIONS
         self._bytes_remain = False
         self._damage: str | None = None
+        self._weight = "weight"
         if create:
             try:
                 self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -308,7 +312,8 @@ class FileStore:
         with self._connection() as connection:
             try:
                 rows = connection.execute(
-                    "SELECT item, time, weight FROM events WHERE user = ? ORDER BY time DESC, item DESC LIMIT ?",
+                    f"SELECT item, time, {self._weight} FROM events WHERE user = ?"
+                    " ORDER BY time DESC, item DESC LIMIT ?",
                     (user, limit),
                 ).fetchall()
             except sqlite3.Error as error:
@@ -393,6 +398,8 @@ class FileStore:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version > len(SCHEMA):
             raise StoreBroken(f"{self._database} was written by a newer lorentzrec: update lorentzrec")
+        # A store of an earlier release that is read-only cannot get the column.
+        self._weight = "weight" if version >= WEIGHTED_SCHEMA or writable else "1.0"
         if version < len(SCHEMA) and writable:
             self._make_tables(connection)
         elif version == 0:

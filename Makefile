@@ -24,8 +24,7 @@ help: ## print this list
 demo: $(VENV)/installed-demo ## synthetic data, two trained models, recommendations, and a page to look at them
 	$(VENV)/bin/lorentzrec demo
 
-# Numba's disk cache can mix up two processes that compile different signatures of one function at once: it names the
-# data file after reading the index, without a lock. So each test process keeps a cache of its own.
+# Each test process keeps a cache of compiled kernels of its own, so that they compile side by side.
 test: $(VENV)/installed-dev $(emulators) ## all tests, on two processes
 	$(VENV)/bin/python -m pytest --quiet --dist load \
 	  $(foreach process,1 2,--tx 'popen//env:NUMBA_CACHE_DIR=$(CURDIR)/.build/numba/$(process)')

@@ -89,10 +89,10 @@ def _gather_negatives(items, events, settings, key, negatives):
         negatives.places[rows[place]] = place
         for k in range(items.points.shape[1]):
             negatives.points[place, k] = items.points[rows[place], k]
+            negatives.gradients[place, k] = _ZERO
         negatives.sizes[place] = (
             negatives.points[place, 0] if settings.curved else dot(negatives.points, place, negatives.points, place)
         )
-    negatives.gradients[:] = _ZERO
 
 
 @kernel
@@ -168,7 +168,8 @@ def _compare(count, items, settings, queries, positives, negatives, slots, tile,
                 positives.scores[p], positives.slopes[p] = score, slope
             total += losses_of_row(scores, t, first, last, positives, tile.sums, settings)
             own = chain(scores, slopes, t, settings)
-            gradients[t, :] = _ZERO
+            for k in range(width):
+                gradients[t, k] = _ZERO
             for p in range(first, last):
                 row = positives.targets[p]
                 pull = positives.pulls[p] * positives.slopes[p]
@@ -305,10 +306,14 @@ def asymmetric_gradients(number, order, bounds, events, histories, items, settin
     for owner in range(customers.shape[0]):
         first, last = events.offsets[customers[owner]], events.offsets[customers[owner] + 1]
         own_key = key_for(key, FOLDS, customers[owner])
-        count = write_queries(first, last, owner, count, events, histories.points, settings, own_key, workspace)
+        count = write_queries(
+            first, last, owner, count, events, histories.points, settings, own_key, queries, positives, workspace.sums
+        )
         _mask_history(first, last, owner, events.items, negatives, counters)
     step.losses[block], used = _compare(count, items, settings, queries, positives, negatives, slots, tile, counters)
     for owner in range(customers.shape[0]):
         first, last = events.offsets[customers[owner]], events.offsets[customers[owner] + 1]
-        used = spread_gradients(first, last, owner, events, settings, used, slots, workspace)
+        used = spread_gradients(
+            first, last, owner, events, settings, used, slots, queries, positives, workspace.vectors
+        )
     step.used[block] = _finish(used, negatives, slots)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import logging
 import os
@@ -75,7 +76,7 @@ class Kernel(CPUDispatcher):
     """
 
     def compile(self, sig: Any) -> Any:
-        with _one_process_at_a_time(), _signals_between_passes():
+        with _one_process_at_a_time(), _signals_between_passes(), _garbage_kept():
             return super().compile(sig)
 
     def enable_caching(self) -> None:
@@ -91,6 +92,19 @@ class Kernel(CPUDispatcher):
 
     def get_overload(self, sig: Any) -> Any:
         return self._within_kernels.get_overload(sig)
+
+
+@contextmanager
+def _garbage_kept() -> Iterator[None]:
+    """Within the block, no search for cycles of garbage: the compiler makes millions of objects that it keeps."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 # --- kernels called by kernels
@@ -109,6 +123,9 @@ class _Linked(CPUDispatcher):
 
 class _LinkedLibrary(JITCodeLibrary):
     """A function and what it calls, to be linked into other libraries."""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
         pass

@@ -29,7 +29,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-COMPILING = "compiling the training kernels, once per machine: about 20 seconds"
+COMPILING = "compiling the training kernels, once per machine: about 10 seconds"
 WAITING = "waiting for another process that is compiling the training kernels"
 
 # "nnan" and "ninf" stay out: with them the compiler may drop the checks for numbers that are not finite. Python's

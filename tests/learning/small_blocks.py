@@ -125,7 +125,8 @@ def run_both(
             for block in range(count):
                 kernel(first + block, *cut, *fast, step, block)
             for part in (1, 0):  # two threads, in any order
-                apply_gradients(count, part, 2, histories, items, chosen, workspace, step)
+                scratch = workspace.chosen, workspace.counters
+                apply_gradients(count, part, 2, histories, items, chosen, *scratch, step)
             loss += float(step.losses[:count].sum())
             slow_loss += reference.apply_gradients([twin(first + block, *cut, *slow) for block in range(count)])
         assert (workspace.histories == -1).all()

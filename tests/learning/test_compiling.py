@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import logging
 import os
 import signal
@@ -79,6 +80,27 @@ def test_a_kernel_is_compiled_once_and_its_helpers_are_not_kept(cache: Path) -> 
 def test_a_kernel_called_by_kernels_can_be_called_from_python_too(cache: Path) -> None:
     made = fresh()
     assert (made(3), globals()["inner"](3), made(2.5)) == (8, 4, 7.0)
+
+
+def test_a_kernel_called_by_kernels_is_only_linked(cache: Path) -> None:
+    """Machine code of its own would be optimised and generated for nothing."""
+    made = fresh()
+    assert made(3) == 8
+    called = globals()["inner"]
+    assert not called.overloads
+    libraries = [result.library for result in called._within_kernels.overloads.values()]
+    assert [type(library) for library in libraries] == [compiling._LinkedLibrary]
+
+
+def test_garbage_collection_is_off_only_while_compiling(cache: Path) -> None:
+    while_compiling: list[bool] = []
+    with announced(lambda line: while_compiling.append(gc.isenabled())):
+        fresh()(3)
+    assert (while_compiling, gc.isenabled()) == ([False], True)
+    made = fresh()
+    with announced(lambda line: os.kill(os.getpid(), signal.SIGINT)), pytest.raises(KeyboardInterrupt):
+        made(2.5)
+    assert gc.isenabled()
 
 
 def test_an_interrupt_waits_for_the_end_of_a_pass_and_leaves_nothing_behind(cache: Path) -> None:

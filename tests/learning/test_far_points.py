@@ -84,8 +84,9 @@ def test_queries_are_as_exact_as_their_coordinates(radius: float, options: dict[
     points = table_around(radius, ITEMS, config, seed=2).points
     workspace = workspace_of(config, rows=20, history_count=ITEMS, item_count=ITEMS, shared=False)
     key = sampling.key_for(KEY, sampling.FOLDS, 1)
-    stop = write_queries(2, 11, 0, 0, data, points, settings_of(config, 1.0), np.uint64(key), workspace)
     queries, positives = workspace.queries, workspace.positives
+    settings = settings_of(config, 1.0)
+    stop = write_queries(2, 11, 0, 0, data, points, settings, np.uint64(key), queries, positives, workspace.sums)
     weights = data.weights[2:].tolist()
     histories = {
         weights[target]: midpoint.einstein_midpoint(exact(points[data.items[2:][others]]), np.array(shares))

@@ -89,8 +89,9 @@ class Asked:
 
     def _write(self, first: int, last: int, owner: int, count: int) -> int:
         key = key_for(np.uint64(KEY), FOLDS, 1)
+        into = self.workspace.queries, self.workspace.positives, self.workspace.sums
         return histories.write_queries(  # type: ignore[no-any-return]
-            first, last, owner, count, self.events, self.points, self.settings, key, self.workspace
+            first, last, owner, count, self.events, self.points, self.settings, key, *into
         )
 
     @property
@@ -165,7 +166,8 @@ def test_spread_gradients_is_its_twin(options: dict[str, Any], geometry: Geometr
     first, last = LEAD, LEAD + length
     step = step_of(asked.config, rows=20, item_count=ITEMS)
     slots = Slots(step.gradients[0], step.rows[0], step.sides[0], work.histories, work.targets)
-    used = histories.spread_gradients(first, last, 1, asked.events, asked.settings, 0, slots, work)
+    parts = work.queries, work.positives, work.vectors
+    used = histories.spread_gradients(first, last, 1, asked.events, asked.settings, 0, slots, *parts)
     assert sorted(slots.rows[:used].tolist()) == sorted(set(asked.items.tolist()))
     found = np.zeros_like(expected)
     found[slots.rows[:used]] = slots.gradients[:used]

@@ -156,7 +156,8 @@ class EpochRunner:
                     computed.wait()
                     if stopped:
                         return
-                    apply_gradients(count, part, threads, self.histories, self.items, settings, workspace, step)
+                    scratch = workspace.chosen, workspace.counters
+                    apply_gradients(count, part, threads, self.histories, self.items, settings, *scratch, step)
                     applied.wait()
             except threading.BrokenBarrierError:
                 return  # another thread failed, and reports why

@@ -81,18 +81,18 @@ def draw_negatives(rows, bits, items, item_count, popular, key):
 
 
 @kernel
-def _gather_negatives(items, events, settings, key, negatives):
+def _gather_negatives(points, items, popular, curved, key, negatives):
     """Draw the block's negatives and copy their points together."""
     rows = negatives.rows
-    draw_negatives(rows, negatives.bits, events.items, items.points.shape[0], settings.popular, key)
+    draw_negatives(rows, negatives.bits, items, points.shape[0], popular, key)
     for place in range(rows.shape[0]):
         negatives.places[rows[place]] = place
-        for k in range(items.points.shape[1]):
-            negatives.points[place, k] = items.points[rows[place], k]
+        for k in range(points.shape[1]):
+            negatives.points[place, k] = points[rows[place], k]
+            negatives.gradients[place, k] = _ZERO
         negatives.sizes[place] = (
-            negatives.points[place, 0] if settings.curved else dot(negatives.points, place, negatives.points, place)
+            negatives.points[place, 0] if curved else dot(negatives.points, place, negatives.points, place)
         )
-    negatives.gradients[:] = _ZERO
 
 
 @kernel
@@ -114,12 +114,12 @@ def _mask_history(first, last, owner, items, negatives, counters):
 
 
 @kernel
-def _mask(scores, start, value, queries, negatives):
+def _mask(scores, start, value, owners, masks, offsets):
     """Give the negatives that a customer has interacted with this score, in the tile of queries from `start` on."""
     for t in range(scores.shape[0]):
-        owner = queries.owners[start + t]
-        for m in range(negatives.mask_offsets[owner], negatives.mask_offsets[owner + 1]):
-            scores[t, negatives.masks[m]] = value
+        owner = owners[start + t]
+        for m in range(offsets[owner], offsets[owner + 1]):
+            scores[t, masks[m]] = value
 
 
 @counted_kernel
@@ -136,12 +136,11 @@ def _add(totals, values):
 
 
 @kernel
-def _compare(count, items, settings, queries, positives, negatives, slots, tile, counters):
+def _compare(count, targets, settings, queries, positives, negatives, slots, tile, counters):
     """Score `count` queries against their positives and the negatives: the loss, the gradients of all three, and the
     number of slots in use."""
     total = 0.0
     used = 0
-    targets = items.points
     size_of_all, width = negatives.points.shape
     flat_distance = settings.distance and not settings.curved
     for start in range(0, count, TILE):
@@ -156,9 +155,9 @@ def _compare(count, items, settings, queries, positives, negatives, slots, tile,
             points[t, 0] = -points[t, 0]
         if settings.distance:
             # far away for the time being, so that none of them is counted as coinciding with its query
-            _mask(scores, start, FAR, queries, negatives)
+            _mask(scores, start, FAR, queries.owners, negatives.masks, negatives.mask_offsets)
             distances_of(scores, slopes, points, negatives.points, negatives.sizes, settings, counters)
-        _mask(scores, start, MASKED, queries, negatives)
+        _mask(scores, start, MASKED, queries.owners, negatives.masks, negatives.mask_offsets)
         for t in range(size):
             first, last = queries.offsets[start + t], queries.ends[start + t]
             for p in range(first, last):
@@ -168,7 +167,8 @@ def _compare(count, items, settings, queries, positives, negatives, slots, tile,
                 positives.scores[p], positives.slopes[p] = score, slope
             total += losses_of_row(scores, t, first, last, positives, tile.sums, settings)
             own = chain(scores, slopes, t, settings)
-            gradients[t, :] = _ZERO
+            for k in range(width):
+                gradients[t, k] = _ZERO
             for p in range(first, last):
                 row = positives.targets[p]
                 pull = positives.pulls[p] * positives.slopes[p]
@@ -227,13 +227,12 @@ def _finish(used, negatives, slots):
 
 
 @kernel
-def apply_gradients(blocks, part, parts, histories, items, settings, workspace, step):
+def apply_gradients(blocks, part, parts, histories, items, settings, chosen, counters, step):
     """Move the points of a step of this many blocks: one step per row and block, in the order of the blocks.
 
     Only the rows of this part are moved: runs of 16 rows go to the parts in turn, so that the optimiser's state of two
-    parts does not share a cache line.
+    parts does not share a cache line. `chosen` is scratch space.
     """
-    chosen = workspace.chosen
     for block in range(blocks):
         rows, sides = step.rows[block], step.sides[block]
         for side in range(2):
@@ -242,10 +241,9 @@ def apply_gradients(blocks, part, parts, histories, items, settings, workspace, 
                 if sides[slot] == side and (rows[slot] >> 4) % parts == part:
                     chosen[count] = slot
                     count += 1
-            if side == HISTORY:
-                step_rows(histories, rows, chosen[:count], step.gradients[block], settings, workspace.counters)
-            else:
-                step_rows(items, rows, chosen[:count], step.gradients[block], settings, workspace.counters)
+            # one call: numba would compile another into the kernel a second time
+            table = histories if side == HISTORY else items
+            step_rows(table, rows, chosen[:count], step.gradients[block], settings, counters)
 
 
 @kernel
@@ -259,7 +257,8 @@ def symmetric_gradients(number, rows, events, users, items, settings, key, works
     weighted, labelled = events.weights.shape[0] > 1, events.labels.shape[0] > 1
     target_count = events.targets.shape[0] if labelled else events.items.shape[0]
     run_count = -(-target_count // RUN)
-    _gather_negatives(items, events, settings, key_for(key, NEGATIVES, number), negatives)
+    own_key = key_for(key, NEGATIVES, number)
+    _gather_negatives(items.points, events.items, settings.popular, settings.curved, own_key, negatives)
     order_key = key_for(key, ORDER, 0)
     count = 0
     owner = -1
@@ -282,7 +281,9 @@ def symmetric_gradients(number, rows, events, users, items, settings, key, works
             for k in range(users.points.shape[1]):
                 queries.points[count, k] = users.points[user, k]
             count += 1
-    step.losses[block], used = _compare(count, items, settings, queries, positives, negatives, slots, tile, counters)
+    step.losses[block], used = _compare(
+        count, items.points, settings, queries, positives, negatives, slots, tile, counters
+    )
     for t in range(count):
         slot, used = slot_of(queries.customers[t], HISTORY, used, slots)
         for k in range(queries.gradients.shape[1]):
@@ -300,15 +301,22 @@ def asymmetric_gradients(number, order, bounds, events, histories, items, settin
     queries, positives, negatives, tile, counters = _parts_of(workspace)
     slots = _slots_of(block, step, workspace)
     customers = order[bounds[number] : bounds[number + 1]]
-    _gather_negatives(items, events, settings, key_for(key, NEGATIVES, customers[0]), negatives)
+    own_key = key_for(key, NEGATIVES, customers[0])
+    _gather_negatives(items.points, events.items, settings.popular, settings.curved, own_key, negatives)
     count = 0
     for owner in range(customers.shape[0]):
         first, last = events.offsets[customers[owner]], events.offsets[customers[owner] + 1]
         own_key = key_for(key, FOLDS, customers[owner])
-        count = write_queries(first, last, owner, count, events, histories.points, settings, own_key, workspace)
+        count = write_queries(
+            first, last, owner, count, events, histories.points, settings, own_key, queries, positives, workspace.sums
+        )
         _mask_history(first, last, owner, events.items, negatives, counters)
-    step.losses[block], used = _compare(count, items, settings, queries, positives, negatives, slots, tile, counters)
+    step.losses[block], used = _compare(
+        count, items.points, settings, queries, positives, negatives, slots, tile, counters
+    )
     for owner in range(customers.shape[0]):
         first, last = events.offsets[customers[owner]], events.offsets[customers[owner] + 1]
-        used = spread_gradients(first, last, owner, events, settings, used, slots, workspace)
+        used = spread_gradients(
+            first, last, owner, events, settings, used, slots, queries, positives, workspace.vectors
+        )
     step.used[block] = _finish(used, negatives, slots)

@@ -20,30 +20,29 @@ _ZERO, _ONE = f32(0), f32(1)
 
 
 @kernel
-def write_queries(first, last, owner, count, events, points, settings, key, workspace):
+def write_queries(first, last, owner, count, events, points, settings, key, queries, positives, sums):
     """The queries and positives of one customer, from row `count` on; the new count."""
-    workspace.queries.starts[owner] = count
+    queries.starts[owner] = count
     if settings.leave_one_out:
-        count = _write_folds(first, last, owner, count, events, points, settings, key, workspace)
+        count = _write_folds(first, last, owner, count, events, points, settings, key, queries, positives, sums)
     else:
-        count = _write_prefixes(first, last, owner, count, events, points, settings, workspace)
-    workspace.queries.starts[owner + 1] = count
+        count = _write_prefixes(first, last, owner, count, events, points, settings, queries, positives, sums)
+    queries.starts[owner + 1] = count
     return count
 
 
 @kernel
-def spread_gradients(first, last, owner, events, settings, used, slots, workspace):
+def spread_gradients(first, last, owner, events, settings, used, slots, queries, positives, sums):
     """Pass the gradients of one customer's queries on to the points of the history; the new number of slots."""
-    queries = workspace.queries
     for q in range(queries.starts[owner], queries.starts[owner + 1]):
-        _gradient_of_sum(q, settings, queries)
+        _gradient_of_sum(q, settings.curved, queries.points, queries.gradients, queries.divisors)
     if settings.leave_one_out:
-        return _spread_over_folds(owner, used, slots, workspace)
-    return _spread_over_prefixes(first, last, owner, events, settings, used, slots, workspace)
+        return _spread_over_folds(owner, used, slots, queries, positives, sums)
+    return _spread_over_prefixes(first, last, owner, events, settings.recency, used, slots, queries, sums)
 
 
 @kernel
-def _add(points, item, weight, decay, sums, settings):
+def _add(points, item, weight, decay, sums, curved):
     """S <- decay S + weight x in float64, where the time part of x is computed again from its space part.
 
     Far from the origin -<S, S> is the small difference of two large squares, and the rounding of a time part to float32
@@ -55,37 +54,37 @@ def _add(points, item, weight, decay, sums, settings):
         x = f64(points[item, k])
         sums[0, k] = decay * sums[0, k] + weight * x
         squares += x * x
-    if settings.curved:
+    if curved:
         x = f64(points[item, 0])
         sums[0, 0] = decay * time + weight * np.sqrt(1.0 + (squares - x * x))
 
 
 @kernel
-def _write_query(sums, place, weight, row, settings, queries):
+def _write_query(sums, weight, row, curved, points, divisors):
     """The midpoint of a history from its sum: S / sqrt(-<S, S>), on the sheet by its lift; and in flat space S / W."""
     divisor = weight
-    if settings.curved:
+    if curved:
         # -<S, S> >= W^2 for a sum of points with weights W in all; only rounding takes it below
-        divisor = np.sqrt(max(-dot(sums, place, sums, place), weight * weight))
-    queries.divisors[row] = divisor
+        divisor = np.sqrt(max(-dot(sums, 0, sums, 0), weight * weight))
+    divisors[row] = divisor
     factor = 1.0 / divisor
     squares = 0.0
     for k in range(sums.shape[1]):
-        x = f32(factor * sums[place, k])
-        queries.points[row, k] = x
+        x = f32(factor * sums[0, k])
+        points[row, k] = x
         squares += f64(x) * f64(x)
-    if settings.curved:
-        x = f64(queries.points[row, 0])
-        queries.points[row, 0] = np.sqrt(1.0 + (squares - x * x))
+    if curved:
+        x = f64(points[row, 0])
+        points[row, 0] = np.sqrt(1.0 + (squares - x * x))
 
 
 @kernel
-def _write_prefixes(first, last, owner, count, events, points, settings, workspace):
+def _write_prefixes(first, last, owner, count, events, points, settings, queries, positives, sums):
     """A running sum is the history of every event after the first."""
-    queries, positives, sums = workspace.queries, workspace.positives, workspace.sums
     weighted, labelled = events.weights.shape[0] > 1, events.labels.shape[0] > 1
     recency = f64(settings.recency)
-    sums[0, :] = 0.0
+    for k in range(sums.shape[1]):
+        sums[0, k] = 0.0
     weight_sum = 0.0
     for t in range(first, last):
         weight = events.weights[t] if weighted else _ONE
@@ -96,29 +95,29 @@ def _write_prefixes(first, last, owner, count, events, points, settings, workspa
             queries.offsets[count + 1] = count + 1
             positives.targets[count] = item
             positives.weights[count] = weight
-            _write_query(sums, 0, weight_sum, count, settings, queries)
+            _write_query(sums, weight_sum, count, settings.curved, queries.points, queries.divisors)
             count += 1
         weight_sum = recency * weight_sum + weight
-        _add(points, item, f64(weight), recency, sums, settings)
+        _add(points, item, f64(weight), recency, sums, settings.curved)
     return count
 
 
 @kernel
-def _write_folds(first, last, owner, count, events, points, settings, key, workspace):
+def _write_folds(first, last, owner, count, events, points, settings, key, queries, positives, sums):
     """The history of a fold is the sum of all events less those of the fold.
 
     Within the entries of a query, targets are written from the front and the other events of the fold from the back.
     """
-    queries, positives, sums = workspace.queries, workspace.positives, workspace.sums
     weighted, labelled = events.weights.shape[0] > 1, events.labels.shape[0] > 1
     length = last - first
     folds = min(length, settings.folds)
-    sums[0, :] = 0.0
+    for k in range(sums.shape[1]):
+        sums[0, k] = 0.0
     weight_sum = 0.0
     for t in range(first, last):
         weight = events.weights[t] if weighted else _ONE
         weight_sum += weight
-        _add(points, events.items[t], f64(weight), 1.0, sums, settings)
+        _add(points, events.items[t], f64(weight), 1.0, sums, settings.curved)
     for k in range(sums.shape[1]):
         sums[1, k] = sums[0, k]
     for fold in range(folds):
@@ -139,10 +138,10 @@ def _write_folds(first, last, owner, count, events, points, settings, key, works
             positives.targets[place] = events.items[t]
             positives.weights[place] = weight
             rest -= weight
-            _add(points, events.items[t], -f64(weight), 1.0, sums, settings)
+            _add(points, events.items[t], -f64(weight), 1.0, sums, settings.curved)
         queries.owners[count] = owner
         queries.ends[count] = front
-        _write_query(sums, 0, rest, count, settings, queries)
+        _write_query(sums, rest, count, settings.curved, queries.points, queries.divisors)
         for k in range(sums.shape[1]):
             sums[0, k] = sums[1, k]
         count += 1
@@ -150,29 +149,28 @@ def _write_folds(first, last, owner, count, events, points, settings, key, works
 
 
 @kernel
-def _gradient_of_sum(row, settings, queries):
+def _gradient_of_sum(row, curved, points, gradients, divisors):
     """Turn the gradient of a query into that of the sum it was made from: (h + <u, h> u) / n."""
-    points, gradients = queries.points, queries.gradients
-    along = dot(points, row, gradients, row) if settings.curved else _ZERO
-    factor = _ONE / queries.divisors[row]
+    along = dot(points, row, gradients, row) if curved else _ZERO
+    factor = _ONE / divisors[row]
     for k in range(gradients.shape[1]):
         gradients[row, k] = factor * (gradients[row, k] + along * points[row, k])
 
 
 @kernel
-def _spread_over_prefixes(first, last, owner, events, settings, used, slots, workspace):
+def _spread_over_prefixes(first, last, owner, events, recency, used, slots, queries, sums):
     """The recurrence of the running sum backwards."""
-    queries, sums = workspace.queries, workspace.vectors
     weighted, labelled = events.weights.shape[0] > 1, events.labels.shape[0] > 1
     width = sums.shape[1]
     row = queries.starts[owner + 1]
-    sums[0, :] = _ZERO
+    for k in range(width):
+        sums[0, k] = _ZERO
     for t in range(last - 1, first - 1, -1):
         weight = events.weights[t] if weighted else _ONE
         slot, used = slot_of(events.items[t], HISTORY, used, slots)
         for k in range(width):
             slots.gradients[slot, k] += weight * sums[0, k]
-            sums[0, k] *= settings.recency
+            sums[0, k] *= recency
         if t > first and (not labelled or events.labels[t]):
             row -= 1
             for k in range(width):
@@ -181,12 +179,12 @@ def _spread_over_prefixes(first, last, owner, events, settings, used, slots, wor
 
 
 @kernel
-def _spread_over_folds(owner, used, slots, workspace):
+def _spread_over_folds(owner, used, slots, queries, positives, sums):
     """To each event the gradients of all folds but its own."""
-    queries, positives, sums = workspace.queries, workspace.positives, workspace.vectors
     first, last = queries.starts[owner], queries.starts[owner + 1]
     width = sums.shape[1]
-    sums[0, :] = _ZERO
+    for k in range(width):
+        sums[0, k] = _ZERO
     for q in range(first, last):
         for k in range(width):
             sums[0, k] += queries.gradients[q, k]

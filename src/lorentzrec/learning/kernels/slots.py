@@ -20,6 +20,7 @@ def slot_of(row, side, used, slots):
         slot_of_row[row] = slot
         slots.rows[slot] = row
         slots.sides[slot] = side
-        slots.gradients[slot, :] = _ZERO
+        for k in range(slots.gradients.shape[1]):
+            slots.gradients[slot, k] = _ZERO
         used += 1
     return slot, used

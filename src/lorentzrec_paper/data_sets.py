@@ -202,12 +202,15 @@ class FoundData:
 
         from lorentzrec.data.reading import all_events, ids_of
         from lorentzrec.data.sources import source_named
-        from lorentzrec.data.times import seconds_of
+        from lorentzrec.data.times import MICROSECONDS, seconds_of
 
         frames = []
+        source = source_named(self.reader)
         try:
             for path in self.paths:
-                frame, layout = all_events(path, source_named(self.reader))
+                frame, layout = all_events(path, source)
+                if source.ordered:  # the order of the file is the order of events
+                    frame = frame.with_columns(time=pl.int_range(pl.len()).over("user") * MICROSECONDS)
                 columns = [ids_of(frame[role], role in layout.spelled) for role in ("user", "item")]
                 columns += [seconds_of(frame["time"])] if "time" in frame.columns else []
                 columns += [frame["rating"]] if "rating" in frame.columns else []

@@ -27,7 +27,14 @@ def events() -> Interactions:
 def test_the_same_numbers_as_evaluate(geometry: Literal["hyperboloid", "euclidean"]) -> None:
     train_part, test = events().split("leave_last_out", drop_unseen_items=True)
     config = TrainingConfig(
-        geometry=geometry, model="symmetric", loss="bpr", optimiser="rsgd", dimension=4, epochs=2, threads=1
+        geometry=geometry,
+        model="symmetric",
+        loss="bpr",
+        score="inner",
+        optimiser="rsgd",
+        dimension=4,
+        epochs=2,
+        threads=1,
     )
     model = train(train_part, config, progress=False)
     assert model.user_points is not None

@@ -66,7 +66,7 @@ def test_a_write_is_not_acknowledged_if_the_folder_went_away_meanwhile(
 
     def move_away() -> None:
         with store._transaction() as connection:
-            connection.execute("INSERT INTO events VALUES ('ann', '1', 'tea', 1)")
+            connection.execute("INSERT INTO events (user, id, item, time) VALUES ('ann', '1', 'tea', 1)")
             folder.rename(away)
 
     def put_back() -> None:

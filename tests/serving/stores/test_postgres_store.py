@@ -12,7 +12,7 @@ import pytest
 
 from lorentzrec.errors import ArtifactError, InputError, StoreUnavailable
 from lorentzrec.serving.stores.address import open_store
-from lorentzrec.serving.stores.store import Event, Store, Touch
+from lorentzrec.serving.stores.store import Event, Store, Touch, key_of
 from serving.running_service import wait_until
 from serving.servers import PostgresServer, free_port
 from serving.stores.version_folder import write_version
@@ -110,9 +110,10 @@ def test_tables_of_an_older_release(
 
     with monkeypatch.context() as older:
         older.setattr(postgres_schema, "MIGRATIONS", postgres_schema.MIGRATIONS[:1])
-        with closing(open_store(postgres_url, create=True)) as store:
-            events = [Event("ann", "tea", 1, "1"), Event("ann", "tea", 1, "2"), Event("ann", "tea", 2, "3")]
-            assert store.add_events(events).accepted == 3
+        open_store(postgres_url, create=True).close()
+    for time, id in ((1, "1"), (1, "2"), (2, "3")):
+        keys = f"'{key_of('ann')}', '{key_of(id)}'"
+        postgres_server.run(f"INSERT INTO lorentzrec.events VALUES ({keys}, {time}, 'ann', 'tea', '{id}')", "test")
     with closing(open_store(postgres_url)) as store:
         assert store.history("ann") == [Touch("tea", 1.0), Touch("tea", 2.0)]
         assert store.add_events([Event("ann", "cup", 5, "1")]).duplicates == 1

@@ -41,7 +41,7 @@ check: $(VENV)/installed-dev ## lint, format, types and which layer may import w
 	$(VENV)/bin/ruff check --quiet --output-format concise .
 	$(VENV)/bin/ruff format --quiet --check .
 	$(VENV)/bin/mypy --strict --no-error-summary $(wildcard src tests benchmarks)
-	$(VENV)/bin/lint-imports
+	$(VENV)/bin/lint-imports --no-logo
 	$(VENV)/bin/python -m pytest --quiet tests/test_source_files.py
 
 bench: $(VENV)/installed-bench ## the benchmarks, beside the peers they are measured against

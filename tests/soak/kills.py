@@ -73,9 +73,13 @@ def _kill_rounds(
             target = list(kills)[number % len(kills)]
             load = EventLoad(service.url, f"round {number} {target}")
             with load.sending():
-                load.wait_for_more()
-                time.sleep(random.uniform(0, 0.5))
-                kills[target]()
-                load.wait_for_more()
+                try:
+                    load.wait_for_more()
+                    time.sleep(random.uniform(0, 0.5))
+                    kills[target]()
+                    load.wait_for_more()
+                except TimeoutError as error:
+                    log = service.log.read_text()[-2000:]
+                    raise TimeoutError(f"{load.label}: {error}; statuses {dict(load.surprises)}; {log}") from error
             load.compare(url, outcome)
             outcome.done += 1

@@ -46,7 +46,7 @@ def atomic_directory(target: str | Path, *, replace: bool = True) -> Iterator[Pa
         with _alone_in(place.parent):
             if old.exists() and not place.exists():
                 old.rename(place)
-        _refuse_to_replace(Path(target), place, replace)
+            _refuse_to_replace(Path(target), place, replace)
         with _owned_folder(place.parent, f".{place.name}.writing-") as partial:
             yield partial
             _sync_tree(partial)

@@ -54,7 +54,7 @@ def prepared_slowly(events: list[Event], config: PrepareConfig) -> dict[str, Int
         for user in sorted({one.user for one in rows}):
             kept += [one for one in rows if one.user == user][-config.maximum_history :]
         rows = kept
-    if not rows:
+    if not rows or (labels and not any(one.event in labels for one in rows)):
         return {}
     columns: list[list[Any]] = [[getattr(one, name) for one in rows] for name in ("user", "item", "time", "weight")]
     targets = [one.event in labels for one in rows] if labels else None

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from lorentzrec import TrainingConfig, load, train
-from lorentzrec.data.synthetic import synthetic_shop
-from lorentzrec.learning.model import Model
-from lorentzrec.serving import index
-from lorentzrec.serving.version import open_version, write_version
+from lorentzrec.model.model import Model
+from lorentzrec.serving.versions import index
+from lorentzrec.serving.versions.version import open_version, write_version
+from lorentzrec.synthetic.shop import synthetic_shop
 from measuring import best_seconds, report
 
 QUERIES = 200

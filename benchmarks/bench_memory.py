@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from lorentzrec import Interactions, TrainingConfig, train
+from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.learning.tables import padded
-from lorentzrec.vocabulary import Vocabulary
 from measuring import like_movielens, report
 
 CASES = {

@@ -53,13 +53,13 @@ def make_events(folder: Path, count: int, seed: int = 7) -> None:
 
 def prepare_here(events: Path, out: Path, engine_name: str) -> None:
     """The measured job, in a process of its own; prints what it did as JSON."""
-    from lorentzrec.data.prepare import PrepareConfig, prepare
+    from lorentzrec.ingest.prepare import PrepareConfig, prepare
 
     config = PrepareConfig(events=(str(events),), out=str(out))
     if engine_name == "polars":
         report = prepare(config, scratch=out.parent)
     else:
-        from lorentzrec.scale.spark import spark_engine
+        from lorentzrec.ingest.spark_engine import spark_engine
 
         with spark_engine(master="local[2]") as engine:
             report = prepare(config, engine, scratch=out.parent)

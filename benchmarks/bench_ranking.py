@@ -11,7 +11,7 @@ import time
 import numpy as np
 
 from lorentzrec.geometry.hyperboloid import lift
-from lorentzrec.ranking import Ranker
+from lorentzrec.model.ranking import Ranker
 from measuring import best_seconds, report
 
 DIMENSION = 50

@@ -44,10 +44,10 @@ import numpy as np
 import polars as pl
 
 from load_client import Connection, Tally, Task, post
-from lorentzrec.ranking import available_cores
-from lorentzrec.serving.publish import publish
 from lorentzrec.serving.stores.address import open_store
-from lorentzrec.serving.version import open_version
+from lorentzrec.serving.versions.publish import publish
+from lorentzrec.serving.versions.version import open_version
+from lorentzrec.threads import available_cores
 from measuring import report
 from served_catalogue import DIMENSION, Catalogue, catalogue, is_made, model_of
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lorentzrec import Interactions
 from lorentzrec.data.interactions import offsets_of
-from lorentzrec.vocabulary import Vocabulary
+from lorentzrec.data.vocabulary import Vocabulary
 
 RESULTS = Path(__file__).parent / "results"
 

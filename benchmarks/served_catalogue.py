@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 
 from lorentzrec import Interactions, TrainingConfig, train
-from lorentzrec.data.synthetic import synthetic_shop
-from lorentzrec.learning.artifact import load
-from lorentzrec.learning.model import Model
-from lorentzrec.serving.publish import publish
+from lorentzrec.model.artifact import load
+from lorentzrec.model.model import Model
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Event
+from lorentzrec.serving.versions.publish import publish
+from lorentzrec.synthetic.shop import synthetic_shop
 
 FOLDER = Path(__file__).parents[1] / ".build" / "bench-serve"
 DIMENSION = 50

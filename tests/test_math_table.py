@@ -86,16 +86,16 @@ def test_faults_in_a_table_are_seen() -> None:
 {HEADER}
 |---|---|---|---|
 | (1) good | `lorentzrec.geometry.hyperboloid.lift` | - | `tests/test_math_table.py::exists` |
-| (2) also | `lorentzrec.vocabulary.Vocabulary.rows` | `lorentzrec.vocabulary.UNKNOWN` | - |
+| (2) also | `lorentzrec.data.vocabulary.Vocabulary.rows` | `lorentzrec.data.vocabulary.UNKNOWN` | - |
 | (3) bad | `lorentzrec.geometry.hyperboloid.gone` | `lorentzrec.gone.kernel` | `tests/gone.py::test_gone` |
-| (4) bad | `lorentzrec.vocabulary.Vocabulary.gone` | `lorentzrec.errors` | `tests/test_math_table.py::gone` |
+| (4) bad | `lorentzrec.data.vocabulary.Vocabulary.gone` | `lorentzrec.errors` | `tests/test_math_table.py::gone` |
 """
     found = missing(rows_of(page))
     assert found == [
         "lorentzrec.geometry.hyperboloid.gone",
         "lorentzrec.gone.kernel",
         "tests/gone.py::test_gone",
-        "lorentzrec.vocabulary.Vocabulary.gone",
+        "lorentzrec.data.vocabulary.Vocabulary.gone",
         "lorentzrec.errors",
         "tests/test_math_table.py::gone",
     ]

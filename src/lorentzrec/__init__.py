@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from lorentzrec.errors import TrainingInterrupted as TrainingInterrupted
     from lorentzrec.evaluation.protocol import evaluate as evaluate
     from lorentzrec.evaluation.report import Report as Report
-    from lorentzrec.learning.artifact import load as load
-    from lorentzrec.learning.config import TrainingConfig as TrainingConfig
-    from lorentzrec.learning.model import Model as Model
     from lorentzrec.learning.trainer import train as train
-    from lorentzrec.ranking import Recommendations as Recommendations
+    from lorentzrec.model.artifact import load as load
+    from lorentzrec.model.config import TrainingConfig as TrainingConfig
+    from lorentzrec.model.model import Model as Model
+    from lorentzrec.model.ranking import Recommendations as Recommendations
 
 # Names are imported when first used, so that `import lorentzrec` costs no compiler and no data frame library.
 _HOME = {
@@ -34,15 +34,15 @@ _HOME = {
     "InputError": "errors",
     "Interactions": "data.interactions",
     "LorentzrecError": "errors",
-    "Model": "learning.model",
-    "Recommendations": "ranking",
+    "Model": "model.model",
+    "Recommendations": "model.ranking",
     "Report": "evaluation.report",
     "StopTraining": "errors",
-    "TrainingConfig": "learning.config",
+    "TrainingConfig": "model.config",
     "TrainingError": "errors",
     "TrainingInterrupted": "errors",
     "evaluate": "evaluation.protocol",
-    "load": "learning.artifact",
+    "load": "model.artifact",
     "train": "learning.trainer",
 }
 

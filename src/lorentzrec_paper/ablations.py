@@ -12,9 +12,9 @@ from typing import Any
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import TrainingError
 from lorentzrec.evaluation.protocol import cutoff_of, evaluate
-from lorentzrec.experiments.parts import Part
-from lorentzrec.learning.config import TrainingConfig
 from lorentzrec.learning.trainer import train
+from lorentzrec.model.config import TrainingConfig
+from lorentzrec.tuning.parts import Part
 from lorentzrec_paper.experiment import Column, Context, Experiment, Outcome, Table
 from lorentzrec_paper.twins import DATA_SETS, Asked
 

@@ -21,11 +21,11 @@ from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import TrainingError
 from lorentzrec.evaluation.metrics import hit_rate, ndcg
 from lorentzrec.evaluation.protocol import evaluate
-from lorentzrec.experiments.parts import Part
-from lorentzrec.learning.config import TrainingConfig
-from lorentzrec.learning.model import Model
 from lorentzrec.learning.trainer import train
-from lorentzrec.ranking import SINGLE_THREADED_BLAS, available_cores
+from lorentzrec.model.config import TrainingConfig
+from lorentzrec.model.model import Model
+from lorentzrec.threads import SINGLE_THREADED_BLAS, available_cores
+from lorentzrec.tuning.parts import Part
 from lorentzrec_paper.amazon_report import outcome_of
 from lorentzrec_paper.data_sets import CATEGORIES, FoundData, complete_name, five_core_name
 from lorentzrec_paper.experiment import Context, Experiment, Outcome

@@ -16,18 +16,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lorentzrec.data.dataset import open_dataset
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.data.prepare import PrepareConfig, prepare
-from lorentzrec.data.sources import Source
-from lorentzrec.data.synthetic import Space, SyntheticConfig, synthesize
 from lorentzrec.evaluation.baselines import Popularity
 from lorentzrec.evaluation.protocol import ProtocolName, Recommender, evaluate
-from lorentzrec.experiments.parts import Part
-from lorentzrec.learning.config import TrainingConfig
+from lorentzrec.ingest.dataset import open_dataset
+from lorentzrec.ingest.prepare import PrepareConfig, prepare
+from lorentzrec.ingest.sources import Source
 from lorentzrec.learning.trainer import train
+from lorentzrec.model.config import TrainingConfig
 from lorentzrec.reduction.customers import customer_coordinates, sampled_customers
 from lorentzrec.reduction.disk_map import disk_map
+from lorentzrec.synthetic.shop import Space, SyntheticConfig, synthesize
+from lorentzrec.tuning.parts import Part
 from lorentzrec_paper.asos_report import outcome_of
 from lorentzrec_paper.experiment import Context, Experiment, Outcome
 from lorentzrec_paper.paper_settings import WMRB

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lorentzrec.learning.config import TrainingConfig
+from lorentzrec.model.config import TrainingConfig
 from lorentzrec_paper.experiment import Answer, Column, Outcome, Table, Verdict
 
 PAPER_HYPERBOLOID, PAPER_EUCLIDEAN = (0.589, 0.324), (0.639, 0.393)

@@ -37,7 +37,7 @@ def reproduce(
     Finished parts are kept on disk. A run that was stopped goes on from there, and one with the same settings and the
     same data is not made twice. Of data sets that are missing, a line says which file is wanted and from where.
     """
-    from lorentzrec.experiments.parts import PartStore
+    from lorentzrec.tuning.parts import PartStore
     from lorentzrec_paper.data_sets import DataFolder
     from lorentzrec_paper.experiment import Context
     from lorentzrec_paper.registry import EXPERIMENTS, experiments_named

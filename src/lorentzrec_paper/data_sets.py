@@ -200,9 +200,9 @@ class FoundData:
         """The events of each file: user, item and, where the files have them, time (unix seconds) and rating."""
         import polars as pl
 
-        from lorentzrec.data.reading import all_events, ids_of
-        from lorentzrec.data.sources import source_named
         from lorentzrec.data.times import MICROSECONDS, seconds_of
+        from lorentzrec.ingest.reading import all_events, ids_of
+        from lorentzrec.ingest.sources import source_named
 
         frames = []
         source = source_named(self.reader)

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from lorentzrec.experiments.parts import Part, PartStore
+from lorentzrec.tuning.parts import Part, PartStore
 from lorentzrec_paper.data_sets import DamagedData, DataFolder, FoundData, MissingData
 
 Origin = Literal["key", "ours", "paper"]

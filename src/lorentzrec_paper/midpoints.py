@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from lorentzrec.experiments.parts import Part
 from lorentzrec.geometry import FloatArray
 from lorentzrec.geometry.hyperboloid import distance, exp_map, lift, minkowski_dot, project_to_tangent
 from lorentzrec.geometry.midpoint import einstein_midpoint
+from lorentzrec.tuning.parts import Part
 from lorentzrec_paper.experiment import Column, Context, Experiment, Outcome, Table, Verdict
 from lorentzrec_paper.means import einstein_midpoint_as_printed, frechet_mean, frechet_mean_by_iterations
 

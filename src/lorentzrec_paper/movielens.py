@@ -19,10 +19,10 @@ import numpy as np
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.evaluation.baselines import Popularity
 from lorentzrec.evaluation.protocol import evaluate
-from lorentzrec.experiments.parts import Part
-from lorentzrec.learning.config import TrainingConfig
 from lorentzrec.learning.progress import TrainingProgress
 from lorentzrec.learning.run import TrainingRun
+from lorentzrec.model.config import TrainingConfig
+from lorentzrec.tuning.parts import Part
 from lorentzrec_paper.data_sets import FoundData, MissingData
 from lorentzrec_paper.experiment import Column, Context, Experiment, Outcome, Table, Verdict
 from lorentzrec_paper.paper_settings import WMRB

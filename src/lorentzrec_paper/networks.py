@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.network import PAPER_TABLE, NetworkStatistics, network_statistics, paper_row
-from lorentzrec.data.tail import PowerLawFit
-from lorentzrec.experiments.parts import Part
+from lorentzrec.networks.power_law import PowerLawFit
+from lorentzrec.networks.statistics import PAPER_TABLE, NetworkStatistics, network_statistics, paper_row
+from lorentzrec.tuning.parts import Part
 from lorentzrec_paper.data_sets import CATEGORIES, DATA_SETS, FoundData, MissingData, complete_name
 from lorentzrec_paper.experiment import Answer, Column, Context, Experiment, Outcome, Table, Verdict
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lorentzrec.learning.config import TrainingConfig
+from lorentzrec.model.config import TrainingConfig
 
 WMRB = TrainingConfig(
     loss="wmrb",

@@ -15,7 +15,7 @@ from typing import Any
 from lorentzrec import __version__
 from lorentzrec.atomic import atomic_file
 from lorentzrec.errors import how_to_get
-from lorentzrec.ranking import available_cores
+from lorentzrec.threads import available_cores
 from lorentzrec_paper.experiment import Context, Experiment, Outcome, Table
 
 NO_FIGURES = f"no figures were drawn, as matplotlib is missing: {how_to_get('plots')}"

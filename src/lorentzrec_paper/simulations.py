@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.experiments.parts import Part
 from lorentzrec.geometry import FloatArray
 from lorentzrec.geometry.charts import to_poincare
 from lorentzrec.geometry.hyperboloid import distance, lift, origin
+from lorentzrec.tuning.parts import Part
 from lorentzrec_paper.experiment import Answer, Column, Context, Experiment, Outcome, Table, Verdict
 
 USERS = "ABCDEF"
@@ -56,8 +56,8 @@ def links_of(graph: str) -> list[tuple[str, str]]:
 
 def learn(graph: str, reading: str, seed: int, epochs: int) -> dict[str, Any]:
     """Train once, and measure distances inside and between groups, and where item 7 is."""
-    from lorentzrec.learning.config import TrainingConfig
     from lorentzrec.learning.trainer import train
+    from lorentzrec.model.config import TrainingConfig
 
     users, items = zip(*links_of(graph), strict=True)
     config = TrainingConfig(**SETTINGS | READINGS[reading] | {"seed": seed, "epochs": epochs})

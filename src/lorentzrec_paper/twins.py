@@ -18,12 +18,12 @@ from typing import Any
 from lorentzrec import __version__
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import TrainingError
-from lorentzrec.experiments.comparison import GEOMETRIES, Comparer, geometry_table
-from lorentzrec.experiments.parts import Part
-from lorentzrec.experiments.question import Question
-from lorentzrec.experiments.search_spaces import SPACES
-from lorentzrec.experiments.tuning import Search, tune
-from lorentzrec.learning.config import TrainingConfig
+from lorentzrec.model.config import TrainingConfig
+from lorentzrec.tuning.comparison import GEOMETRIES, Comparer, geometry_table
+from lorentzrec.tuning.parts import Part
+from lorentzrec.tuning.search import Search, tune
+from lorentzrec.tuning.search_spaces import SPACES
+from lorentzrec.tuning.task import Question
 from lorentzrec_paper.data_sets import FoundData, five_core_name
 from lorentzrec_paper.experiment import Context, Experiment, Outcome
 from lorentzrec_paper.twins_report import outcome_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lorentzrec.experiments.comparison import GEOMETRIES
+from lorentzrec.tuning.comparison import GEOMETRIES
 from lorentzrec_paper.experiment import Answer, Column, Outcome, Table, Verdict
 
 LEVEL = 0.05

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.command_line import SETTINGS, answer, error_of, run, start
-from lorentzrec.learning.config import TrainingConfig
+from lorentzrec.model.config import TrainingConfig
 
 
 def test_tune_writes_configs_that_train_and_compare_take(shop: Path, tmp_path: Path) -> None:

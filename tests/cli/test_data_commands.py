@@ -14,8 +14,8 @@ from cli.command_line import SETTINGS, answer, error_of, run
 from lorentzrec import Interactions
 from lorentzrec.cli import app
 from lorentzrec.cli.output import table
-from lorentzrec.data.dataset import open_dataset
-from lorentzrec.data.network import network_statistics
+from lorentzrec.ingest.dataset import open_dataset
+from lorentzrec.networks.statistics import network_statistics
 
 
 def test_every_option_reaches_the_preparation(tmp_path: Path) -> None:

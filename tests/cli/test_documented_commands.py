@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.command_line import run
-from lorentzrec.data.synthetic import synthetic_shop
+from lorentzrec.synthetic.shop import synthetic_shop
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,7 +12,7 @@ from cli.command_line import SETTINGS, answer, error_of, run
 from lorentzrec import Interactions, load
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Touch
-from lorentzrec.serving.version import open_version
+from lorentzrec.serving.versions.version import open_version
 
 
 @pytest.fixture

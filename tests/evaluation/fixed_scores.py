@@ -10,7 +10,7 @@ from hypothesis import settings
 from numpy.typing import NDArray
 
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.vocabulary import Id
+from lorentzrec.data.vocabulary import Id
 
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
+from lorentzrec.data.vocabulary import Id
 from lorentzrec.evaluation import held_out
 from lorentzrec.evaluation.full_ranking import best_scores, popularity_quantiles
 from lorentzrec.evaluation.protocol import evaluate
-from lorentzrec.vocabulary import Id
 
 USERS = ["u", "v", "w"]
 ITEMS = ["a", "b", "c", "d", "e"]

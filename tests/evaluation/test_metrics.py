@@ -10,8 +10,8 @@ from fixed_scores import tied_lists
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lorentzrec.data.vocabulary import Id
 from lorentzrec.evaluation.metrics import Ranks, hit_rate, ndcg, recall, reciprocal_rank
-from lorentzrec.vocabulary import Id
 
 
 def ranks(owners: list[int], above: list[int], tied: list[int], positives: list[int]) -> Ranks:

@@ -10,10 +10,10 @@ from fixed_scores import FixedScores, events
 from numpy.typing import NDArray
 
 from lorentzrec.data.interactions import Interactions
+from lorentzrec.data.vocabulary import Id
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.evaluation.baselines import Popularity
 from lorentzrec.evaluation.protocol import evaluate
-from lorentzrec.vocabulary import Id
 
 TRAIN = events([("u", "a"), ("u", "b"), ("v", "a"), ("v", "c"), ("w", "d"), ("w", "a")])
 TABLE: dict[Id, dict[Id, float]] = {

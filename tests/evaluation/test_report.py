@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
+from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import InputError
 from lorentzrec.evaluation.report import Metric, Report
-from lorentzrec.vocabulary import Vocabulary
 
 REPORT = Report(
     protocol="full",

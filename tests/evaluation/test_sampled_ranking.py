@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from lorentzrec.data.interactions import Interactions
+from lorentzrec.data.vocabulary import Id
 from lorentzrec.evaluation import held_out
 from lorentzrec.evaluation.protocol import evaluate
 from lorentzrec.evaluation.sampled_ranking import draw_untouched
-from lorentzrec.vocabulary import Id
 
 
 class ByRow(FixedScores):

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import InputError
 from lorentzrec.evaluation import significance
 from lorentzrec.evaluation.report import Metric, Report
 from lorentzrec.evaluation.significance import bootstrap_intervals, compare_seeds, compare_users
-from lorentzrec.vocabulary import Vocabulary
 
 
 def report(values: list[float], users: list[str] | None = None, protocol: str = "full") -> Report:

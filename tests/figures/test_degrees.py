@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from lorentzrec import Interactions
-from lorentzrec.data.network import NetworkStatistics, network_statistics
-from lorentzrec.data.synthetic import synthetic_shop
 from lorentzrec.errors import InputError
 from lorentzrec.figures.degrees import cumulative_shares, plot_degrees
+from lorentzrec.networks.statistics import NetworkStatistics, network_statistics
+from lorentzrec.synthetic.shop import synthetic_shop
 
 
 @pytest.fixture(scope="module")

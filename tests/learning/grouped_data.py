@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.learning.config import TrainingConfig
+from lorentzrec.model.config import TrainingConfig
 
 
 def grouped(users: int = 60, items: int = 60, events: int = 1500, seed: int = 0, **columns: Any) -> Interactions:

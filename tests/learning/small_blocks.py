@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from lorentzrec.data.interactions import offsets_of
 from lorentzrec.learning import reference
-from lorentzrec.learning.config import TrainingConfig
 from lorentzrec.learning.kernels.blocks import apply_gradients, asymmetric_gradients, symmetric_gradients
 from lorentzrec.learning.kernels.structures import Events, Settings, Table
 from lorentzrec.learning.kernels.triplets import triplet_steps
 from lorentzrec.learning.tables import settings_of, step_of, table_of, workspace_of
+from lorentzrec.model.config import TrainingConfig
 
 KEY = 0x0123456789ABCDEF
 

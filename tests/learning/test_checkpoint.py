@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from grouped_data import grouped, quick
-from hand_made_models import RECORD
 from safetensors.numpy import load_file, save_file
 
 from damaged_folders import mutated, reseal
@@ -20,6 +19,7 @@ from lorentzrec.errors import ArtifactError, ConfigError, InputError
 from lorentzrec.learning.checkpoint import ARRAYS, Checkpoint
 from lorentzrec.learning.trainer import train
 from lorentzrec.manifest import write_manifest
+from model.hand_made_models import RECORD
 
 DATA = grouped(events=300)
 CONFIG = quick(epochs=2)

@@ -17,11 +17,11 @@ import pytest
 from grouped_data import grouped, quick
 from numba.core import event
 
-from lorentzrec.learning.config import TrainingConfig
 from lorentzrec.learning.kernels import compiling
 from lorentzrec.learning.kernels.compiling import COMPILING, WAITING, announced, kernel
 from lorentzrec.learning.trainer import train
 from lorentzrec.learning.warm_up import VARIANTS, compiling_ahead, warm_up
+from lorentzrec.model.config import TrainingConfig
 
 SCRIPT = """
 import sys

@@ -11,9 +11,9 @@ import pytest
 from grouped_data import grouped, quick
 
 from lorentzrec.learning.epochs import EpochRunner
-from lorentzrec.learning.model import Model
 from lorentzrec.learning.run import TrainingRun
 from lorentzrec.learning.trainer import train
+from lorentzrec.model.model import Model
 
 DATA = grouped(users=70, events=1800)
 THREADS = [1, 2, 3, 8]

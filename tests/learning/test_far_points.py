@@ -19,11 +19,11 @@ from small_blocks import KEY, events, resolved, run_both, settings
 
 from lorentzrec.geometry import FloatArray, hyperboloid, midpoint
 from lorentzrec.learning import reference, sampling
-from lorentzrec.learning.config import TrainingConfig
 from lorentzrec.learning.kernels.histories import write_queries
 from lorentzrec.learning.kernels.steps import step_rows
 from lorentzrec.learning.kernels.structures import BROKEN, Table
 from lorentzrec.learning.tables import settings_of, table_of, workspace_of
+from lorentzrec.model.config import TrainingConfig
 
 RADII = [0.0, 1.0, 4.0, 6.0, 8.0]
 ROUNDING = 2.0**-24

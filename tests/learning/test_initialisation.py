@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from lorentzrec.geometry.charts import to_poincare
 from lorentzrec.geometry.hyperboloid import lift
-from lorentzrec.learning.config import TrainingConfig
 from lorentzrec.learning.initialisation import initial_space
+from lorentzrec.model.config import TrainingConfig
 
 
 def start(count: int, frequency: NDArray[np.int64] | None = None, seed: int = 0, **options: Any) -> NDArray[np.float32]:

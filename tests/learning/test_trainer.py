@@ -17,12 +17,12 @@ from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError, InputError, StopTraining, TrainingError, TrainingInterrupted
 from lorentzrec.evaluation.baselines import Popularity
 from lorentzrec.evaluation.protocol import evaluate
-from lorentzrec.learning.config import TrainingConfig
-from lorentzrec.learning.model import Model
 from lorentzrec.learning.progress import TrainingProgress
-from lorentzrec.learning.record import EpochRecord
 from lorentzrec.learning.run import TrainingRun
 from lorentzrec.learning.trainer import train
+from lorentzrec.model.config import TrainingConfig
+from lorentzrec.model.model import Model
+from lorentzrec.model.record import EpochRecord
 
 DATA = grouped()
 TRAIN, TEST = DATA.split("leave_last_out")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from lorentzrec.evaluation.protocol import evaluate
-from lorentzrec.experiments.parts import PartStore
-from lorentzrec.learning.config import TrainingConfig
 from lorentzrec.learning.trainer import train
+from lorentzrec.model.config import TrainingConfig
+from lorentzrec.tuning.parts import PartStore
 from lorentzrec_paper import ablations
 from lorentzrec_paper.data_sets import DataFolder
 from lorentzrec_paper.experiment import Context, Outcome

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from lorentzrec.evaluation.protocol import evaluate
-from lorentzrec.experiments.parts import PartStore
 from lorentzrec.learning.trainer import train
+from lorentzrec.tuning.parts import PartStore
 from lorentzrec_paper import amazon, amazon_report
 from lorentzrec_paper.data_sets import CATEGORIES, DataFolder
 from lorentzrec_paper.experiment import Context, Outcome

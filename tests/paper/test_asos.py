@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lorentzrec.data.synthetic import SyntheticConfig
-from lorentzrec.experiments.parts import PartStore
+from lorentzrec.synthetic.shop import SyntheticConfig
+from lorentzrec.tuning.parts import PartStore
 from lorentzrec_paper import asos, asos_report
 from lorentzrec_paper.data_sets import DataFolder
 from lorentzrec_paper.experiment import Context

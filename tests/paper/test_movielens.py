@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lorentzrec.experiments.parts import PartStore
+from lorentzrec.tuning.parts import PartStore
 from lorentzrec_paper import movielens
 from lorentzrec_paper.data_sets import DataFolder, MissingData
 from lorentzrec_paper.experiment import Context

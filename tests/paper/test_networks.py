@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.data.network import network_statistics
+from lorentzrec.networks.statistics import network_statistics
 from lorentzrec_paper import networks
 
 

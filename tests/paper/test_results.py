@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lorentzrec.experiments.parts import Part, PartStore
+from lorentzrec.tuning.parts import Part, PartStore
 from lorentzrec_paper import results
 from lorentzrec_paper.data_sets import DataFolder
 from lorentzrec_paper.experiment import Column, Context, Experiment, Outcome, Table, Verdict

@@ -12,8 +12,8 @@ from lorentzrec.errors import InputError
 from lorentzrec.evaluation.metrics import hit_rate, ndcg
 from lorentzrec.evaluation.protocol import evaluate
 from lorentzrec.geometry.hyperboloid import lift, squared_lorentzian_distance
-from lorentzrec.learning.config import TrainingConfig
 from lorentzrec.learning.trainer import train
+from lorentzrec.model.config import TrainingConfig
 from lorentzrec_paper.sampled_questions import Questions
 
 

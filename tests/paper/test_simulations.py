@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lorentzrec.experiments.parts import PartStore
 from lorentzrec.geometry.hyperboloid import lift
+from lorentzrec.tuning.parts import PartStore
 from lorentzrec_paper import simulations
 from lorentzrec_paper.data_sets import DataFolder
 from lorentzrec_paper.experiment import Context

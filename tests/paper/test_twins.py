@@ -11,10 +11,10 @@ import pytest
 
 from lorentzrec.errors import TrainingError
 from lorentzrec.evaluation.protocol import evaluate
-from lorentzrec.experiments import tuning
-from lorentzrec.experiments.parts import PartStore
-from lorentzrec.learning.config import TrainingConfig
 from lorentzrec.learning.trainer import train
+from lorentzrec.model.config import TrainingConfig
+from lorentzrec.tuning import search as tuning
+from lorentzrec.tuning.parts import PartStore
 from lorentzrec_paper import results, twins, twins_report
 from lorentzrec_paper.data_sets import DataFolder, FoundData, MissingData
 from lorentzrec_paper.experiment import Context, Outcome

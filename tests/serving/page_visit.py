@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from lorentzrec.data.dataset import open_dataset
-from lorentzrec.data.prepare import PrepareConfig, prepare
-from lorentzrec.data.synthetic import SyntheticConfig, synthesize
-from lorentzrec.learning.config import TrainingConfig
-from lorentzrec.learning.model import Model
+from lorentzrec.ingest.dataset import open_dataset
+from lorentzrec.ingest.prepare import PrepareConfig, prepare
 from lorentzrec.learning.trainer import train
+from lorentzrec.model.config import TrainingConfig
+from lorentzrec.model.model import Model
 from lorentzrec.reduction.disk_map import disk_map
 from lorentzrec.serving.stores.address import open_store
-from lorentzrec.serving.version import write_version
+from lorentzrec.serving.versions.version import write_version
+from lorentzrec.synthetic.shop import SyntheticConfig, synthesize
 from serving.running_service import Service, service_process
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

@@ -17,11 +17,11 @@ import httpx
 import polars as pl
 from litestar.testing import TestClient
 
-from lorentzrec.serving.app import create_app
-from lorentzrec.serving.settings import ServiceSettings
+from lorentzrec.serving.http.app import create_app
+from lorentzrec.serving.http.settings import ServiceSettings
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Store
-from lorentzrec.serving.version import write_version
+from lorentzrec.serving.versions.version import write_version
 from serving.small_shop import shop_model, shop_table
 
 PATIENCE = 60.0

@@ -10,9 +10,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.learning.config import TrainingConfig
-from lorentzrec.learning.model import Model
-from lorentzrec.serving.version import Version, open_version, write_version
+from lorentzrec.model.config import TrainingConfig
+from lorentzrec.model.model import Model
+from lorentzrec.serving.versions.version import Version, open_version, write_version
 
 ITEMS = 40
 CATEGORIES = ("coats", "hats", "shoes")

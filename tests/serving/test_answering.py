@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lorentzrec.errors import InputError
-from lorentzrec.serving.answering import Answer, Answerer, Question, UnknownItem
-from lorentzrec.serving.version import Version
+from lorentzrec.serving.recommending.recommender import Answer, Answerer, Question, UnknownItem
+from lorentzrec.serving.versions.version import Version
 from serving.small_shop import CATEGORIES, ITEMS, shop_model, shop_version
 
 IDS = [f"i{number}" for number in range(ITEMS)]
@@ -184,7 +184,7 @@ def test_reasons_are_of_the_history_and_add_up(answerer: Answerer) -> None:
 def test_reasons_found_in_parts_are_the_same(answerer: Answerer, monkeypatch: pytest.MonkeyPatch) -> None:
     question = Question(HISTORY, 20, reasons=True)
     at_once = answerer.recommend(question)
-    monkeypatch.setattr("lorentzrec.serving.answering.SHARES_AT_ONCE", 7 * len(HISTORY))
+    monkeypatch.setattr("lorentzrec.serving.recommending.recommender.SHARES_AT_ONCE", 7 * len(HISTORY))
     in_parts = answerer.recommend(question)
     for one, other in zip(at_once.items, in_parts.items, strict=True):
         assert [reason.item for reason in one.because] == [reason.item for reason in other.because]

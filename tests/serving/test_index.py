@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from lorentzrec.errors import ArtifactError, LorentzrecError
-from lorentzrec.ranking import Ranker
-from lorentzrec.serving import index, live_items, version
-from lorentzrec.serving.answering import Answerer, Question
-from lorentzrec.serving.version import Version, open_version, write_version
+from lorentzrec.model.ranking import Ranker
+from lorentzrec.serving.recommending import live_items
+from lorentzrec.serving.recommending.recommender import Answerer, Question
+from lorentzrec.serving.versions import index, version
+from lorentzrec.serving.versions.version import Version, open_version, write_version
 from serving.small_shop import shop_model, shop_points, shop_table
 
 pytest.importorskip("faiss")

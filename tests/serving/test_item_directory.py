@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lorentzrec.errors import ArtifactError, InputError
-from lorentzrec.serving import item_directory
-from lorentzrec.serving.item_directory import (
+from lorentzrec.serving.versions import item_directory
+from lorentzrec.serving.versions.item_directory import (
     DirectoryDamaged,
     Item,
     ItemDirectory,

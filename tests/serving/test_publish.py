@@ -11,13 +11,13 @@ import pytest
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.reduction.disk_map import disk_map
-from lorentzrec.serving import publish as publishing
-from lorentzrec.serving.answering import Answerer, Question
-from lorentzrec.serving.publish import add_histories, publish, rollback
+from lorentzrec.serving.recommending.recommender import Answerer, Question
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.file_store import FileStore
 from lorentzrec.serving.stores.store import Added, Event, Store, Touch, usual_id
-from lorentzrec.serving.version import open_version
+from lorentzrec.serving.versions import publish as publishing
+from lorentzrec.serving.versions.publish import add_histories, publish, rollback
+from lorentzrec.serving.versions.version import open_version
 from serving.running_service import service_here, shop_store
 from serving.small_shop import shop_model, shop_table
 

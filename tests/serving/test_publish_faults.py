@@ -16,16 +16,16 @@ import pytest
 
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError, StoreUnavailable
-from lorentzrec.serving.publish import publish, rollback
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.file_store import FileStore
 from lorentzrec.serving.stores.store import Added, Event, Store
+from lorentzrec.serving.versions.publish import publish, rollback
 from serving.running_service import service_here
 from serving.small_shop import shop_model
 
 KILLED = """
 import os, signal, sys
-from lorentzrec.serving.publish import publish
+from lorentzrec.serving.versions.publish import publish
 from lorentzrec.serving.stores.address import open_store
 from serving.small_shop import shop_model
 
@@ -169,7 +169,7 @@ def test_a_full_disk_is_named_correctly(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_full_disk_below_the_item_directory(tmp_path: Path) -> None:
-    from lorentzrec.serving.item_directory import described_items, write_item_directory
+    from lorentzrec.serving.versions.item_directory import described_items, write_item_directory
 
     model = shop_model(items=500)
     table, _, categories = described_items(model.items.series, model.item_counts, None)

@@ -10,8 +10,8 @@ import pytest
 
 from lorentzrec.geometry import FloatArray
 from lorentzrec.geometry.midpoint import einstein_midpoint
-from lorentzrec.ranking import Ranker
-from lorentzrec.serving.reasons import Reasons
+from lorentzrec.model.ranking import Ranker
+from lorentzrec.serving.recommending.reasons import Reasons
 from serving.small_shop import shop_points
 
 

@@ -16,11 +16,11 @@ import pytest
 
 from lorentzrec.atomic import MARKER, checksum
 from lorentzrec.manifest import write_manifest
-from lorentzrec.serving import current
-from lorentzrec.serving.publish import publish, rollback
+from lorentzrec.serving.http import current
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Store
-from lorentzrec.serving.version import write_version
+from lorentzrec.serving.versions.publish import publish, rollback
+from lorentzrec.serving.versions.version import write_version
 from serving.running_service import published, service_here, service_process, shop_store, wait_until
 from serving.small_shop import shop_model, shop_table
 

@@ -9,7 +9,7 @@ import pytest
 from litestar.testing import TestClient
 
 from lorentzrec.errors import ConfigError
-from lorentzrec.serving.settings import ServiceSettings
+from lorentzrec.serving.http.settings import ServiceSettings
 from serving.running_service import service_here, shop_store
 
 DEEP = b"[" * 50_000

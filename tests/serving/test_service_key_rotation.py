@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from lorentzrec.errors import InputError
-from lorentzrec.serving.keys import SharedKeys
+from lorentzrec.serving.http.keys import SharedKeys
 from serving.running_service import Service, service_process, shop_store, wait_until
 
 FIRST = "first-key-0123456789"

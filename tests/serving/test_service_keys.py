@@ -10,7 +10,7 @@ import pytest
 from litestar.testing import TestClient
 
 from lorentzrec.errors import InputError
-from lorentzrec.serving.keys import ApiKeys
+from lorentzrec.serving.http.keys import ApiKeys
 from serving.running_service import service_here, shop_store
 
 FULL, READING = "full-key-0123456789", "reading-key-0123456789"

@@ -23,9 +23,9 @@ from serving.running_service import PATIENCE, service_process, shop_store, wait_
 KEY = "full-key-0123456789"
 CANNOT_START = """
 import socket, sys
-sys.modules["lorentzrec.serving.app"] = None  # as in a broken installation: only workers import it
-from lorentzrec.serving.server import run
-from lorentzrec.serving.settings import ServiceSettings
+sys.modules["lorentzrec.serving.http.app"] = None  # as in a broken installation: only workers import it
+from lorentzrec.serving.http.server import run
+from lorentzrec.serving.http.settings import ServiceSettings
 with socket.socket() as free:
     free.bind(("127.0.0.1", 0))
     port = free.getsockname()[1]

@@ -15,10 +15,10 @@ from typing import Any
 import httpx
 import pytest
 
-from lorentzrec.serving.app import create_app
-from lorentzrec.serving.costs import COSTLY, MOST_WAITING, CostlyRequests, cost
-from lorentzrec.serving.problems import Overloaded
-from lorentzrec.serving.settings import ServiceSettings
+from lorentzrec.serving.http.app import create_app
+from lorentzrec.serving.http.costs import COSTLY, MOST_WAITING, CostlyRequests, cost
+from lorentzrec.serving.http.problems import Overloaded
+from lorentzrec.serving.http.settings import ServiceSettings
 from serving.running_service import PATIENCE, Service, service_here, service_process, shop_store, wait_until
 from serving.slow_bodies import HEAD, slow_bodies
 

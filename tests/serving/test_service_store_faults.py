@@ -15,7 +15,7 @@ import pytest
 from litestar.testing import TestClient
 
 from lorentzrec.errors import InputError, StoreUnavailable
-from lorentzrec.serving.guarded_store import GuardedStore
+from lorentzrec.serving.http.guarded_store import GuardedStore
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Store
 from serving.running_service import published, service_here, shop_store, wait_until

@@ -13,12 +13,12 @@ from typing import Any
 import httpx
 import pytest
 
-from lorentzrec.learning.artifact import POINTS
-from lorentzrec.serving import version
-from lorentzrec.serving.answering import Answer, Answerer, Question
-from lorentzrec.serving.settings import ServiceSettings
+from lorentzrec.model.artifact import POINTS
+from lorentzrec.serving.http.settings import ServiceSettings
+from lorentzrec.serving.recommending.recommender import Answer, Answerer, Question
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Store
+from lorentzrec.serving.versions import version
 from serving.running_service import published, service_here, service_process, shop_store, wait_until
 from serving.small_shop import shop_model
 

@@ -14,7 +14,7 @@ import pytest
 from litestar.testing import TestClient
 
 from lorentzrec.errors import ConfigError
-from lorentzrec.serving.settings import ServiceSettings
+from lorentzrec.serving.http.settings import ServiceSettings
 from serving.running_service import PATIENCE, Service, service_here, service_process, shop_store
 
 EVENT = b'{"user": "ann", "item": "i1"}'

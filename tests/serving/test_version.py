@@ -11,9 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from lorentzrec.errors import ArtifactError, InputError
-from lorentzrec.learning.model import Model
-from lorentzrec.serving import version as version_module
-from lorentzrec.serving.version import open_version, stored_arrays, write_version
+from lorentzrec.model.model import Model
+from lorentzrec.serving.versions import version as version_module
+from lorentzrec.serving.versions.version import open_version, stored_arrays, write_version
 from serving.small_shop import CATEGORIES, ITEMS, shop_model, shop_table, shop_version
 
 DISK = np.linspace(-0.5, 0.5, 2 * ITEMS, dtype=np.float32).reshape(ITEMS, 2)

@@ -17,8 +17,8 @@ from lorentzrec.errors import ConfigError, InputError, how_to_get
 
 if TYPE_CHECKING:
     from lorentzrec.evaluation.significance import Comparison
-    from lorentzrec.experiments.comparison import Difference, Runs
-    from lorentzrec.learning.config import TrainingConfig
+    from lorentzrec.model.config import TrainingConfig
+    from lorentzrec.tuning.comparison import Difference, Runs
 
 
 def compare(
@@ -55,9 +55,9 @@ def compare(
     command goes on after Ctrl-C, and with another system or more seeds runs only what is new.
     """
     from lorentzrec.evaluation.peers import has_implicit
-    from lorentzrec.experiments.comparison import PEERS, SYSTEMS, Comparer, systems_of
-    from lorentzrec.experiments.parts import PartStore
-    from lorentzrec.experiments.question import Question
+    from lorentzrec.tuning.comparison import PEERS, SYSTEMS, Comparer, systems_of
+    from lorentzrec.tuning.parts import PartStore
+    from lorentzrec.tuning.task import Question
 
     if seeds < 1:
         raise ConfigError(f"--seeds {seeds}: ask for at least one")
@@ -89,8 +89,8 @@ def compare(
 
 
 def _configs(files: Sequence[str], settings: list[str]) -> dict[str, TrainingConfig]:
-    from lorentzrec.experiments.comparison import GEOMETRIES
-    from lorentzrec.learning.config import TrainingConfig
+    from lorentzrec.model.config import TrainingConfig
+    from lorentzrec.tuning.comparison import GEOMETRIES
 
     configs = dict.fromkeys(GEOMETRIES, TrainingConfig())
     for text in files:

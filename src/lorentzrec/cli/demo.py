@@ -24,8 +24,8 @@ from lorentzrec.errors import InputError, how_to_get
 if TYPE_CHECKING:
     from lorentzrec.cli.titles import Titles
     from lorentzrec.data.interactions import Interactions
-    from lorentzrec.learning.model import Model
-    from lorentzrec.vocabulary import Id
+    from lorentzrec.data.vocabulary import Id
+    from lorentzrec.model.model import Model
 
 CUSTOMERS, ITEMS, EVENTS = 3_000, 1_000, 60_000
 NEW_BASKET = "Running Top"
@@ -46,12 +46,12 @@ def demo(
     Everything it makes stays in one folder, ready for the other commands.
     """
     from lorentzrec.cli.titles import Titles
-    from lorentzrec.data.dataset import open_dataset
     from lorentzrec.evaluation.baselines import Popularity
     from lorentzrec.evaluation.significance import compare_users
-    from lorentzrec.learning.config import TrainingConfig
+    from lorentzrec.ingest.dataset import open_dataset
     from lorentzrec.learning.trainer import train
     from lorentzrec.learning.warm_up import compiling_ahead
+    from lorentzrec.model.config import TrainingConfig
 
     folder = Path(tempfile.mkdtemp(prefix="lorentzrec-demo-")) if out is None else out
     folder.mkdir(parents=True, exist_ok=True)
@@ -106,8 +106,8 @@ def demo(
 
 def _make_shop(raw: Path, shop: Path) -> None:
     """Events and item table as files, then a dataset with the last event of each customer held out."""
-    from lorentzrec.data.prepare import PrepareConfig, prepare
-    from lorentzrec.data.synthetic import SyntheticConfig, synthesize
+    from lorentzrec.ingest.prepare import PrepareConfig, prepare
+    from lorentzrec.synthetic.shop import SyntheticConfig, synthesize
 
     report = synthesize(SyntheticConfig(customers=CUSTOMERS, items=ITEMS, interactions=EVENTS), raw)
     prepare(PrepareConfig(events=(str(report.events),), items=str(report.items), out=str(shop), split="leave_last_out"))
@@ -115,10 +115,10 @@ def _make_shop(raw: Path, shop: Path) -> None:
 
 def _publish(models: dict[str, Model], shop: Path, folder: Path) -> str:
     """The address of a new store that holds what `lorentzrec serve` needs."""
-    from lorentzrec.data.dataset import open_dataset
+    from lorentzrec.ingest.dataset import open_dataset
     from lorentzrec.reduction.disk_map import disk_map
-    from lorentzrec.serving.publish import publish
     from lorentzrec.serving.stores.address import open_store
+    from lorentzrec.serving.versions.publish import publish
 
     model, twin = models["hyperboloid"], models["euclidean"]
     drawn = disk_map(model.item_points, geometry=model.config.geometry, counts=model.item_counts)
@@ -157,7 +157,7 @@ def _regular_customer(events: Interactions) -> Id:
 
 def _basket(shop: Path) -> list[Id]:
     """The three best sellers of one category."""
-    from lorentzrec.data.dataset import open_dataset
+    from lorentzrec.ingest.dataset import open_dataset
 
     items = open_dataset(shop).items
     return items.filter(items["category"] == NEW_BASKET)["id"].head(3).to_list()
@@ -171,8 +171,8 @@ def _draw(events: Interactions, path: Path) -> None:
     """The degrees of the items, if there is something to draw with."""
     if find_spec("matplotlib") is None:
         return
-    from lorentzrec.data.network import network_statistics
     from lorentzrec.figures.degrees import plot_degrees
+    from lorentzrec.networks.statistics import network_statistics
 
     plot_degrees([network_statistics(events, name="the demo's shop", trials=0)], path)
     show(f"A few items are popular and most are not: {path} shows the power law.\n")

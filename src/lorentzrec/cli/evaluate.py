@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from lorentzrec.data.interactions import Interactions
+    from lorentzrec.data.vocabulary import Vocabulary
     from lorentzrec.evaluation.protocol import Recommender
     from lorentzrec.evaluation.report import Report
-    from lorentzrec.learning.model import Model
-    from lorentzrec.vocabulary import Vocabulary
+    from lorentzrec.model.model import Model
 
 
 def evaluate(
@@ -52,7 +52,7 @@ def evaluate(
     may also come as files: then the histories are those that the model was trained on.
     """
     from lorentzrec.evaluation.baselines import ItemKNN, Popularity
-    from lorentzrec.learning.artifact import load
+    from lorentzrec.model.artifact import load
 
     trained = load(model)
     test, histories, remarks = _question(
@@ -155,6 +155,6 @@ def _typed_as(ids: Vocabulary, known: Vocabulary) -> Vocabulary:
     """A CSV file cannot say whether 7 is a number or text: where the model's ids are text, these are."""
     import polars as pl
 
-    from lorentzrec.vocabulary import Vocabulary
+    from lorentzrec.data.vocabulary import Vocabulary
 
     return Vocabulary(ids.series.cast(pl.String), name=ids.name) if known.holds_strings else ids

@@ -11,13 +11,13 @@ from lorentzrec.atomic import MARKER
 from lorentzrec.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
-    from lorentzrec.data.dataset import Dataset
     from lorentzrec.data.interactions import Interactions
+    from lorentzrec.ingest.dataset import Dataset
 
 
 def dataset_at(data: str, **file_options: str | None) -> Dataset | None:
     """The dataset that `data` is, every byte checked; None if it is something else, such as an event file."""
-    from lorentzrec.data.dataset import is_dataset, open_dataset
+    from lorentzrec.ingest.dataset import is_dataset, open_dataset
 
     if not is_dataset(data):
         return None

@@ -27,7 +27,7 @@ def export(
     On the hyperboloid the items for a point u are in the order of the plain inner product of (-u0, u1, ...) and their
     points, so any exact inner-product search will do.
     """
-    from lorentzrec.learning.artifact import load
+    from lorentzrec.model.artifact import load
 
     kinds = [suffix[1:] for suffix in (*FORMATS, ".npz")]
     if to is not None and to not in kinds:

@@ -14,7 +14,7 @@ from lorentzrec.errors import InputError
 if TYPE_CHECKING:
     import polars as pl
 
-    from lorentzrec.learning.model import Model
+    from lorentzrec.model.model import Model
 
 
 PICTURES = ("disk",)
@@ -45,7 +45,7 @@ def plot(
     keeps of the model is measured and printed.
     """
     from lorentzrec.figures.disk import labels_with_room, plot_disk
-    from lorentzrec.learning.artifact import load
+    from lorentzrec.model.artifact import load
     from lorentzrec.reduction.customers import customer_coordinates, sampled_customers
     from lorentzrec.reduction.disk_map import Method, disk_map
 
@@ -95,8 +95,8 @@ def _item_table(model: Model, place: str, category_column: str | None) -> pl.Dat
     """What is told of the model's items, in the order of its rows; of several categories the first."""
     import polars as pl
 
-    from lorentzrec.data.dataset import is_dataset, open_dataset
-    from lorentzrec.data.item_table import first_category, read_item_table, with_item_table
+    from lorentzrec.ingest.dataset import is_dataset, open_dataset
+    from lorentzrec.ingest.item_table import first_category, read_item_table, with_item_table
 
     if is_dataset(place):
         table = open_dataset(place).items.rename({"id": "item"}).drop("row", "count")

@@ -18,8 +18,8 @@ from lorentzrec.errors import ConfigError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from lorentzrec.data.engine import Engine
-    from lorentzrec.data.prepare import PrepareReport
+    from lorentzrec.ingest.engine import Engine
+    from lorentzrec.ingest.prepare import PrepareReport
 
 Text = str | None
 Number = int | None
@@ -114,11 +114,11 @@ def prepare(
 
     The dataset is the same, to the bit, whichever engine makes it. Every step says how many events it kept, and why.
     """
-    from lorentzrec.data.dataset import FORMAT
-    from lorentzrec.data.prepare import STAGES, PrepareConfig
-    from lorentzrec.data.prepare import prepare as run
-    from lorentzrec.data.sources import Source, source_named
-    from lorentzrec.data.storage import is_remote
+    from lorentzrec.ingest.dataset import FORMAT
+    from lorentzrec.ingest.prepare import STAGES, PrepareConfig
+    from lorentzrec.ingest.prepare import prepare as run
+    from lorentzrec.ingest.sources import Source, source_named
+    from lorentzrec.ingest.storage import is_remote
 
     if not is_remote(out):
         refuse_unwritable(Path(out), FORMAT)
@@ -196,7 +196,7 @@ def _engine(name: str, master: str | None) -> Iterator[Engine | None]:
             raise ConfigError("--master is for --engine spark: give both, or none")
         yield None
         return
-    from lorentzrec.scale.spark import spark_engine
+    from lorentzrec.ingest.spark_engine import spark_engine
 
     place: dict[str, Any] = {"remote" if (master or "").startswith("sc://") else "master": master}
     with spark_engine(**place) as engine:

@@ -16,7 +16,7 @@ from lorentzrec.errors import InputError
 if TYPE_CHECKING:
     import polars as pl
 
-    from lorentzrec.data.dataset import Dataset
+    from lorentzrec.ingest.dataset import Dataset
     from lorentzrec.serving.stores.store import Added
 
 PARTS = ("items", "twin", "histories", "keep", "map", "index")
@@ -60,7 +60,7 @@ def publish(
         sources = {name: context.get_parameter_source(name) for name in PARTS}
         if ignored := [name for name, source in sources.items() if source is not None and source.name != "DEFAULT"]:
             raise InputError(f"--rollback makes no version, so it takes no --{ignored[0]}: leave it out")
-        from lorentzrec.serving import publish as publishing
+        from lorentzrec.serving.versions import publish as publishing
 
         with closing(open_store(to)) as store:
             name = publishing.rollback(store)
@@ -83,10 +83,10 @@ def _publish(
     index: bool,
     json: bool,
 ) -> None:
-    from lorentzrec.learning.artifact import load
+    from lorentzrec.model.artifact import load
     from lorentzrec.reduction.disk_map import disk_map
-    from lorentzrec.serving.publish import publish
     from lorentzrec.serving.stores.address import open_store
+    from lorentzrec.serving.versions.publish import publish
 
     model = load(folder)
     other = None if twin is None else load(twin)
@@ -147,7 +147,7 @@ def _publish(
 
 
 def _item_table(place: str, dataset: Dataset | None) -> pl.DataFrame:
-    from lorentzrec.data.item_table import read_item_table
+    from lorentzrec.ingest.item_table import read_item_table
 
     if dataset is not None:
         return dataset.items

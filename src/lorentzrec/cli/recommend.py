@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from lorentzrec.cli.titles import Titles
-    from lorentzrec.ranking import Recommendations
-    from lorentzrec.vocabulary import Id, Vocabulary
+    from lorentzrec.data.vocabulary import Id, Vocabulary
+    from lorentzrec.model.ranking import Recommendations
 
 _IDS = "ids separated by commas, or @FILE with one a line; may be given again."
 Ids = list[str] | None
@@ -37,7 +37,7 @@ def recommend(
     Anybody can be answered: a history needs no customer, and nothing has to be trained again. What was touched before
     is not recommended.
     """
-    from lorentzrec.learning.artifact import load
+    from lorentzrec.model.artifact import load
 
     trained = load(model)
     if (history is None) == (user is None):
@@ -60,7 +60,7 @@ def similar(
     json: Json = False,
 ) -> None:
     """The items nearest to an item, scored by minus the distance."""
-    from lorentzrec.learning.artifact import load
+    from lorentzrec.model.artifact import load
 
     trained = load(model)
     _print(trained.similar_items(trained.items.parse(item), k), model, titles, json)

@@ -18,8 +18,8 @@ from lorentzrec.errors import InputError
 if TYPE_CHECKING:
     import polars as pl
 
-    from lorentzrec.learning.model import Model
-    from lorentzrec.vocabulary import Id
+    from lorentzrec.data.vocabulary import Id
+    from lorentzrec.model.model import Model
 
 USERS_PER_BLOCK = 16_384
 """Customers whose answers are in memory at one time."""
@@ -43,7 +43,7 @@ def recommend_all(
     Block by block on all cores, in memory that does not grow with the results. The name of the file decides its format;
     it appears when it is complete.
     """
-    from lorentzrec.learning.artifact import load
+    from lorentzrec.model.artifact import load
 
     refuse_target(out, force=force)
     trained = load(model)

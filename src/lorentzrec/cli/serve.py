@@ -11,7 +11,7 @@ from lorentzrec.cli.output import note, say
 from lorentzrec.errors import InputError, StoreUnavailable, how_to_get
 
 if TYPE_CHECKING:
-    from lorentzrec.serving.settings import ServiceSettings
+    from lorentzrec.serving.http.settings import ServiceSettings
 
 
 def serve(
@@ -51,13 +51,13 @@ def serve(
     requests under way are finished.
     """
     try:
-        from lorentzrec.serving.keys import ApiKeys
-        from lorentzrec.serving.server import run
-        from lorentzrec.serving.settings import ServiceSettings
+        from lorentzrec.serving.http.keys import ApiKeys
+        from lorentzrec.serving.http.server import run
+        from lorentzrec.serving.http.settings import ServiceSettings
     except ModuleNotFoundError as error:
         raise InputError(f"serving needs {error.name}: {how_to_get('serve')}") from None
-    from lorentzrec.ranking import available_cores
     from lorentzrec.serving.stores.address import open_store
+    from lorentzrec.threads import available_cores
 
     settings = ServiceSettings(
         store=store,

@@ -15,7 +15,7 @@ from lorentzrec.cli.output import print_json, progress, say, show, table
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from lorentzrec.data.network import NetworkStatistics
+    from lorentzrec.networks.statistics import NetworkStatistics
 
 
 def stats(
@@ -35,7 +35,7 @@ def stats(
     A heavy tail is the sign of a tree-like order among the items, where hyperbolic space has room. Where the data are
     those of the paper's Table 1, its own row stands beside them.
     """
-    from lorentzrec.data.network import network_statistics
+    from lorentzrec.networks.statistics import network_statistics
 
     options = {
         "reader": reader,
@@ -69,7 +69,7 @@ def stats(
 
 def statistics_table(many: list[NetworkStatistics]) -> Table:
     """One column for each set of data."""
-    from lorentzrec.data.network import network_table
+    from lorentzrec.networks.statistics import network_table
 
     frame = network_table(many)
     names = frame["data"].to_list()

@@ -28,8 +28,8 @@ def synthesize(
 
     Written block by block, in memory that does not grow with the events.
     """
-    from lorentzrec.data.synthetic import SyntheticConfig
-    from lorentzrec.data.synthetic import synthesize as write
+    from lorentzrec.synthetic.shop import SyntheticConfig
+    from lorentzrec.synthetic.shop import synthesize as write
 
     config = SyntheticConfig(
         customers=customers,

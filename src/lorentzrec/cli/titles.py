@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from lorentzrec.data.vocabulary import Id
 from lorentzrec.errors import InputError
-from lorentzrec.vocabulary import Id
 
 
 class Titles:
@@ -15,8 +15,8 @@ class Titles:
             return
         import polars as pl
 
-        from lorentzrec.data.dataset import is_dataset, open_dataset
-        from lorentzrec.data.item_table import read_item_table
+        from lorentzrec.ingest.dataset import is_dataset, open_dataset
+        from lorentzrec.ingest.item_table import read_item_table
 
         frame = open_dataset(place).items.rename({"id": "item"}) if is_dataset(place) else read_item_table(place)
         if "title" not in frame.columns:

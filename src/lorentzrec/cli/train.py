@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from lorentzrec.data.interactions import Interactions
-    from lorentzrec.learning.model import Model
+    from lorentzrec.model.model import Model
 
 EPOCHS_SHOWN = 10
 
@@ -37,7 +37,7 @@ def _show_settings(asked: bool) -> None:
     """The hyper-parameters as their only owner knows them."""
     if not asked:
         return
-    from lorentzrec.learning.config import TrainingConfig
+    from lorentzrec.model.config import TrainingConfig
 
     rows = [
         (field.name, re.sub(r"Literal\[|\]|'| \| None", "", str(field.type)), repr(field.default).strip("'"))
@@ -85,9 +85,9 @@ def train(
     OUT.interrupted. Before the end of the first epoch nothing is saved. While training runs, a checkpoint is kept in
     OUT.checkpoint.
     """
-    from lorentzrec.learning.config import TrainingConfig
     from lorentzrec.learning.trainer import train as learn
     from lorentzrec.learning.warm_up import compiling_ahead
+    from lorentzrec.model.config import TrainingConfig
 
     chosen = TrainingConfig() if config is None else TrainingConfig.from_toml(config)
     chosen = chosen.with_settings(settings or [])

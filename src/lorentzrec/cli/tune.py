@@ -16,7 +16,7 @@ from lorentzrec.cli.output import note, print_json, say, show, table
 from lorentzrec.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
-    from lorentzrec.experiments.tuning import Search, Tuned
+    from lorentzrec.tuning.search import Search, Tuned
 
 TRIALS_SHOWN = 5
 
@@ -58,9 +58,9 @@ def tune(
     Run the same command again to go on from where it stopped, with more --trials if you like. The best settings are
     written as files for train --config and compare --config.
     """
-    from lorentzrec.experiments.question import Question
-    from lorentzrec.experiments.tuning import Search, found
-    from lorentzrec.experiments.tuning import tune as search_for
+    from lorentzrec.tuning.search import Search, found
+    from lorentzrec.tuning.search import tune as search_for
+    from lorentzrec.tuning.task import Question
 
     search = Search(metric, _fixed(settings or []), users, seed)
     dataset = dataset_at(data)
@@ -92,7 +92,7 @@ def tune(
 
 def _fixed(settings: list[str]) -> dict[str, Any]:
     """The hyper-parameters that --set names, checked and typed by their owner."""
-    from lorentzrec.learning.config import TrainingConfig
+    from lorentzrec.model.config import TrainingConfig
 
     names = [setting.partition("=")[0].strip() for setting in settings]
     for name in ("geometry", "seed"):
@@ -104,7 +104,7 @@ def _fixed(settings: list[str]) -> dict[str, Any]:
 
 def _write(results: list[Tuned], search: Search, folder: Path) -> list[Path]:
     """The best config of each geometry, and one table of all trials."""
-    from lorentzrec.experiments.tuning import write_toml
+    from lorentzrec.tuning.search import write_toml
 
     files = []
     for tuned in results:

@@ -26,10 +26,10 @@ def warm_up(
     folder below $NUMBA_CACHE_DIR, $XDG_CACHE_HOME or ~/.cache, for this version of lorentzrec and this kind of
     processor; what is there already is not compiled again.
     """
-    from lorentzrec.learning.config import TrainingConfig
     from lorentzrec.learning.kernels.compiling import cache_folder
     from lorentzrec.learning.warm_up import VARIANTS
     from lorentzrec.learning.warm_up import warm_up as compile_for
+    from lorentzrec.model.config import TrainingConfig
 
     chosen = TrainingConfig() if config is None else TrainingConfig.from_toml(config)
     chosen = chosen.with_settings(settings or [])

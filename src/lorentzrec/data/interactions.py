@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from lorentzrec.atomic import read_directory
 from lorentzrec.data.times import TimeUnit, seconds_column
+from lorentzrec.data.vocabulary import Id, Vocabulary, digest_of_arrays, id_series
 from lorentzrec.errors import ConfigError, InputError
-from lorentzrec.vocabulary import Id, Vocabulary, digest_of_arrays, id_series
 
 if TYPE_CHECKING:
     import polars as pl
@@ -146,15 +146,15 @@ class Interactions:
         minimum_rating, event_weights, since, until, bot_events, duplicates, minimum_user_events, k_core, ...). The
         result is that of `lorentzrec prepare` with the same options; `notes` lists what was recognised and left out.
         """
-        from lorentzrec.data.prepare import read_interactions
+        from lorentzrec.ingest.prepare import read_interactions
 
         return read_interactions(path, reader, **options)
 
     @classmethod
     def from_dataset(cls, path: str | Path, part: str | None = None) -> Interactions:
         """Events of a dataset folder, local or remote: those of one part of its split, by name, or all."""
-        from lorentzrec.data.dataset import open_dataset
-        from lorentzrec.data.storage import is_remote
+        from lorentzrec.ingest.dataset import open_dataset
+        from lorentzrec.ingest.storage import is_remote
 
         if is_remote(path):
             return open_dataset(path).interactions(part)

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.data.interactions import Interactions, offsets_of
+from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
 from lorentzrec.errors import ConfigError, InputError
-from lorentzrec.vocabulary import UNKNOWN, Vocabulary
 
 KEY_RANGE = 2**31 - 1
 """`random_key` gives whole numbers below this, a prime."""

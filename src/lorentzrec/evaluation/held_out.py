@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.data.interactions import Interactions, offsets_of
+from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
 from lorentzrec.errors import InputError
-from lorentzrec.vocabulary import UNKNOWN, Vocabulary
 
 if TYPE_CHECKING:
     import polars as pl

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.data.interactions import Interactions
+from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.errors import InputError, how_to_get
 from lorentzrec.evaluation.baselines import Popularity
-from lorentzrec.ranking import SINGLE_THREADED_BLAS, available_cores
-from lorentzrec.vocabulary import UNKNOWN
+from lorentzrec.threads import SINGLE_THREADED_BLAS, available_cores
 
 
 class _Factors(Popularity):

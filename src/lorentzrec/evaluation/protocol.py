@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.data.interactions import Interactions, refuse_other_data
+from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.evaluation.full_ranking import FullRanking
 from lorentzrec.evaluation.held_out import HeldOut, hold_out
 from lorentzrec.evaluation.report import Metric, Report
 from lorentzrec.evaluation.sampled_ranking import SampledRanking
 from lorentzrec.evaluation.significance import bootstrap_intervals
-from lorentzrec.ranking import SINGLE_THREADED_BLAS, available_cores
-from lorentzrec.vocabulary import Vocabulary
+from lorentzrec.threads import SINGLE_THREADED_BLAS, available_cores
 
 ProtocolName = Literal["full", "sampled"]
 

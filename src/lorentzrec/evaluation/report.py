@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import InputError
-from lorentzrec.vocabulary import Vocabulary
 
 
 class Metric(NamedTuple):

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.data.vocabulary import Id
 from lorentzrec.evaluation.held_out import HeldOut
 from lorentzrec.evaluation.metrics import Ranks, hit_rate, ndcg
-from lorentzrec.vocabulary import Id
 
 Integers = NDArray[np.int64]
 

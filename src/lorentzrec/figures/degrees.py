@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lorentzrec.atomic import atomic_file
-from lorentzrec.data.network import NetworkStatistics
-from lorentzrec.data.tail import Floats, Integers, PowerLawFit, log_zeta
 from lorentzrec.errors import InputError, how_to_get
+from lorentzrec.networks.power_law import Floats, Integers, PowerLawFit, log_zeta
+from lorentzrec.networks.statistics import NetworkStatistics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

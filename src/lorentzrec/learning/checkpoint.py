@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from lorentzrec.atomic import MARKER, atomic_directory, checksum, read_directory
 from lorentzrec.errors import ArtifactError, ConfigError
-from lorentzrec.learning.config import TrainingConfig
-from lorentzrec.learning.record import EpochRecord
 from lorentzrec.manifest import check_entries, check_seal, parse_manifest, write_manifest
+from lorentzrec.model.config import TrainingConfig
+from lorentzrec.model.record import EpochRecord
 
 KIND, FORMAT_VERSION, ARRAYS = "lorentzrec checkpoint", 2, "state.safetensors"
 UNSEALED_VERSION = 1

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from lorentzrec.data.interactions import Interactions, offsets_of
 from lorentzrec.errors import InputError, TrainingError
-from lorentzrec.learning.config import TrainingConfig
 from lorentzrec.learning.kernels.blocks import apply_gradients, asymmetric_gradients, symmetric_gradients
 from lorentzrec.learning.kernels.structures import (
     BROKEN,
@@ -30,7 +29,8 @@ from lorentzrec.learning.kernels.structures import (
 )
 from lorentzrec.learning.kernels.triplets import triplet_steps
 from lorentzrec.learning.tables import BLOCK_ROWS, FOLDED_BLOCK_ROWS, events_of, settings_of, step_of, workspace_of
-from lorentzrec.ranking import SINGLE_THREADED_BLAS
+from lorentzrec.model.config import TrainingConfig
+from lorentzrec.threads import SINGLE_THREADED_BLAS
 
 _EVENTS_PER_CALL = 1 << 15
 """Triplets that a thread takes at a time: enough to make the cost of a call negligible, few enough for a prompt Ctrl-C

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.learning.config import TrainingConfig
+from lorentzrec.model.config import TrainingConfig
 
 
 def initial_space(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from lorentzrec.learning.record import EpochRecord
+from lorentzrec.model.record import EpochRecord
 
 _SECONDS_BETWEEN_LINES = 1.0
 

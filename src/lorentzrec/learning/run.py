@@ -13,14 +13,14 @@ from lorentzrec.data.interactions import Interactions, offsets_of
 from lorentzrec.errors import InputError
 from lorentzrec.evaluation.protocol import cutoff_of, evaluate
 from lorentzrec.learning.checkpoint import Checkpoint
-from lorentzrec.learning.config import TrainingConfig
 from lorentzrec.learning.epochs import EpochResult, EpochRunner
 from lorentzrec.learning.initialisation import initial_space
 from lorentzrec.learning.kernels.structures import Table
-from lorentzrec.learning.model import Model
 from lorentzrec.learning.progress import TrainingProgress
-from lorentzrec.learning.record import EpochRecord
 from lorentzrec.learning.tables import points_of, table_of
+from lorentzrec.model.config import TrainingConfig
+from lorentzrec.model.model import Model
+from lorentzrec.model.record import EpochRecord
 
 VALIDATION_METRIC = "ndcg@10"
 

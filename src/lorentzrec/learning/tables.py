@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.learning.config import TrainingConfig
 from lorentzrec.learning.kernels.structures import (
     LOSSES,
     OPTIMISERS,
@@ -25,6 +24,7 @@ from lorentzrec.learning.kernels.structures import (
     Tile,
     Workspace,
 )
+from lorentzrec.model.config import TrainingConfig
 
 BLOCK_ROWS = 256
 """Positives that share one set of negatives and are learned from at once (a longer history is a block of its own)."""

@@ -12,12 +12,12 @@ from typing import Any
 from lorentzrec.data.interactions import Interactions, refuse_other_data
 from lorentzrec.errors import ConfigError, InputError, LorentzrecError, StopTraining, TrainingInterrupted
 from lorentzrec.learning.checkpoint import Checkpoint, refuse_unwritable
-from lorentzrec.learning.config import TrainingConfig
-from lorentzrec.learning.model import Model
 from lorentzrec.learning.progress import TrainingProgress
-from lorentzrec.learning.record import EpochRecord
 from lorentzrec.learning.run import VALIDATION_METRIC, TrainingRun
 from lorentzrec.learning.warm_up import warm_up
+from lorentzrec.model.config import TrainingConfig
+from lorentzrec.model.model import Model
+from lorentzrec.model.record import EpochRecord
 
 _SECONDS_BETWEEN_CHECKPOINTS = 10.0
 _NO_CHECKPOINT = "the checkpoint could not be written"

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import numpy as np
 
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.learning.config import TrainingConfig
 from lorentzrec.learning.kernels.compiling import announced, between_passes
 from lorentzrec.learning.run import TrainingRun, learning_rate
+from lorentzrec.model.config import TrainingConfig
 
 VARIANTS = (
     TrainingConfig(),

@@ -27,8 +27,8 @@ from lorentzrec.geometry.hyperboloid import (
     tangent_norm,
 )
 from lorentzrec.geometry.midpoint import normalise_sum
-from lorentzrec.ranking import SINGLE_THREADED_BLAS, available_cores
 from lorentzrec.reduction.neighbours import Floats
+from lorentzrec.threads import SINGLE_THREADED_BLAS, available_cores
 
 EXAGGERATION, EXAGGERATED_SHARE = 4.0, 0.35
 """How much stronger attraction is at first, and for what share of the steps: clusters form before they spread."""

@@ -12,7 +12,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.ranking import BLOCK_BYTES, SINGLE_THREADED_BLAS, available_cores
+from lorentzrec.model.ranking import BLOCK_BYTES
+from lorentzrec.threads import SINGLE_THREADED_BLAS, available_cores
 
 Geometry: TypeAlias = Literal["hyperboloid", "euclidean"]
 Floats: TypeAlias = NDArray[np.float32]

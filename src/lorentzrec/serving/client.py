@@ -13,7 +13,7 @@ import httpx
 import msgspec
 
 from lorentzrec.errors import LorentzrecError
-from lorentzrec.serving.messages import (
+from lorentzrec.serving.http.messages import (
     EventsAnswer,
     Forgotten,
     FoundItems,

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from lorentzrec.data.vocabulary import LONGEST_ID as LONGEST_ID
 from lorentzrec.errors import InputError
-from lorentzrec.vocabulary import LONGEST_ID as LONGEST_ID
 
 USUAL_HISTORY = 1000
 """Events that a history gives unless asked for another number."""

@@ -1,1 +1,0 @@
-"""Comparing systems and tuning them: what `lorentzrec tune` and `lorentzrec compare` run."""

@@ -1,0 +1,142 @@
+"""What must hold of a dataset folder before anything is computed from it.
+
+Datasets are passed around, and compiled code reads and writes where their rows point: a row beyond the vocabularies
+must end here, in one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lorentzrec.atomic import MARKER
+from lorentzrec.data.vocabulary import Vocabulary
+from lorentzrec.errors import ArtifactError, InputError
+from lorentzrec.ingest.storage import joined, parquet_faults
+from lorentzrec.manifest import SEAL, check_entries, check_seal, parse_manifest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import polars as pl
+
+FORMAT = "lorentzrec-dataset"
+SCHEMA_VERSION = 1
+AGAIN = "prepare the dataset again"
+
+_TYPES: dict[str, tuple[str, ...]] = {
+    "user_row": ("Int32",),
+    "item_row": ("Int32",),
+    "time": ("Int64", "Float64"),
+    "weight": ("Float32",),
+    "label": ("Boolean",),
+    "part": ("UInt8",),
+}
+_ENTRIES: dict[str, type] = {"digest": str, "counts": dict, "columns": list, "parts": dict, "files": dict}
+
+FirstRow = Callable[[str, "pl.Series", str], ArtifactError]
+"""The error about a column at the first row where the series is true, with the reason."""
+
+
+def checked_manifest(content: bytes, address: str) -> dict[str, Any]:
+    """The manifest of the dataset at `address`; an `ArtifactError` if it is damaged or of another version."""
+    place = joined(address, MARKER)
+    messages = {"what": "dataset", "again": AGAIN}
+    manifest = parse_manifest(content, place, key="format", kind=FORMAT, **messages)
+    version = manifest.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise ArtifactError(
+            f"{address} has schema version {version}, and this is {SCHEMA_VERSION}: prepare it again with this version"
+        )
+    if SEAL in manifest:  # datasets of lorentzrec 0.1 have none
+        check_seal(content, manifest, place, **messages)
+    check_entries(manifest, _ENTRIES, place, **messages)
+    fault = _manifest_fault(manifest)
+    if fault is not None:
+        raise ArtifactError(f"{place} is damaged ({fault}): copy the dataset again, or {AGAIN}")
+    return manifest
+
+
+def _manifest_fault(manifest: Mapping[str, Any]) -> str | None:
+    counts, columns, parts, files = (manifest[name] for name in ("counts", "columns", "parts", "files"))
+    if not all(_is_count(counts.get(name)) for name in ("events", "users", "items")):
+        return "its counts are not numbers of events, users and items"
+    if not all(map(_is_count, parts.values())):
+        return "its parts are not numbers of events"
+    if not {"user_row", "item_row"} <= set(map(str, columns)) or set(map(str, columns)) - {*_TYPES, "next_item_row"}:
+        return f"its columns are {columns!r}"
+    if ("part" in columns) != bool(parts):
+        return "it has parts without a column of them, or the column without parts"
+    if not isinstance(manifest.get("notes", []), list):
+        return "its notes are not a list"
+    for name, checksum in files.items():
+        if not name or PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or "\\" in name:
+            return f"it lists {name!r}, which is not the name of a file in the folder"
+        if not isinstance(checksum, str):
+            return f"the checksum of {name} is not text"
+    return None
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def checked_vocabulary(path: Path, name: str, place: str, count: int | None = None) -> Vocabulary:
+    """The ids of users.parquet or items.parquet; `count`: how many the manifest has, if it is written already."""
+    import polars as pl
+
+    with parquet_faults(place, AGAIN):
+        frame = pl.read_parquet(path, columns=["row", "id"], glob=False)
+    if count is not None and len(frame) != count:
+        raise ArtifactError(f"{place} has {len(frame):,} rows instead of {count:,}: {AGAIN}")
+    if not frame["row"].dtype.is_integer() or not np.array_equal(frame["row"].to_numpy(), np.arange(len(frame))):
+        raise ArtifactError(f"{place} is damaged (its rows are not numbered 0, 1, 2 and so on): {AGAIN}")
+    try:
+        return Vocabulary(frame["id"], name=name)
+    except InputError as error:
+        raise ArtifactError(f"{place} is damaged ({error}): {AGAIN}") from None
+
+
+def check_events(events: pl.DataFrame, manifest: Mapping[str, Any], place: str, first_row: FirstRow) -> None:
+    """An `ArtifactError` that names the column, and where there is one the file and row, that cannot be used."""
+    counts, parts = manifest["counts"], manifest["parts"]
+    if len(events) != counts["events"]:
+        raise ArtifactError(f"{place}: {len(events):,} events instead of {counts['events']:,}: {AGAIN}")
+    for column in events:
+        name = column.name
+        if str(column.dtype) not in _TYPES[name]:
+            raise ArtifactError(f"{place}: column {name} is {column.dtype}, not {' or '.join(_TYPES[name])}: {AGAIN}")
+        if column.null_count():
+            raise first_row(name, column.is_null(), "there is none")
+    limits = {"user_row": counts["users"], "item_row": counts["items"], "part": len(parts)}
+    for name in limits.keys() & set(events.columns):
+        column, limit = events[name], limits[name]
+        if len(events) and not (int(column.min()) >= 0 and int(column.max()) < limit):  # type: ignore[arg-type]
+            raise first_row(name, (column < 0) | (column >= limit), f"it must be at least 0 and less than {limit:,}")
+    if not events["user_row"].is_sorted():
+        raise first_row("user_row", events["user_row"].diff() < 0, "events are not sorted by user")
+    for name in {"time", "weight"} & set(events.columns):
+        column = events[name]
+        if column.dtype.is_float() and not column.is_finite().all():
+            raise first_row(name, ~column.is_finite(), "it must be finite")
+    if "weight" in events.columns and len(events) and float(events["weight"].min()) <= 0:  # type: ignore[arg-type]
+        raise first_row("weight", events["weight"] <= 0, "it must be positive")
+    if "time" in events.columns:
+        _check_order(events, first_row)
+    if parts:
+        found = np.bincount(events["part"].to_numpy(), minlength=len(parts)).tolist()
+        if found != list(parts.values()):
+            raise ArtifactError(f"{place}: the parts have {found} events instead of {list(parts.values())}: {AGAIN}")
+
+
+def _check_order(events: pl.DataFrame, first_row: FirstRow) -> None:
+    import polars as pl
+
+    users, times = events["user_row"].to_numpy(), events["time"].to_numpy()
+    earlier = times[1:] < times[:-1]
+    earlier &= users[1:] == users[:-1]
+    if earlier.any():
+        raise first_row("time", pl.Series(np.concatenate([[False], earlier])), "it is before the event above it")

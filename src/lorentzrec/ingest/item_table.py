@@ -1,0 +1,114 @@
+"""What an item file says of the items: title, category, price, image."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lorentzrec.errors import ConfigError, InputError
+from lorentzrec.ingest.lines import lines_of
+from lorentzrec.ingest.reading import fault_error
+from lorentzrec.ingest.sources import Source, layout_of
+from lorentzrec.ingest.storage import fetched, files_at, parquet_faults
+
+if TYPE_CHECKING:
+    import polars as pl
+
+COLUMNS = ("title", "category", "price", "image")
+
+_MOVIE_LINES = Source(format="csv", header=False, quote=None, separator="::", columns=("item", "title", "category"))
+_MOVIES_CSV = Source(format="csv", file_name="movies.csv", item_column="movieId")
+READERS: dict[str, tuple[Source, dict[str, str]]] = {
+    "movielens-100k": (
+        replace(
+            _MOVIE_LINES,
+            separator="|",
+            encoding="latin-1",
+            file_name="u.item",
+            columns=("item", "title", "released", "video", "address", *(f"genre_{number}" for number in range(19))),
+        ),
+        {},
+    ),
+    "movielens-1m": (replace(_MOVIE_LINES, encoding="latin-1", file_name="movies.dat"), {}),
+    "movielens-10m": (replace(_MOVIE_LINES, file_name="movies.dat"), {}),
+    **{f"movielens-{size}": (_MOVIES_CSV, {"category": "genres"}) for size in ("20m", "25m", "32m")},
+}
+"""The item files of known data sets: how to read them, and which column is what."""
+
+
+def read_item_table(
+    address: str, source: Source | None = None, columns: Mapping[str, str] | None = None, *, reader: str | None = None
+) -> pl.DataFrame:
+    """One row per item: `item`, its id as text, and those of title, category, price and image that the file has.
+
+    `columns` says which column of the file is the title, ...; `source` how to read it, and which column is the item.
+    `reader`: the name of a known data set, whose item file needs neither.
+    """
+    import polars as pl
+
+    known_source, known_columns = READERS.get(reader or "", (Source(), {}))
+    source = source or known_source
+    columns = {**known_columns, **(columns or {})}
+    for role in columns:
+        if role not in COLUMNS:
+            raise ConfigError(f"there is no item column {role!r}: use one of {', '.join(COLUMNS)}")
+    wanted: dict[str, str | None] = {"item": source.item_column, **{role: columns.get(role) for role in COLUMNS}}
+    tables = []
+    with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
+        for number, file in enumerate(files_at(address, name=source.file_name)):
+            path = fetched(file.address, Path(scratch))
+            layout = layout_of(path, source, file.address, wanted)
+            if layout.format == "parquet":
+                with parquet_faults(file.address, "it is no Parquet file, give one", InputError):
+                    table = pl.read_parquet(path, columns=list(layout.roles.values()))
+            else:
+                lines = lines_of(path, source, layout, file.address, Path(scratch, str(number))).collect()
+                faults = lines.filter(pl.col("__fault").is_not_null())
+                for line, fault, text in faults.select("__line", "__fault", "__text").rows():
+                    raise fault_error({"file": file.address, "line": line, "fault": fault, "text": text})
+                table = lines
+            # A category may be a list of words; everything else is one value.
+            texts = [
+                pl.col(column).list.join("|") if table.schema[column] == pl.List(pl.String) else pl.col(column)
+                for column in layout.roles.values()
+            ]
+            named = table.select(
+                text.cast(pl.String).alias(role) for role, text in zip(layout.roles, texts, strict=True)
+            )
+            tables.append(named)
+    table = pl.concat(tables, how="diagonal").filter(pl.col("item").is_not_null())
+    twice = table.filter(pl.col("item").is_duplicated())
+    if len(twice):
+        raise InputError(f"{address}: the item {twice['item'][0]!r} is in it twice: give each item once")
+    if "price" in table.columns:
+        price = table["price"].cast(pl.Float64, strict=False)
+        wrong = table.filter(price.is_null() & table["price"].is_not_null())
+        if len(wrong):
+            raise InputError(f"{address}: the price {wrong['price'][0]!r} is not a number: fix it, or leave prices out")
+        table = table.with_columns(price=price)
+    return table
+
+
+def with_item_table(items: pl.DataFrame, table: pl.DataFrame) -> tuple[pl.DataFrame, str]:
+    """The vocabulary of items with what the table says of them, and a sentence on how well the two fit."""
+    import polars as pl
+
+    keyed = table.rename({"item": "id"}).with_columns(pl.col("id").cast(items.schema["id"], strict=False))
+    keyed = keyed.filter(pl.col("id").is_not_null())
+    joined = items.join(keyed, on="id", how="left", maintain_order="left")
+    found = len(items.join(keyed, on="id", how="semi"))
+    return (
+        joined,
+        f"the item table covers {found:,} of {len(items):,} items ({len(table) - found:,} rows for other items)",
+    )
+
+
+def first_category(table: pl.DataFrame) -> pl.DataFrame:
+    """The table, if it has categories, with one for each item: the first of several, written with | between them."""
+    import polars as pl
+
+    first = pl.col("^category$").cast(pl.String).str.split("|").list.first().str.strip_chars()
+    return table.with_columns(first.replace("", None))

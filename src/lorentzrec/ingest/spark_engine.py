@@ -1,0 +1,283 @@
+"""Preparation on Spark: the pipeline's engine for data that outgrow one machine.
+
+Tasks do the work. They read event files with the readers of this package (one task per file, or per slice of a large
+Parquet file), Spark joins, counts and sorts, and tasks write the dataset's files and hash them. The driver sees counts,
+vocabularies and checksums, never the events. The package must be installed where the tasks run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import narwhals as nw
+
+from lorentzrec.errors import InputError, how_to_get
+from lorentzrec.ingest.dataset import USERS_A_BLOCK, EventFile, write_events, write_frame
+from lorentzrec.ingest.engine import EventInput, Frame, dataset_columns, typed_events
+from lorentzrec.ingest.storage import credentials, outlined
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+
+EVENTS_A_TASK = 2_000_000
+"""Events that one task reads from a Parquet file, or sorts and writes."""
+
+_TYPES = {
+    "time": "bigint",
+    "sequence": "bigint",
+    "weight": "double",
+    "rating": "double",
+    "line": "bigint",
+    "part": "int",
+}
+_ARROW = {"bigint": "int64", "double": "float64", "int": "int32", "string": "string"}
+
+
+@dataclass(frozen=True)
+class _ReadTask:
+    event_input: EventInput
+    folder: str
+    """Of the driver: a task runs in a folder of its own."""
+    start: int = 0
+    length: int | None = None
+
+
+@contextmanager
+def spark_engine(
+    *, master: str | None = None, remote: str | None = None, session: Any = None, memory: str = "4g"
+) -> Iterator[SparkEngine]:
+    """An engine for `prepare`, on a session that already exists, on Spark Connect (`remote="sc://host:15002"`), or on a
+    session of its own (`master`, by default all cores of this machine), which is stopped at the end.
+
+    `memory`: for the one process of a local master.
+    """
+    if sum(option is not None for option in (master, remote, session)) > 1:
+        raise InputError("master, remote and session name three different places: give one of them")
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise InputError(f"the spark engine needs pyspark: {how_to_get('spark')}, and Java 17 or newer") from None
+    own = session is None
+    if own:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder: Any = SparkSession.builder
+        if remote is not None:
+            if remote.startswith("sc://"):
+                _refuse_silence(remote)
+            builder = builder.remote(remote)
+        else:
+            master = master or "local[*]"
+            builder = builder.master(master).appName("lorentzrec prepare")
+            if master.startswith("local"):
+                os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+                settings = {
+                    "spark.driver.memory": memory,
+                    "spark.ui.enabled": "false",
+                    "spark.ui.showConsoleProgress": "false",
+                    "spark.sql.shuffle.partitions": "16",
+                    "spark.log.level": "ERROR",
+                }
+                for name, value in settings.items():
+                    builder = builder.config(name, value)
+        try:
+            session = builder.getOrCreate()
+        except Exception as error:  # Java missing, a master that does not answer, ...: each has a type of its own
+            raise InputError(f"Spark does not start at {remote or master} ({_first_line(error)}): check it") from None
+    try:
+        yield SparkEngine(session)
+    finally:
+        if own:
+            session.stop()
+
+
+def _refuse_silence(remote: str) -> None:
+    """Spark Connect tries again for many minutes where nobody listens; a person wants to know at once."""
+    address = urlsplit(remote.partition(";")[0])
+    host, port = address.hostname or "localhost", address.port or 15002
+    try:
+        socket.create_connection((host, port), timeout=10).close()
+    except OSError as error:
+        raise InputError(f"nobody answers at {host}:{port} ({error}): start Spark Connect there, or check it") from None
+
+
+class SparkEngine:
+    """See `data.engine.Engine` for what each method promises."""
+
+    name = "spark"
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    def read(self, inputs: Sequence[EventInput], id_types: dict[str, str]) -> Frame:
+        tasks = [task for one in inputs for task in _read_tasks(one)]
+        types = {role: "bigint" if kind == "Int64" else "string" for role, kind in id_types.items()}
+        names = [*inputs[0].columns, "file", "line", "fault", "text", "part"]
+        columns = {name: types.get(name) or _TYPES.get(name, "string") for name in names}
+        numbers = self._session.range(0, len(tasks), 1, len(tasks))
+        schema = ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+        reading = _task(_read, tasks=tasks, id_types=id_types, columns=columns)
+        events: Frame = nw.from_native(numbers.mapInArrow(reading, schema))
+        return self.kept(events)
+
+    def kept(self, frame: Frame) -> Frame:
+        # A checkpoint, not a cache: plans hold the plans of the frames they use, and would double with every step. It
+        # goes where the session says (spark.checkpoint.dir), or to the disks of the executors.
+        from pyspark import StorageLevel
+
+        native = frame.to_native()
+        with _told_in_one_line():
+            if self._session.conf.get("spark.checkpoint.dir", None):
+                native = native.checkpoint()
+            else:
+                native = native.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
+        kept: Frame = nw.from_native(native)
+        return kept
+
+    def collected(self, frame: Frame) -> pl.DataFrame:
+        import polars as pl
+
+        with _told_in_one_line():
+            table = pl.from_arrow(frame.to_native().toArrow())
+        assert isinstance(table, pl.DataFrame)
+        return table
+
+    def by_customer(self, frame: Frame, key: str, step: Callable[[Frame], Frame]) -> Frame:
+        return step(frame)
+
+    def write_events(self, frame: Frame, order: Sequence[str], address: str, part_count: int) -> list[EventFile]:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        native = frame.to_native()
+        with _told_in_one_line():
+            tasks = -(-native.count() // EVENTS_A_TASK)
+            # Ranges of blocks, not of customers: a block is never cut in two.
+            ranged = native.withColumn("block", F.floor(F.col("user_row") / F.lit(USERS_A_BLOCK)))
+            ranged = ranged.repartitionByRange(tasks, "block").sortWithinPartitions(*order).drop("block")
+            schema = "name string, checksum string, part_counts array<bigint>, blocks binary"
+            written = ranged.mapInArrow(_task(_write, address=address, part_count=part_count), schema).collect()
+        return [EventFile(row.name, row.checksum, tuple(row.part_counts), bytes(row.blocks)) for row in written]
+
+    def write_rejected(self, frame: Frame, address: str, name: str) -> str:
+        one = frame.to_native().coalesce(1)
+        with _told_in_one_line():
+            (row,) = one.mapInArrow(_task(_write_one, address=address, name=name), "checksum string").collect()
+        return str(row.checksum)
+
+
+def _task(work: Callable[..., Iterator[pa.RecordBatch]], **options: Any) -> Callable[..., Iterator[pa.RecordBatch]]:
+    """`work` for `mapInArrow`, with the driver's credentials for remote storage."""
+    return partial(_with_credentials, work=partial(work, **options), environment=credentials())
+
+
+def _with_credentials(
+    batches: Iterator[pa.RecordBatch],
+    work: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    environment: dict[str, str],
+) -> Iterator[pa.RecordBatch]:
+    os.environ.update(environment)
+    yield from work(batches)
+
+
+def _read_tasks(event_input: EventInput) -> Iterator[_ReadTask]:
+    if event_input.layout.format != "parquet":
+        yield _ReadTask(event_input, str(Path.cwd()))
+        return
+    import polars as pl
+
+    with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
+        path = outlined(event_input.address, Path(scratch))
+        rows = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
+    for start in range(0, max(rows, 1), EVENTS_A_TASK):
+        yield _ReadTask(event_input, str(Path.cwd()), start, EVENTS_A_TASK)
+
+
+def _read(
+    batches: Iterator[pa.RecordBatch],
+    tasks: Sequence[_ReadTask],
+    id_types: dict[str, str],
+    columns: dict[str, str],
+) -> Iterator[pa.RecordBatch]:
+    """In a task: the events of the files whose numbers come in."""
+    import polars as pl
+    import pyarrow as pa
+
+    schema = pa.schema([(name, _ARROW[kind]) for name, kind in columns.items()])
+    nothing = [
+        pl.lit(None, dtype).alias(name)
+        for name, dtype in (("file", pl.String), ("line", pl.Int64), ("text", pl.String))
+    ]
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            task = tasks[number]
+            with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
+                events = typed_events(task.event_input, Path(scratch), id_types, task.folder)
+                events = events.slice(task.start, task.length)
+                sound = events.filter(pl.col("fault").is_null()).with_columns(nothing)
+                for frame in (sound, events.filter(pl.col("fault").is_not_null())):
+                    for piece in frame.select(list(columns)).collect_batches(chunk_size=100_000):
+                        table = piece.to_arrow(compat_level=pl.CompatLevel.oldest())
+                        yield from table.cast(schema).combine_chunks().to_batches()
+
+
+def _frame_of(batches: Iterator[pa.RecordBatch]) -> pl.DataFrame | None:
+    import polars as pl
+    import pyarrow as pa
+
+    together = list(batches)
+    if not sum(batch.num_rows for batch in together):
+        return None
+    frame = pl.from_arrow(pa.Table.from_batches(together))
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def _write(batches: Iterator[pa.RecordBatch], address: str, part_count: int) -> Iterator[pa.RecordBatch]:
+    """In a task: one file of the dataset from the sorted events of whole blocks of customers."""
+    import pyarrow as pa
+
+    frame = _frame_of(batches)
+    if frame is not None:
+        file = write_events(dataset_columns(frame), address, part_count=part_count)
+        counts = pa.array([list(file.part_counts)], pa.list_(pa.int64()))
+        arrays = [pa.array([file.name]), pa.array([file.checksum]), counts, pa.array([file.blocks], pa.binary())]
+        yield pa.RecordBatch.from_arrays(arrays, names=["name", "checksum", "part_counts", "blocks"])
+
+
+def _write_one(batches: Iterator[pa.RecordBatch], address: str, name: str) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    frame = _frame_of(batches)
+    if frame is not None:
+        yield pa.RecordBatch.from_arrays([pa.array([write_frame(frame, address, name)])], names=["checksum"])
+
+
+@contextmanager
+def _told_in_one_line() -> Iterator[None]:
+    """Our own errors come out of a task wrapped in two stack traces: find the line that matters."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        ours = re.findall(r"lorentzrec\.errors\.\w+: (.+)", str(error))
+        if ours:
+            raise InputError(ours[-1]) from None
+        of_a_task = re.findall(r"^ *\w*(?:Error|Exception): .+", str(error), re.MULTILINE)
+        reason = of_a_task[-1].strip() if of_a_task else _first_line(error)
+        raise InputError(f"Spark could not finish ({reason}): see its log") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:200]

@@ -1,0 +1,223 @@
+"""A model as a folder: arrays as safetensors, ids as Parquet, everything else as JSON. No file in it can run code.
+
+points.safetensors     item_points; history_points if separate; user_points if symmetric
+items.parquet          row, id, count
+users.parquet          row, id, where users are kept
+histories.safetensors  offsets, item_rows and, if any, weights of the training histories, where kept
+manifest.json          versions, config, record, metrics, notes, and the checksum of every file, itself included
+"""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec._version import __version__
+from lorentzrec.atomic import MARKER, atomic_directory, checksum, read_directory
+from lorentzrec.data.interactions import Interactions
+from lorentzrec.data.vocabulary import Vocabulary
+from lorentzrec.errors import ArtifactError, InputError
+from lorentzrec.geometry.hyperboloid import lift
+from lorentzrec.ingest.storage import parquet_faults
+from lorentzrec.manifest import check_entries, read_manifest, write_manifest
+from lorentzrec.model.config import TrainingConfig
+from lorentzrec.model.model import Model
+from lorentzrec.model.record import EpochRecord
+
+if TYPE_CHECKING:
+    import polars as pl
+
+KIND, FORMAT_VERSION = "lorentzrec model", 1
+
+POINTS, ITEMS, USERS, HISTORIES = "points.safetensors", "items.parquet", "users.parquet", "histories.safetensors"
+
+SHEET_TOLERANCE = 1e-5
+"""Relative error allowed in a stored x0 = sqrt(1 + |x|^2): above the rounding of float32, below any real damage."""
+
+
+def save_model(model: Model, path: str | Path, *, histories: bool = True) -> None:
+    """Write `model` to the folder `path`, whole or not at all; an older model there is replaced."""
+    kept = model.histories if histories else None
+    users = model.users if kept is not None or model.user_points is not None else None
+    points = {"item_points": model.item_points}
+    if model.history_points is not model.item_points:
+        points["history_points"] = model.history_points
+    if model.user_points is not None:
+        points["user_points"] = model.user_points
+    with atomic_directory(path) as folder:
+        write_arrays(folder / POINTS, points)
+        _write_ids(folder / ITEMS, model.items, count=model.item_counts)
+        if users is not None:
+            _write_ids(folder / USERS, users)
+        if kept is not None:
+            weights = {} if kept.weights is None else {"weights": kept.weights}
+            write_arrays(folder / HISTORIES, {"offsets": kept.offsets, "item_rows": kept.item_rows, **weights})
+        for name in (USERS, HISTORIES):
+            if (folder / name).exists():
+                (folder / name).chmod(0o600)  # what customers did is for the owner alone
+        manifest = {
+            "kind": KIND,
+            "format_version": FORMAT_VERSION,
+            "versions": {"lorentzrec": __version__, "python": platform.python_version(), "numpy": np.__version__},
+            "config": model.config.to_dict(),
+            "data_digest": model.data_digest,
+            "items": len(model.items),
+            "users": None if users is None else len(users),
+            "history_events": None if kept is None else len(kept),
+            "metrics": model.metrics,
+            "notes": model.notes,
+            "record": [epoch.to_dict() for epoch in model.record],
+            "files": {file.name: checksum(file) for file in sorted(folder.iterdir())},
+        }
+        write_manifest(folder, manifest)
+
+
+def load(path: str | Path) -> Model:
+    """Read a model that `Model.save` wrote. Every byte is checked, every shape, and that every point is a point."""
+    try:
+        return read_directory(path, _read_folder)
+    except OSError as error:
+        raise ArtifactError(f"cannot read the model {path} ({error}): check the disk and the permissions") from error
+
+
+def _read_folder(folder: Path) -> Model:
+    if not folder.is_dir():
+        raise ArtifactError(f"there is no model folder {folder}: check the path, or train and save a model first")
+    manifest = _read_manifest(folder)
+    for name, expected in manifest["files"].items():
+        if not (folder / name).is_file():
+            raise ArtifactError(f"{folder / name} is missing: copy the whole model folder again")
+        if checksum(folder / name) != expected:
+            raise _damaged(folder / name, f"its checksum is not the one in {MARKER}")
+    return _read_model(folder, manifest)
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    manifest = read_manifest(
+        folder,
+        key="kind",
+        kind=KIND,
+        format_version=FORMAT_VERSION,
+        what="model",
+        again="save it again",
+    )
+    types = {"config": dict, "data_digest": str, "record": list, "metrics": dict, "notes": list, "files": dict}
+    check_entries(manifest, types, str(folder / MARKER), what="model", again="save it again")
+    if not {POINTS, ITEMS} <= manifest["files"].keys():
+        raise _damaged(folder / MARKER, f"it does not list {POINTS} and {ITEMS}")
+    return manifest
+
+
+def _read_model(folder: Path, manifest: dict[str, Any]) -> Model:
+    import polars as pl
+    from safetensors import SafetensorError
+
+    try:
+        points, item_frame = _read_arrays(folder / POINTS), _read_ids(folder / ITEMS)
+        items = Vocabulary(item_frame["id"], name="item")
+        users = Vocabulary(_read_ids(folder / USERS)["id"], name="user") if USERS in manifest["files"] else None
+        histories = None
+        if users is not None and HISTORIES in manifest["files"]:
+            histories = _read_histories(folder / HISTORIES, users, items)
+        model = Model(
+            config=TrainingConfig.from_mapping(manifest["config"]),
+            items=items,
+            item_points=points["item_points"],
+            history_points=points.get("history_points", points["item_points"]),
+            item_counts=item_frame["count"].to_numpy(),
+            users=users,
+            user_points=points.get("user_points"),
+            histories=histories,
+            record=tuple(EpochRecord.from_dict(epoch) for epoch in manifest["record"]),
+            data_digest=manifest["data_digest"],
+            metrics=manifest["metrics"],
+            notes=tuple(manifest["notes"]),
+        )
+    except ArtifactError:
+        raise
+    except (
+        InputError,
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        SafetensorError,
+        pl.exceptions.PolarsError,
+    ) as error:
+        raise _damaged(folder, f"its files do not make a model: {error}") from error
+    for name, array in points.items():
+        check_points(folder / POINTS, name, array, model.config.geometry == "hyperboloid")
+    return model
+
+
+def _read_histories(path: Path, users: Vocabulary, items: Vocabulary) -> Interactions:
+    arrays = _read_arrays(path)
+    offsets, item_rows, weights = arrays["offsets"], arrays["item_rows"], arrays.get("weights")
+    if (
+        (offsets.dtype, offsets.shape) != (np.dtype(np.int64), (len(users) + 1,))
+        or item_rows.dtype != np.int32
+        or (offsets[0], offsets[-1]) != (0, len(item_rows))
+        or (np.diff(offsets) < 0).any()
+        or not ((item_rows >= 0) & (item_rows < len(items))).all()
+    ):
+        raise _damaged(path, "its offsets and item rows do not fit the users and items")
+    if weights is not None and (
+        (weights.dtype, weights.shape) != (np.dtype(np.float32), item_rows.shape)
+        or not ((weights > 0) & np.isfinite(weights)).all()
+    ):
+        raise _damaged(path, "its weights are not one positive number per event")
+    return Interactions(users, items, offsets, item_rows, weights=weights)
+
+
+def check_points(path: Path, name: str, points: NDArray[np.float32], hyperbolic: bool) -> None:
+    """An error that names the first row that is not finite or not on the sheet; some rows at a time spare memory."""
+    for start in range(0, len(points), 65_536):
+        block = points[start : start + 65_536].astype(np.float64)
+        right = np.isfinite(block).all(axis=1)
+        if hyperbolic:
+            with np.errstate(invalid="ignore"):
+                right &= np.abs(lift(block[:, 1:])[:, 0] - block[:, 0]) <= SHEET_TOLERANCE * block[:, 0]
+        if not right.all():
+            place = "on the hyperboloid" if hyperbolic else "finite"
+            raise _damaged(path, f"row {start + int(right.argmin())} of {name} is not {place}")
+
+
+def write_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
+    """Write arrays as safetensors, readable for whoever may read the folder."""
+    from safetensors.numpy import save_file
+
+    path.touch()
+    permissions = path.stat().st_mode
+    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
+    path.chmod(permissions)  # save_file closes its files to everybody else, such as the user that runs a service
+
+
+def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    from safetensors.numpy import load_file
+
+    return load_file(path)
+
+
+def _write_ids(path: Path, vocabulary: Vocabulary, **columns: NDArray[Any]) -> None:
+    import polars as pl
+
+    rows = np.arange(len(vocabulary), dtype=np.int64)
+    pl.DataFrame({"row": rows, "id": vocabulary.series, **columns}).write_parquet(path)
+
+
+def _read_ids(path: Path) -> pl.DataFrame:
+    import polars as pl
+
+    with parquet_faults(path, "copy the model again, or save it again"):
+        frame = pl.read_parquet(path, glob=False, hive_partitioning=False)
+    if not np.array_equal(frame["row"].to_numpy(), np.arange(len(frame))):
+        raise _damaged(path, "its rows are not numbered 0, 1, 2 and so on")
+    return frame
+
+
+def _damaged(path: Path, reason: str) -> ArtifactError:
+    return ArtifactError(f"{path} is damaged ({reason}): copy the model again, or save it again")

@@ -1,0 +1,351 @@
+"""A trained recommender: points, ids, and the answers they give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.atomic import atomic_file
+from lorentzrec.data.interactions import Interactions, offsets_of
+from lorentzrec.data.vocabulary import UNKNOWN, Id, Vocabulary
+from lorentzrec.errors import ConfigError, InputError
+from lorentzrec.evaluation.held_out import events_of
+from lorentzrec.geometry import FloatArray
+from lorentzrec.model.config import TrainingConfig
+from lorentzrec.model.fallbacks import allowed_remark, history_remarks
+from lorentzrec.model.ranking import Ranker, Recommendations, Rows, top_k
+from lorentzrec.model.record import EpochRecord
+
+QUESTIONS_PER_BLOCK = 4096
+"""Questions that `recommend_many` holds as points at one time."""
+
+
+class _Question(NamedTuple):
+    """What is known of somebody who wants recommendations."""
+
+    seen: Rows
+    """The items they touched, oldest first."""
+    query: FloatArray | None
+    """The point that stands for them; None asks for the popular items."""
+    remarks: tuple[str, ...]
+    """What has to be said about it; see `Recommendations.fallback`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """Points of items (and of customers, if `config.model` is symmetric), and the recommendations they make. Immutable.
+
+    Ask with a `history`: any list of item ids, oldest first; nobody has to be known from training. Or ask with the id
+    of a `user` of the training data.
+    """
+
+    config: TrainingConfig
+    """Resolved: what was None has become a value."""
+    items: Vocabulary
+    item_points: NDArray[np.float32]
+    """One row per item, d + 1 numbers on the hyperboloid and d in flat space: what is recommended."""
+    history_points: NDArray[np.float32]
+    """What histories are made of: the same array as `item_points` unless `config.targets` is "separate"."""
+    item_counts: NDArray[np.int64]
+    """Training events of each item: its popularity."""
+    users: Vocabulary | None = None
+    user_points: NDArray[np.float32] | None = None
+    """One row per customer of a symmetric model."""
+    histories: Interactions | None = None
+    """The training histories, in the rows of `users` and `items`; None if the model was saved without them."""
+    record: tuple[EpochRecord, ...] = ()
+    data_digest: str = ""
+    """The digest of the interactions it was trained on."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    _ranker: Ranker = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        config = self.config
+        if config.score is None or config.recency is None:
+            raise ConfigError("the config of a model lacks a score or a recency: resolve it from the data first")
+        if (config.model == "symmetric") != (self.user_points is not None):
+            raise InputError(
+                "a symmetric model needs user points, and only a symmetric one has them: give both or none"
+            )
+        if self.histories is not None and (self.histories.users != self.users or self.histories.items != self.items):
+            raise InputError(
+                "the histories of a model have other users or items than the model: give its training data"
+            )
+        shape = (len(self.items), config.dimension + (config.geometry == "hyperboloid"))
+        shared = self.history_points is self.item_points
+        self._freeze("item_points", np.float32, shape)
+        if shared:
+            object.__setattr__(self, "history_points", self.item_points)
+        self._freeze("history_points", np.float32, shape)
+        self._freeze("item_counts", np.int64, shape[:1])
+        if self.user_points is not None:
+            self._freeze("user_points", np.float32, (0 if self.users is None else len(self.users), shape[1]))
+        ranker = Ranker(
+            self.item_points, self.history_points, geometry=config.geometry, score=config.score, recency=config.recency
+        )
+        object.__setattr__(self, "_ranker", ranker)
+
+    def _freeze(self, name: str, dtype: type[np.generic], shape: tuple[int, ...]) -> None:
+        """Check an array and put a read-only view of it in its place; the caller's own array stays writeable."""
+        array: NDArray[Any] = getattr(self, name)
+        if array.dtype != dtype or array.shape != shape:
+            found, wanted = f"{array.dtype} {array.shape}", f"{np.dtype(dtype)} {shape}"
+            raise InputError(f"the {name} of a model are {found}: give {wanted}, as config and vocabularies say")
+        if array.flags.writeable:
+            array = np.ascontiguousarray(array).view()
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+
+    def __repr__(self) -> str:
+        config, users = self.config, f", {len(self.users):,} users" if self.users is not None else ""
+        return f"Model({config.geometry} {config.model} d={config.dimension}, {len(self.items):,} items{users})"
+
+    @property
+    def item_ids(self) -> list[Id]:
+        """The item ids in the order of the rows of `item_points`."""
+        return self.items.series.to_list()
+
+    def recommend(
+        self,
+        history: Iterable[Id] | None = None,
+        user: Id | None = None,
+        *,
+        k: int = 10,
+        exclude: Iterable[Id] = (),
+        exclude_history: bool = True,
+        items: Iterable[Id] | None = None,
+        weights: Iterable[float] | None = None,
+    ) -> Recommendations:
+        """The best `k` items for a `history` (item ids, oldest first) or for a `user` known from training.
+
+        exclude: items never to recommend; ids the model does not know do no harm here.
+        exclude_history: do not recommend what the history, or the user's history in training, already holds.
+        items: an allow-list; nothing else is recommended.
+        weights: a positive number for each event of `history`, as in training.
+
+        Fewer than `k` come back where fewer are left. Whatever makes it less than a full answer is in its `fallback`.
+        """
+        return self.recommend_many(
+            None if history is None else [history],
+            None if user is None else [user],
+            k=k,
+            exclude=exclude,
+            exclude_history=exclude_history,
+            items=items,
+            weights=None if weights is None else [weights],
+        )[0]
+
+    def recommend_many(
+        self,
+        histories: Iterable[Iterable[Id]] | None = None,
+        users: Iterable[Id] | None = None,
+        *,
+        k: int = 10,
+        exclude: Iterable[Id] = (),
+        exclude_history: bool = True,
+        items: Iterable[Id] | None = None,
+        weights: Iterable[Iterable[float]] | None = None,
+        threads: int | None = None,
+    ) -> list[Recommendations]:
+        """`recommend` for each of many histories or users: the same answers, on all cores and in bounded memory."""
+        _check_count(k)
+        if users is None and histories is not None:
+            questions = self._questions_of_histories(histories, weights)
+        elif users is not None and histories is None and weights is None:
+            questions = self._questions_of_users(users, exclude_history)
+        else:
+            raise InputError("give either a history, with weights if you like, or a user")
+        never = _rows(self.items, exclude, "exclude")
+        never = never[never != UNKNOWN]
+        allowed: Rows | None = None
+        remarks: tuple[str, ...] = ()
+        if items is not None:
+            allowed = _rows(self.items, items, "items")
+            remarks = allowed_remark(allowed)
+            allowed = allowed[allowed != UNKNOWN]
+        answers: list[Recommendations] = []
+        while block := list(islice(questions, QUESTIONS_PER_BLOCK)):
+            excluded = [np.concatenate([never, question.seen]) if exclude_history else never for question in block]
+            block = [question._replace(remarks=question.remarks + remarks) for question in block]
+            answers += self._answers(block, k, excluded, allowed, threads)
+        return answers
+
+    def similar_items(self, item: Id, k: int = 10) -> Recommendations:
+        """The `k` items whose points are nearest to that of `item`, scored by minus the distance; never `item`."""
+        _check_count(k)
+        row = _known_rows(self.items, [item], "item")
+        rows, scores = self._nearest.top(self._nearest.precise(self.item_points[row[0]]), k, excluded=row)
+        return Recommendations(self.items.ids(rows), scores)
+
+    def score_histories(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """For some user rows of `histories`, numbers in the order of the scores of all items: what evaluation ranks by.
+
+        The items of `histories` are the model's, its users need not be. A customer with a point of their own is scored
+        by it, any other by the midpoint of the history, and one with neither by popularity.
+        """
+        if histories.items != self.items:
+            raise InputError(
+                "the histories have other items than the model: give them in the rows of the model's items"
+            )
+        point_rows = np.full(len(user_rows), UNKNOWN)
+        if self.user_points is not None and self.users is not None:
+            point_rows = self.users.rows(histories.users.ids(user_rows))
+            trained = self.histories is None or self.histories.lengths[point_rows] > 0
+            point_rows = np.where(trained, point_rows, UNKNOWN)
+        own = point_rows != UNKNOWN
+        lengths = np.where(own, 0, histories.lengths[user_rows])
+        informed = lengths > 0
+        queries = np.zeros((len(user_rows), self.item_points.shape[1]))
+        if self.user_points is not None:
+            queries[own] = self._ranker.precise(self.user_points[point_rows[own]])
+        _, events = events_of(histories.offsets, user_rows[informed])
+        weights = None if histories.weights is None else histories.weights[events]
+        queries[informed] = self._ranker.queries(histories.item_rows[events], offsets_of(lengths[informed]), weights)
+        scores = self._ranker.linear_scores(queries)
+        unknown = ~(own | informed)
+        if unknown.any():
+            # Places among the distinct counts, because float32 would round large counts into false ties.
+            scores[unknown] = np.unique(self.item_counts, return_inverse=True)[1]
+        return scores
+
+    def save(self, path: str | Path, *, histories: bool = True) -> None:
+        """Write the model as a folder that `lorentzrec.load` reads.
+
+        Without `histories` it holds no customer's events, and answers `recommend(history=...)` only. A symmetric model
+        then still answers users, but cannot leave out what they have seen.
+        """
+        from lorentzrec.model.artifact import save_model
+
+        save_model(self, path, histories=histories)
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write `id`, `count` and `point` (a list of float32) of all items, for a vector database or a notebook.
+
+        On the hyperboloid, the items for a query point u are in the order of the plain inner product of (-u0, u1, ...)
+        and `point`. With separate targets there is also `history_point`.
+        """
+        import polars as pl
+
+        columns = {"id": self.items.series, "count": self.item_counts, "point": self.item_points}
+        if self.history_points is not self.item_points:
+            columns["history_point"] = self.history_points
+        with atomic_file(path) as partial:
+            pl.DataFrame(columns).write_parquet(partial)
+
+    @cached_property
+    def _nearest(self) -> Ranker:
+        return Ranker(self.item_points, geometry=self.config.geometry, score="distance")
+
+    def _query(self, seen: Rows, weights: NDArray[np.float32] | None, point_row: int) -> FloatArray | None:
+        """The customer's own point if they have one and it was trained, else the midpoint of a history, else None."""
+        if self.user_points is not None and point_row != UNKNOWN:
+            trained = self.histories is None or len(self.histories.history(point_row)) > 0
+            if trained:
+                return self._ranker.precise(self.user_points[point_row])
+        return self._ranker.query(seen, weights) if len(seen) else None
+
+    def _questions_of_users(self, users: Iterable[Id], exclude_history: bool) -> Iterator[_Question]:
+        if self.users is None or (self.histories is None and self.user_points is None):
+            raise InputError(
+                "this model holds no training histories and answers histories only: give a history, "
+                "or save the model with histories=True"
+            )
+        if self.histories is None and exclude_history:
+            raise InputError(
+                "this model holds no training histories and cannot tell what a user has seen: "
+                "pass exclude_history=False, or save the model with histories=True"
+            )
+        for row in _known_rows(self.users, users, "user"):
+            seen, weights = (np.empty(0, np.int32), None) if self.histories is None else _events(self.histories, row)
+            query = self._query(seen, weights, row)
+            yield _Question(seen, query, () if query is not None else ("popular: the user has no events in training",))
+
+    def _questions_of_histories(
+        self, histories: Iterable[Iterable[Id]], weights: Iterable[Iterable[float]] | None
+    ) -> Iterator[_Question]:
+        asked = _plain_list(histories, "histories")
+        event_weights = [None] * len(asked) if weights is None else _plain_list(weights, "weights")
+        if len(event_weights) != len(asked):
+            raise InputError(f"there are {len(asked)} histories and weights of {len(event_weights)}: give one for each")
+        for history, weights_of_history in zip(asked, event_weights, strict=True):
+            rows = _rows(self.items, history, "history")
+            seen = rows[rows != UNKNOWN]
+            checked = (
+                None if weights_of_history is None else _checked_weights(weights_of_history, rows)[rows != UNKNOWN]
+            )
+            query = self._query(seen, checked, UNKNOWN)
+            kind = "strings" if self.items.holds_strings else "integers"
+            remarks = history_remarks(rows, midpoint=self.user_points is not None, hint=f" (ids here are {kind})")
+            yield _Question(seen, query, remarks)
+
+    def _answers(
+        self, questions: list[_Question], k: int, excluded: list[Rows], allowed: Rows | None, threads: int | None
+    ) -> list[Recommendations]:
+        informed = [place for place, question in enumerate(questions) if question.query is not None]
+        queries = np.array([questions[place].query for place in informed]).reshape(-1, self.item_points.shape[1])
+        ranked = self._ranker.top_many(queries, k, [excluded[place] for place in informed], allowed, threads)
+        found = dict(zip(informed, ranked, strict=True))
+        answers = []
+        for place, question in enumerate(questions):
+            if place in found:
+                rows, scores = found[place]
+            else:
+                rows = top_k(self.item_counts.astype(np.float64), k, excluded[place], allowed)
+                scores = self.item_counts[rows].astype(np.float32)
+            answers.append(Recommendations(self.items.ids(rows), scores, "; ".join(question.remarks) or None))
+        return answers
+
+
+def _events(histories: Interactions, user_row: int) -> tuple[Rows, NDArray[np.float32] | None]:
+    """The item rows of one customer, oldest first, and their weights if they have any."""
+    span = slice(histories.offsets[user_row], histories.offsets[user_row + 1])
+    return histories.item_rows[span], None if histories.weights is None else histories.weights[span]
+
+
+def _check_count(k: int) -> None:
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+        raise InputError(f"k is {k!r}: ask for a whole number of items, 1 or more")
+
+
+def _plain_list(values: Iterable[Any], name: str) -> list[Any]:
+    """A list, unless `values` is a single id, which would fall apart into letters."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise InputError(f"{name} is {values!r}, not a list: put it in brackets")
+    return list(values)
+
+
+def _rows(vocabulary: Vocabulary, ids: Iterable[Id], name: str) -> NDArray[np.int64]:
+    """The rows of ids, `UNKNOWN` where the model does not hold one."""
+    plain = _plain_list(ids, name)
+    try:
+        return vocabulary.rows(plain)
+    except TypeError:
+        raise InputError(f"{name} holds something that is no id: give a flat list of strings or integers") from None
+
+
+def _known_rows(vocabulary: Vocabulary, ids: Iterable[Id], name: str) -> NDArray[np.int64]:
+    """The rows of ids that must all be known."""
+    plain = _plain_list(ids, name)
+    rows = _rows(vocabulary, plain, name)
+    if len(rows) and rows.min() == UNKNOWN:
+        stranger, kind = plain[int(rows.argmin())], "strings" if vocabulary.holds_strings else "integers"
+        raise InputError(f"the {name} {stranger!r} is not known to this model (ids here are {kind}): check the id")
+    return rows
+
+
+def _checked_weights(weights: Iterable[float], rows: Rows) -> NDArray[np.float64]:
+    try:
+        checked = np.array(_plain_list(weights, "weights"), np.float64)
+    except (TypeError, ValueError):
+        checked = np.full(1, np.nan)
+    if checked.shape != rows.shape or not ((checked > 0) & np.isfinite(checked)).all():
+        raise InputError(f"weights are not {len(rows)} positive numbers: give one for each event of the history")
+    return checked

@@ -1,0 +1,228 @@
+"""From a history to a query to the best items: the one place that ranks, for the model and for the web service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
+from lorentzrec.geometry.hyperboloid import squared_lorentzian_distance
+from lorentzrec.geometry.midpoint import einstein_midpoint, normalise_sum
+from lorentzrec.threads import SINGLE_THREADED_BLAS, available_cores
+
+if TYPE_CHECKING:
+    from lorentzrec.data.vocabulary import Id
+
+Rows: TypeAlias = NDArray[np.integer[Any]]
+
+BLOCK_BYTES = 16 * 2**20
+"""Most memory that one thread spends on the scores of a block of queries."""
+
+GATHERED_SHARE = 16
+"""If fewer than one in so many items are allowed, their points are brought together and nothing else is scored."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recommendations:
+    """Item ids, best first, with their scores.
+
+    `fallback` is None for a full answer. Otherwise it says what the answer is instead, as words with a reason each,
+    joined by "; ":
+    "popular: ..." (the most popular items, scored by their count, because nothing is known of the customer),
+    "midpoint" (a model with a point per customer was asked with a history),
+    "partial: ..." (unknown items of the history were left out),
+    "allowed: ..." (unknown items of the allow-list were left out).
+    """
+
+    ids: list[Id]
+    scores: NDArray[np.float32]
+    fallback: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __iter__(self) -> Iterator[tuple[Id, float]]:
+        return zip(self.ids, self.scores.tolist(), strict=True)
+
+
+class Ranker:
+    """Ranks a catalogue of item points for histories and other queries.
+
+    A score is, by `geometry` and `score`: hyperboloid inner <u, v>, hyperboloid distance -d(u, v), Euclidean inner
+    u . v, Euclidean distance -|u - v|. All four have the order of a plain inner product, at most with a constant per
+    item, so one float32 matrix product finds the contenders. Its rounding could still swap near neighbours, so all
+    within the error bound of place k are scored again in float64, and that score decides. The answer is therefore
+    exact, and depends neither on threads nor on which queries are asked together.
+    """
+
+    def __init__(
+        self,
+        item_points: NDArray[np.float32],
+        history_points: NDArray[np.float32] | None = None,
+        *,
+        geometry: Literal["hyperboloid", "euclidean"],
+        score: Literal["inner", "distance"],
+        recency: float = 1.0,
+    ) -> None:
+        """`history_points`: what histories are made of, if not the `item_points` themselves."""
+        self.item_points = np.ascontiguousarray(item_points, np.float32)
+        self.history_points = self.item_points if history_points is None else history_points
+        self.hyperbolic, self.by_distance, self.recency = geometry == "hyperboloid", score == "distance", recency
+        squared_norms = np.einsum("ij,ij->i", self.item_points, self.item_points)
+        self._longest = float(np.sqrt(squared_norms.max(initial=0)))
+        # -|u - v|^2 / 2 = u . v - |v|^2 / 2 - |u|^2 / 2, and the last term is the same for all items.
+        self._offsets = squared_norms / 2 if self.by_distance and not self.hyperbolic else None
+
+    def precise(self, points: NDArray[np.float32]) -> FloatArray:
+        """Points in float64, with x0 recomputed: the stored one has too few digits for differences of squares."""
+        return hyperboloid.lift(points[..., 1:].astype(np.float64)) if self.hyperbolic else points.astype(np.float64)
+
+    def query(self, history: Rows, event_weights: NDArray[Any] | None = None) -> FloatArray:
+        """The point that stands for a history (rows, oldest first, at least one), with recency at work.
+
+        Hyperboloid: the Einstein midpoint, S / sqrt(-<S, S>) with S = sum_i w_i x_i. Euclidean: the weighted mean.
+        """
+        weights = recency_weights(len(history), self.recency, event_weights)
+        points = self.precise(self.history_points[history])
+        return einstein_midpoint(points, weights) if self.hyperbolic else euclidean.midpoint(points, weights)
+
+    def queries(
+        self, histories: Rows, offsets: NDArray[np.int64], event_weights: NDArray[Any] | None = None
+    ) -> FloatArray:
+        """`query` for each of many histories, none empty: the g-th is `histories[offsets[g]:offsets[g + 1]]`."""
+        found = np.empty((len(offsets) - 1, self.history_points.shape[1]))
+        # Some histories at a time, because their points are copied in float64.
+        steps = np.arange(offsets[0], offsets[-1], max(1, BLOCK_BYTES // (8 * found.shape[1])))
+        cuts = np.unique([*np.searchsorted(offsets[:-1], steps), len(found)])
+        for first, last in pairwise(cuts):
+            start, end = offsets[first], offsets[last]
+            steps_back = np.repeat(offsets[first + 1 : last + 1], np.diff(offsets[first : last + 1])) - 1
+            weights = np.power(self.recency, (steps_back - np.arange(start, end)).astype(np.float64))
+            if event_weights is not None:
+                weights *= event_weights[start:end]
+            groups = offsets[first:last] - start
+            points = self.precise(self.history_points[histories[start:end]])
+            sums = np.add.reduceat(weights[:, None] * points, groups, axis=0)
+            totals = np.add.reduceat(weights, groups)[:, None]
+            found[first:last] = normalise_sum(sums) if self.hyperbolic else sums / totals
+        return found
+
+    def linear_scores(self, queries: FloatArray, rows: Rows | None = None) -> NDArray[np.float32]:
+        """Numbers in the order of the scores, up to rounding, of all items for each row of `queries`; one product.
+
+        With `rows`, of these items only.
+        """
+        signed = queries.astype(np.float32)
+        if self.hyperbolic:
+            signed[:, 0] *= -1
+        points = self.item_points if rows is None else self.item_points[rows]
+        # One query is not for BLAS: einsum reads a large catalogue twice as fast, and has no threads to fight with.
+        scores = np.einsum("ij,j->i", points, signed[0])[None] if len(signed) == 1 else signed @ points.T
+        if self._offsets is not None:
+            scores -= self._offsets if rows is None else self._offsets[rows]
+        return scores
+
+    def exact_scores(self, query: FloatArray, rows: Rows) -> FloatArray:
+        """The scores of some items, in float64 and stable for near points."""
+        points = self.precise(self.item_points[rows])
+        if self.by_distance:
+            distance = hyperboloid.distance if self.hyperbolic else euclidean.distance
+            return -distance(query, points)
+        # <u, v> = -1 - q / 2, and q keeps the order of near points, whose <u, v> are all -1 within rounding.
+        return -1 - squared_lorentzian_distance(query, points) / 2 if self.hyperbolic else euclidean.dot(query, points)
+
+    def top(
+        self, query: FloatArray, k: int, excluded: Rows | None = None, allowed: Rows | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The rows and scores of the best `k` items, or of all that are left; best first, ties by row."""
+        if allowed is not None and len(allowed) * GATHERED_SHARE < len(self.item_points):
+            rows = np.setdiff1d(allowed, [] if excluded is None else excluded).astype(np.int64)
+            scores = self.linear_scores(query[None], rows)[0]
+            return self.best(query, k, rows[_contenders(scores, k, None, None, self._slack(query))])
+        return self._choose(query, self.linear_scores(query[None])[0], k, excluded, allowed)
+
+    def best(self, query: FloatArray, k: int, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The best `k` of some items, by the exact score of each; `rows` are distinct and in rising order."""
+        exact = self.exact_scores(query, rows)
+        order = np.argsort(-exact, kind="stable")[:k]
+        return rows[order], exact[order].astype(np.float32)
+
+    def top_many(
+        self,
+        queries: FloatArray,
+        k: int,
+        excluded: Sequence[Rows | None],
+        allowed: Rows | None = None,
+        threads: int | None = None,
+    ) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+        """`top` for each row of `queries`, on all cores and in bounded memory; `excluded` has one entry per query."""
+        threads = threads or available_cores()
+        size = max(1, min(BLOCK_BYTES // (4 * max(1, len(self.item_points))), -(-len(queries) // threads)))
+
+        def answers(start: int) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+            block = slice(start, start + size)
+            scores = self.linear_scores(queries[block])
+            return [
+                self._choose(query, row, k, out, allowed)
+                for query, row, out in zip(queries[block], scores, excluded[block], strict=True)
+            ]
+
+        starts = range(0, len(queries), size)
+        with SINGLE_THREADED_BLAS, ThreadPoolExecutor(threads) as pool:
+            blocks = pool.map(answers, starts) if len(starts) > 1 else map(answers, starts)
+            return [answer for block in blocks for answer in block]
+
+    def _choose(
+        self,
+        query: FloatArray,
+        scores: NDArray[np.float32],
+        k: int,
+        excluded: Rows | None,
+        allowed: Rows | None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The best `k` by the exact score, among those whose linear score is within its error of place k."""
+        return self.best(query, k, _contenders(scores, k, excluded, allowed, self._slack(query)))
+
+    def _slack(self, query: FloatArray) -> float:
+        """How far apart two linear scores may be and still be in the wrong order."""
+        # |computed - true| <= error = D eps / 2 (|u| |v| + |v|^2 / 2), once for each of the two that are compared.
+        length = float(np.linalg.norm(query)) + (self._longest if self._offsets is not None else 0.0)
+        return float((self.item_points.shape[1] + 4) * np.finfo(np.float32).eps * length * self._longest)
+
+
+def recency_weights(count: int, recency: float, event_weights: NDArray[Any] | None = None) -> FloatArray:
+    """Weights of a history, oldest first: event weight * recency^(steps back), and the newest is 0 steps back."""
+    weights = np.power(recency, np.arange(count - 1, -1, -1, dtype=np.float64))
+    return weights if event_weights is None else weights * event_weights
+
+
+def top_k(scores: FloatArray, k: int, excluded: Rows | None = None, allowed: Rows | None = None) -> NDArray[np.int64]:
+    """The rows of the best `k` scores, best first, ties by row; none of `excluded`, only of `allowed` if given."""
+    rows = _contenders(scores.copy(), k, excluded, allowed, slack=0.0)
+    return rows[np.argsort(-scores[rows], kind="stable")[:k]]
+
+
+def _contenders(
+    scores: FloatArray, k: int, excluded: Rows | None, allowed: Rows | None, slack: float
+) -> NDArray[np.int64]:
+    """Rows in rising order with a score at most `slack` below place `k`. Writes -inf in `scores` where excluded."""
+    if allowed is not None:
+        # Only what is allowed is looked at: a partition of mostly equal numbers is slow.
+        permitted = np.zeros(len(scores), bool)
+        permitted[allowed] = True
+        rows = np.flatnonzero(permitted)
+        if excluded is not None:
+            scores[excluded] = -np.inf
+        return rows[_contenders(scores[rows], k, None, None, slack)]
+    if excluded is not None:
+        scores[excluded] = -np.inf
+    place = len(scores) - min(k, int(np.count_nonzero(scores > -np.inf)))
+    if place == len(scores):
+        return np.empty(0, np.int64)
+    return np.flatnonzero(scores >= np.partition(scores, place)[place] - slack)

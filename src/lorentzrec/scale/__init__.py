@@ -1,1 +1,0 @@
-"""The same jobs on many machines."""

@@ -1,0 +1,245 @@
+"""The version that answers now, and the thread that sees to it that it is the newest good one."""
+
+from __future__ import annotations
+
+import logging
+import random
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event, Thread
+
+from lorentzrec.errors import ArtifactError, LorentzrecError, StoreUnavailable
+from lorentzrec.serving.http.guarded_store import GuardedStore
+from lorentzrec.serving.http.metrics import Metrics
+from lorentzrec.serving.http.problems import STORE_AWAY, ServiceUnavailable
+from lorentzrec.serving.recommending.recommender import Answerer
+from lorentzrec.serving.versions.version import Version, open_version
+
+START_SECONDS = 15.0
+"""The longest that a start waits for the first look at the store."""
+FETCH_SECONDS = 3600.0
+"""A version may be large, and its store far away."""
+REFUSAL_SECONDS = 30.0
+"""A refused version is looked at again after this long: somebody may have repaired it."""
+
+logger = logging.getLogger("lorentzrec.serving")
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What requests are answered with. Immutable; a request takes it once, and keeps it to its end."""
+
+    version: Version
+    answerer: Answerer
+    live_revision: int
+
+
+class Current:
+    """Holds one reference to what is served, and changes it in one step.
+
+    Requests under way keep what they took; when the last of them is done, the old version's memory is released. A
+    version that is damaged is refused, and the last good one stays. At the start, when there is no last good one, and
+    when the one in use is found to be damaged, the newest good one that was ever live replaces it.
+    """
+
+    def __init__(self, store: GuardedStore, cache: Path, metrics: Metrics, poll_seconds: float) -> None:
+        self._store, self._cache, self._metrics, self._poll_seconds = store, cache, metrics, poll_seconds
+        self._serving: Serving | None = None
+        self._refused: dict[str, float] = {}  # when each may be looked at again
+        self._damaged: dict[str, float] = {}  # when each was last found to be damaged while it was in use
+        self._wanted: str | None = None
+        self._warning: str | None = None  # of the store
+        self._failure: str | None = None  # of the last look at the store
+        self._noted: Version | None = None  # the damaged version in use that was reported
+        self._looked, self._stopped, self._nudged = Event(), Event(), Event()
+        self._thread = Thread(target=self._watch, name="current", daemon=True)
+
+    @property
+    def serving(self) -> Serving:
+        """What to answer with. Take it once a request."""
+        if (serving := self._serving) is None:
+            raise ServiceUnavailable(self._missing())
+        return serving
+
+    @property
+    def version(self) -> Version | None:
+        return None if self._serving is None else self._serving.version
+
+    @property
+    def name(self) -> str | None:
+        """The name of the version in use; None if there is none."""
+        return None if self._serving is None else self._serving.version.name
+
+    @property
+    def warnings(self) -> list[str]:
+        """What an operator should know, although requests are answered."""
+        warnings = [f"version {name} is refused, and the log of the service says why" for name in self._refused.copy()]
+        if self._failure is not None:
+            warnings.append("the store cannot be checked for a new version, and the log of the service says why")
+        return warnings if self._warning is None else [self._warning, *warnings]
+
+    def start(self) -> None:
+        """Look at the store from now on, in a thread. If there is a version, it serves when this returns.
+
+        A version that takes long to fetch is not waited for: meanwhile somebody may want to know whether we are alive.
+        """
+        self._thread.start()
+        self._looked.wait(START_SECONDS)
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._nudged.set()
+        self._thread.join(timeout=1)
+
+    def nudge(self) -> None:
+        """Look at the store now: something has changed in it."""
+        self._nudged.set()
+
+    def _watch(self) -> None:
+        while not self._stopped.is_set():
+            self._nudged.clear()
+            self._refresh_and_say()
+            self._looked.set()
+            # Workers that started together should not all ask together.
+            self._nudged.wait(self._poll_seconds * random.uniform(0.8, 1.2))
+
+    def _refresh_and_say(self) -> None:
+        was_up = self._store.trouble is None
+        try:
+            self.refresh()
+        except StoreUnavailable as error:
+            if self._store.trouble is None:  # else the guard has said it
+                logger.warning("the store has no time for a look at it: %s", error)
+        except Exception as error:
+            if self._failure != repr(error):  # once, not every second
+                logger.exception("the check of the store failed; the version in use stays")
+            self._failure = repr(error)
+        else:
+            self._failure = None
+            if not was_up:
+                logger.info("the store is back")
+        self._metrics.store_up.set(self._store.trouble is None)
+        self._metrics.store_writable.set(self._store.trouble is None and self._store.write_trouble is None)
+
+    def refresh(self) -> None:
+        """Take into use what the store says is current, if it is another than now."""
+        state = self._store.call(lambda store: store.state(), probe=True)
+        self._wanted, before = state.version, self._serving
+        if state.warning is not None and state.warning != self._warning:
+            logger.warning("%s", state.warning)
+        self._warning = state.warning
+        for version in self._choices(state.version, self.version):
+            if before is not None and version is before.version and state.live_revision == before.live_revision:
+                return
+            if (answerer := self._answerer(version)) is not None:
+                self._serving, self._noted = Serving(version, answerer, state.live_revision), None
+                if before is None or version is not before.version:
+                    self._tell(before, version)
+                return
+
+    def _choices(self, wanted: str | None, in_use: Version | None) -> Iterator[Version]:
+        """The versions to serve, best first: the wanted one, the one in use, the newest that was live.
+
+        If the one in use is damaged it comes last: what can still be read of it is better than nothing.
+        """
+        sound = in_use is not None and in_use.items.damage is None
+        if in_use is not None and sound and wanted in (None, in_use.name):
+            self._refused.clear()
+            yield in_use
+            return
+        if in_use is not None and not sound:
+            self._note_damage(in_use)
+        if wanted is not None and (opened := self._open(wanted)):
+            yield opened
+        if in_use is not None and sound:
+            yield in_use
+            return
+        for name in self._store.call(lambda store: store.activated_versions()):
+            if name != wanted and (opened := self._open(name)):
+                logger.warning("version %s serves in place of %s, which is refused", name, wanted)
+                yield opened
+        if in_use is not None:
+            yield in_use
+
+    def _note_damage(self, version: Version) -> None:
+        """Report, once, that the version in use is damaged.
+
+        It is opened again, which may get a sound copy; if that was damaged as well a moment ago, it is refused.
+        """
+        if version is self._noted:
+            return
+        self._noted, now = version, time.monotonic()
+        if now - self._damaged.get(version.name, -REFUSAL_SECONDS) < REFUSAL_SECONDS:
+            self._refuse(version.name, str(version.items.damage))
+        else:
+            logger.error("version %s was damaged while in use: %s", version.name, version.items.damage)
+        self._damaged[version.name] = now
+
+    def _open(self, name: str) -> Version | None:
+        """A version, fetched and checked; None if it is damaged."""
+        if name in self._refused and time.monotonic() < self._refused[name]:
+            return None
+        try:
+            folder = self._store.call(lambda store: store.fetch(name, self._cache), seconds=FETCH_SECONDS)
+            version = open_version(folder, verify=False)  # `fetch` has just read and checked every byte
+            if version.name != name:
+                raise ArtifactError(f"{folder} holds version {version.name!r}: publish the model again")
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            self._refuse(name, error)
+            return None
+        self._refused.pop(name, None)
+        return version
+
+    def _answerer(self, version: Version) -> Answerer | None:
+        """What answers with a version, warm; None if the version cannot answer."""
+        live = self._store.call(lambda store: store.live_items(), seconds=FETCH_SECONDS)
+        try:
+            answerer = Answerer(version, live)
+            answerer.warm_up()
+        except Exception as error:  # it fits its checksums, and yet it makes no sense
+            self._refuse(version.name, error)
+            return None
+        return answerer
+
+    def _refuse(self, name: str, reason: Exception | str) -> None:
+        if name not in self._refused:
+            self._metrics.refused.inc()
+            kind = "" if isinstance(reason, str | LorentzrecError | OSError) else f"{type(reason).__name__}: "
+            logger.error("version %s is refused, and the last good one stays: %s%s", name, kind, reason)
+        self._refused[name] = time.monotonic() + REFUSAL_SECONDS
+
+    def _tell(self, before: Serving | None, version: Version) -> None:
+        logger.info("version %s answers now: %d items", version.name, len(version.items))
+        for line in version.notes:
+            logger.warning(line)
+        self._metrics.swaps.inc()
+        if before is not None:
+            self._metrics.serving.labels(before.version.name).set(0)
+        self._metrics.serving.labels(version.name).set(1)  # second: it may be the same version, opened again
+        self._prune_cache(version.name)
+
+    def _prune_cache(self, serving: str) -> None:
+        """Remove versions from the cache that the store has discarded, with the locks and remains of their downloads.
+
+        Whoever still maps their files may go on.
+        """
+        try:
+            kept = {serving, *self._store.call(lambda store: store.versions())}
+        except LorentzrecError:
+            return
+        for path in self._cache.glob("*"):
+            # Another worker may be downloading a version that is kept, to a folder with its name and more.
+            if not any(name in path.name for name in kept):
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+
+    def _missing(self) -> str:
+        if self._store.trouble is not None:
+            return STORE_AWAY
+        if self._wanted is None:
+            return "the store holds no version yet: publish one with `lorentzrec publish MODEL --to STORE`"
+        return "; ".join([*self.warnings, "publish the model again"])

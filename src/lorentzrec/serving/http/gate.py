@@ -1,0 +1,231 @@
+"""The gate in front of the application: what holds for every request, whatever its route."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import secrets
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any
+
+import msgspec
+from litestar.enums import ScopeType
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
+
+from lorentzrec.serving.http.metrics import Metrics
+from lorentzrec.serving.http.problems import MEDIA_TYPE, ClientGone, Overloaded, headers_of, problem
+from lorentzrec.serving.http.settings import ServiceSettings
+from lorentzrec.serving.http.visitors import Refusal, Visitors
+
+ALWAYS_OPEN = ("/healthz", "/readyz", "/metrics")
+"""Answered under overload and under any host name: probes and scrapers use the address of a container."""
+SANE_REQUEST_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
+JSON_TYPE = re.compile(rb"application/([\w.+-]+\+)?json\s*(;.*)?", re.IGNORECASE)
+KNOWN_METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+WRITING_METHODS = {"POST", "PUT", "PATCH", "DELETE"}
+TOO_MANY = "too many requests at once: come back in a second"
+
+logger = logging.getLogger("lorentzrec.serving.requests")
+
+
+class Gate:
+    """An ASGI application around another: bounds the number, size and time of requests, and logs and counts them.
+
+    A request takes one of the worker's slots only when its body is complete, so slow clients do not keep others out.
+    Bodies that are still arriving have their own, larger limits. Beyond these limits the oldest body is given up, or
+    the largest if it is about bytes: a body that arrives at a normal speed is never the oldest for long.
+
+    The gate also passes the path on as it was sent, percent signs and all. Servers decode it first, and then an id with
+    a slash in it (%2F) cannot be told from two parts of a path. `routes/path_ids.py` decodes the parts.
+    """
+
+    def __init__(
+        self, app: ASGIApp, settings: ServiceSettings, metrics: Metrics, methods: Mapping[str, frozenset[str]]
+    ) -> None:
+        """`methods`: the methods of each route, by the template of its path."""
+        self.app, self._settings, self._metrics, self._methods = app, settings, metrics, methods
+        self._visitors = Visitors(settings)
+        self._slots_taken = 0
+        self._arriving: dict[_Exchange, None] = {}
+        self._arriving_bytes = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != ScopeType.HTTP:
+            await self.app(scope, receive, send)
+            return
+        exchange = _Exchange(scope, receive, send, self)
+        self._metrics.in_flight.inc()
+        try:
+            await self._pass(exchange)
+        finally:
+            self._slots_taken -= exchange.has_slot
+            self._metrics.in_flight.dec()
+            self._record(exchange)
+
+    async def _pass(self, exchange: _Exchange) -> None:
+        if refusal := self._refusal(exchange):
+            await exchange.refuse(*refusal)
+            return
+        try:
+            async with asyncio.timeout(self._settings.request_seconds) as exchange.deadline:
+                if exchange.has_body:
+                    self._arrives(exchange)
+                else:
+                    self.complete(exchange)
+                try:
+                    await self.app(exchange.scope, exchange.receive, exchange.send)
+                finally:
+                    self._no_longer_arriving(exchange)
+        except Overloaded as error:
+            await exchange.refuse(503, str(error), "overloaded")
+        except TimeoutError:
+            if exchange.status is not None:
+                raise  # the response has begun, so all that is left is to close the connection
+            seconds = f"{self._settings.request_seconds:g} seconds"
+            if exchange.given_up:
+                await exchange.refuse(503, TOO_MANY, "overloaded")
+            elif exchange.complete:
+                await exchange.refuse(503, f"there was no answer within {seconds}: come back in a second", "too-slow")
+            else:
+                await exchange.refuse(408, f"the body did not arrive within {seconds}: send it faster", "too-slow")
+
+    def _refusal(self, exchange: _Exchange) -> Refusal | None:
+        headers = exchange.headers
+        hosts = [value for name, value in exchange.scope["headers"] if name == b"host"]
+        if len(hosts) > 1 or (not any(hosts) and exchange.scope["http_version"] not in ("1", "1.0")):
+            return Refusal(400, "the request needs one Host header: send exactly one", "invalid-request")
+        # Browsers let any web page send text and forms to any address, but JSON only where that is allowed.
+        sends = exchange.has_body and exchange.method in WRITING_METHODS
+        if sends and not JSON_TYPE.fullmatch(headers.get(b"content-type", b"")):
+            return Refusal(415, "the body is not sent as JSON: set Content-Type: application/json", "not-json")
+        if exchange.scope["path"] in ALWAYS_OPEN or not any(hosts):
+            return None
+        return self._visitors.refusal(hosts[0], headers.get(b"origin"))
+
+    def complete(self, exchange: _Exchange) -> None:
+        """The request is complete and takes a slot; `Overloaded` if there is none left."""
+        self._no_longer_arriving(exchange)
+        exchange.complete = True
+        if exchange.scope["path"] in ALWAYS_OPEN:
+            return
+        if self._slots_taken >= self._settings.concurrent_requests:
+            raise Overloaded(TOO_MANY)
+        exchange.has_slot = True
+        self._slots_taken += 1
+
+    def _arrives(self, exchange: _Exchange) -> None:
+        self._arriving[exchange] = None
+        if len(self._arriving) > self._settings.arriving_bodies:
+            self._give_up(next(iter(self._arriving)))
+
+    def count_bytes(self, exchange: _Exchange, count: int) -> None:
+        exchange.received += count
+        if exchange in self._arriving:
+            self._arriving_bytes += count
+            if self._arriving_bytes > self._settings.arriving_bytes:
+                self._give_up(max(self._arriving, key=lambda one: one.received))
+
+    def _give_up(self, exchange: _Exchange) -> None:
+        self._no_longer_arriving(exchange)
+        exchange.given_up = True
+        if exchange.deadline is not None and not exchange.deadline.expired():
+            exchange.deadline.reschedule(0)  # in the past: its wait for the rest of the body ends now
+
+    def _no_longer_arriving(self, exchange: _Exchange) -> None:
+        if exchange in self._arriving:
+            del self._arriving[exchange]
+            self._arriving_bytes -= exchange.received
+
+    def allow(self, exchange: _Exchange, named: set[str]) -> bytes:
+        """The methods of a path. Litestar names those of its first handler for OPTIONS, and HEAD never."""
+        methods = named | self._methods.get(str(exchange.scope.get("path_template")), frozenset())
+        return ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set()))).encode()
+
+    def _record(self, exchange: _Exchange) -> None:
+        # The template of the route, never the path: paths hold the ids of customers.
+        route = str(exchange.scope.get("path_template") or "none")
+        method = exchange.method if exchange.method in KNOWN_METHODS else "other"
+        seconds = perf_counter() - exchange.begun
+        # 499 as in nginx: the client went away. What was sent then, if anything, nobody has read.
+        status = 499 if exchange.gone or exchange.status is None else exchange.status
+        self._metrics.requests.labels(method, route, status).inc()
+        self._metrics.seconds.labels(route).observe(seconds)
+        fields = {
+            "method": method,
+            "route": route,
+            "status": status,
+            "milliseconds": round(seconds * 1000, 2),
+            "request_id": exchange.request_id,
+        }
+        logger.info("%s %s %s in %.1f ms, request %s", *fields.values(), extra={"fields": fields})
+
+
+class _Exchange:
+    """One request and its response, seen while they pass."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, gate: Gate) -> None:
+        self._receive, self._send, self._gate = receive, send, gate
+        self.begun = perf_counter()
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        values: dict[str, Any] = {**scope}
+        self.method: str = values["method"]
+        length = self.headers.get(b"content-length", b"0")
+        self.length = int(length) if length.isdigit() else 0
+        self.has_body = self.length > 0 or b"transfer-encoding" in self.headers
+        self.received = 0
+        self.complete = self.has_slot = False
+        self.given_up = False
+        self.gone = False
+        self.deadline: asyncio.Timeout | None = None
+        self.status: int | None = None
+        self.request_id = _request_id(self.headers.get(b"x-request-id", b""))
+        raw_path: bytes = scope.get("raw_path") or b""
+        path = raw_path.partition(b"?")[0].decode("latin-1") or scope["path"]
+        values |= {"path": path, "request_id": self.request_id}
+        if self.method == "HEAD":
+            values["method"] = "GET"  # the same headers, and no body: see `send`
+        self.scope: Any = values
+
+    async def receive(self) -> Any:
+        message: Any = await self._receive()
+        if self.complete:
+            return message
+        if message["type"] == "http.disconnect":
+            self.gone = True
+            raise ClientGone("the body ends too early or its chunks are damaged: send it whole")
+        self._gate.count_bytes(self, len(message.get("body", b"")))
+        if 0 < self.length <= self.received:
+            message["more_body"] = False  # the server would say so in one more message
+        if not message.get("more_body", False):
+            self._gate.complete(self)
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            more = [(b"x-request-id", self.request_id.encode()), (b"x-content-type-options", b"nosniff")]
+            headers = [*message["headers"], *more]
+            if self.method == "OPTIONS" or self.status == 405:
+                headers = [(name, self._allow(value) if name == b"allow" else value) for name, value in headers]
+            message["headers"] = headers
+        elif self.method == "HEAD" and message["type"] == "http.response.body":
+            message["body"] = b""
+        await self._send(message)
+
+    def _allow(self, value: bytes) -> bytes:
+        return self._gate.allow(self, {method.strip() for method in value.decode().split(",")})
+
+    async def refuse(self, status: int, detail: str, kind: str) -> None:
+        body = msgspec.json.encode(problem(status, detail, kind))
+        headers = {"content-type": MEDIA_TYPE, "content-length": str(len(body)), **headers_of(status)}
+        encoded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        await self.send({"type": "http.response.start", "status": status, "headers": encoded})
+        await self.send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+def _request_id(sent: bytes) -> str:
+    """The caller's own number for the request, if it can do no harm in a log, else a new one."""
+    text = sent.decode("latin-1")
+    return text if SANE_REQUEST_ID.fullmatch(text) else secrets.token_hex(8)

@@ -1,0 +1,160 @@
+"""The service as processes: workers that answer, and a parent that keeps them going."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import resource
+import signal
+import socket
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from granian.constants import HTTPModes, Interfaces
+from granian.server import MPServer
+
+from lorentzrec.atomic import scratch_directory
+from lorentzrec.errors import InputError
+from lorentzrec.serving.http.keys import SharedKeys
+from lorentzrec.serving.http.logs import set_up_logging
+from lorentzrec.serving.http.settings import ServiceSettings
+
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""Named here again, since `metrics.py` may be imported only once this is set."""
+SHORT_LIFE = 10.0
+"""Seconds. A worker that ends sooner, and not by a signal, could not start."""
+MOST_SHORT_LIVES = 5
+"""After this many short lives in a row the service ends: it would only go on failing to start."""
+OTHER_FILES = 512
+"""File descriptors that a worker needs for anything but connections."""
+
+logger = logging.getLogger("lorentzrec.serving")
+
+
+def run(settings: ServiceSettings, listening: Callable[[], None] = lambda: None) -> None:
+    """Serve until SIGTERM or SIGINT; requests under way are finished first. `listening` is called with the port bound.
+
+    Workers are processes of their own. One that dies is replaced; all end with their parent, even if that is killed.
+    SIGHUP makes the parent read the file of API keys again.
+    """
+    _check_address(settings.host, settings.port)
+    _allow_files(settings.connections + OTHER_FILES)
+    set_up_logging(settings.log_format, settings.log_level)
+    with scratch_directory("metrics") as folder:
+        os.environ[METRICS_FOLDER] = str(folder)
+        try:
+            keys = None if settings.api_key_file is None else SharedKeys(settings.api_key_file, Path(folder))
+            server = _Server(
+                "lorentzrec",
+                address=settings.host,
+                port=settings.port,
+                interface=Interfaces.ASGI,
+                # No browser and hardly a gateway uses HTTP/2 without TLS, and what is off cannot be attacked.
+                http=HTTPModes.http1,
+                workers=settings.workers,
+                backpressure=settings.connections,
+                websockets=False,
+                respawn_failed_workers=True,
+                workers_kill_timeout=settings.shutdown_seconds,
+                log_enabled=False,
+            )
+            server.keys = keys
+            server.on_startup(listening)
+            server.serve(target_loader=partial(_load, settings, keys), wrap_loader=False)
+        finally:
+            del os.environ[METRICS_FOLDER]
+
+
+class _Server(MPServer):
+    """Granian's server with another main loop: deaths are logged and counted, and SIGHUP reloads keys.
+
+    Granian ends the service when a worker dies twice within a few seconds, whoever killed it, and can miss the second
+    of two deaths at the same time.
+    """
+
+    keys: SharedKeys | None = None
+
+    def _serve_loop(self, spawn_target: Any, target_loader: Any) -> None:
+        from lorentzrec.serving.http.metrics import worker_deaths
+
+        deaths, short_lives = worker_deaths(), 0
+        while not self.interrupt_signal:
+            self.main_loop_interrupt.wait()
+            self.main_loop_interrupt.clear()  # before looking at what happened, so nothing that happens now is missed
+            if self.reload_signal:
+                self.reload_signal = False
+                self._reload_keys()
+            while self.interrupt_children and not self.interrupt_signal:
+                place = self.interrupt_children.pop(0)
+                worker = self.wrks[place]
+                deaths.inc()
+                logger.warning(
+                    "worker %d (pid %s) died (%s); it is replaced", place + 1, worker.inner.pid, _end_of(worker)
+                )
+                failed_to_start = worker.inner.exitcode > 0 and time.monotonic() < worker.birth + SHORT_LIFE
+                short_lives = short_lives + 1 if failed_to_start else 0
+                if short_lives >= MOST_SHORT_LIVES:
+                    logger.error("workers die as soon as they start: the service ends; see the lines before this one")
+                    self.interrupt_children.append(place)  # the exit code is then 1
+                    return
+                self._respawn_workers([place], spawn_target, target_loader, delay=0)
+
+    def _reload_keys(self) -> None:
+        if self.keys is None:
+            logger.warning("there are no keys to reload: the service was started without --api-key-file")
+        else:
+            self.keys.reload()
+
+
+def _end_of(worker: Any) -> str:
+    code: int = worker.inner.exitcode
+    return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
+
+
+def _load(settings: ServiceSettings, keys: SharedKeys | None) -> Any:
+    """The application, in the process of a worker."""
+    from lorentzrec.serving.http.app import create_app
+
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # for the parent, but a terminal sends it to all
+    # The handler of the parent, which a forked worker inherits, would swallow it until the worker has started.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    set_up_logging(settings.log_format, settings.log_level)
+    Thread(target=_end_with, args=(os.getppid(),), name="parent", daemon=True).start()
+    app = create_app(settings, keys)
+    # What is loaded by now stays: the collector need not look through it again, which holds up answers for 50 ms.
+    gc.collect()
+    gc.freeze()
+    return app
+
+
+def _end_with(parent: int) -> None:
+    """Stop this worker once its parent is gone: orphans would keep the port, and nobody could stop them together."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _allow_files(count: int) -> None:
+    """Raise the limit on open files as far as this process may: the usual 1,024 is less than its connections need."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _check_address(host: str, port: int) -> None:
+    """Say in one line what a worker could only say in a traceback."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as attempt:
+            attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            attempt.bind(address)
+    except OSError as error:
+        raise InputError(
+            f"cannot listen at {host}:{port} ({error.strerror}): choose another --host or --port"
+        ) from None

@@ -1,0 +1,48 @@
+"""Maximal marginal relevance: answers that are good and not all alike, by the model's own distance."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.geometry import euclidean, hyperboloid
+from lorentzrec.model.ranking import Ranker, Rows
+
+POOL = 5
+"""Candidates for each place of the answer ..."""
+LARGEST_POOL = 1000
+"""... but no more than this, or than the answer itself."""
+
+
+def pool_size(k: int, diversity: float) -> int:
+    """How many of the best items `diversify` should be given to choose `k` from."""
+    return k if diversity == 0 else max(k, min(POOL * k, LARGEST_POOL))
+
+
+def diversify(ranker: Ranker, rows: Rows, scores: NDArray[np.float32], k: int, diversity: float) -> NDArray[np.int64]:
+    """Places of `k` of the candidates, in the order in which they are chosen; `rows` and `scores` are best first.
+
+    The first is the best. Each next one has the largest
+
+        (1 - diversity) r(v) + diversity min_s d(v, s) / D
+
+    over the candidates v that are left, where s runs over those already chosen, d is the distance between item points,
+    D the largest distance of a candidate from the best one, and r(v) = (score - least) / (greatest - least). Equal ones
+    go by their order in `rows`. So 0 is the order of the scores, and 1 takes whatever is farthest from all chosen.
+    """
+    k = min(k, len(rows))
+    if diversity == 0 or k < 2:
+        return np.arange(k)
+    points = ranker.precise(ranker.item_points[rows])
+    distance = hyperboloid.distance if ranker.hyperbolic else euclidean.distance
+    relevance = scores.astype(np.float64) - float(scores.min())
+    relevance /= relevance.max() or 1.0
+    apart = distance(points[0], points)
+    unit = apart.max() or 1.0
+    chosen = [0]
+    while len(chosen) < k:
+        value = (1 - diversity) * relevance + diversity * apart / unit
+        value[chosen] = -np.inf
+        chosen.append(int(value.argmax()))
+        apart = np.minimum(apart, distance(points[chosen[-1]], points))
+    return np.array(chosen)

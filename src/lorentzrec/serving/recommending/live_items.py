@@ -1,0 +1,70 @@
+"""The items that may be recommended now, and their order for a query or by popularity."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.data.vocabulary import UNKNOWN
+from lorentzrec.geometry import FloatArray
+from lorentzrec.model.ranking import Ranker, Rows
+from lorentzrec.serving.versions.index import INDEXED_ITEMS, Index, IndexedRanker, Score
+
+Ranked = tuple[NDArray[np.int64], NDArray[np.float32]]
+"""Rows and scores, best first."""
+
+
+class LiveItems:
+    """Ranks the live items of a version; rows that go in and out are those of the version.
+
+    Where not all items are live, the points of those that are get packed once, so that nothing else is ever scored:
+    unless there is an index, and so many are live that it pays to ask it.
+    """
+
+    def __init__(
+        self, ranker: Ranker, counts: NDArray[np.int64], live: Rows | None = None, index: Index | None = None
+    ) -> None:
+        """`live`: rows in rising order; None if every item is live."""
+        rows: Rows = np.arange(len(counts)) if live is None else live
+        self._counts, self._popular = counts, rows[np.argsort(-counts[rows], kind="stable")]
+        self._index = index if len(rows) >= INDEXED_ITEMS else None
+        self._live = live
+        self._packed = live if self._index is None else None
+        if self._packed is not None:
+            self._places = np.full(len(counts), UNKNOWN, np.int64)
+            self._places[self._packed] = np.arange(len(self._packed))
+        points = ranker.item_points if self._packed is None else ranker.item_points[self._packed]
+        self._nearest = self._ranker(points, ranker.hyperbolic, "distance")
+        self._scored = self._nearest if ranker.by_distance else self._ranker(points, ranker.hyperbolic, "inner")
+
+    def _ranker(self, points: NDArray[np.float32], hyperbolic: bool, score: Score) -> Ranker:
+        if self._index is not None:
+            return IndexedRanker(points, self._index, self._live, hyperbolic=hyperbolic, score=score)
+        return Ranker(points, geometry="hyperboloid" if hyperbolic else "euclidean", score=score)
+
+    def top(self, query: FloatArray, k: int, excluded: Rows, allowed: Rows | None, *, nearest: bool = False) -> Ranked:
+        """The best `k` by the model's score, or the `nearest` to a point; none of `excluded`, only of `allowed`."""
+        ranker = self._nearest if nearest else self._scored
+        places, scores = ranker.top(
+            query, k, self._places_of(excluded), None if allowed is None else self._places_of(allowed)
+        )
+        return places if self._packed is None else self._packed[places].astype(np.int64), scores
+
+    def popular(self, k: int, excluded: Rows, allowed: Rows | None) -> Ranked:
+        """The `k` with the most events in training, scored by their number; equal ones by row."""
+        rows = self._popular
+        if allowed is not None:
+            permitted = np.zeros(len(self._counts), bool)
+            permitted[allowed] = True
+            rows = rows[permitted[rows]]
+        rows = rows[: k + len(excluded)]
+        best = rows[~np.isin(rows, excluded)][:k].astype(np.int64)
+        return best, self._counts[best].astype(np.float32)
+
+    def _places_of(self, rows: Rows) -> Rows:
+        """Rows of the version as rows of what is ranked; those that are not live drop out."""
+        if self._packed is None:
+            return rows
+        places = self._places[rows]
+        packed: Rows = places[places != UNKNOWN]
+        return packed

@@ -1,0 +1,235 @@
+"""What items are called, and where they stand: ids, titles, categories and search in one read-only SQLite file.
+
+A file rather than a table in memory, so that a worker starts at once and all workers share the same pages.
+
+    items       row, id, title, category, price, image, and `place`: the item's place by popularity, from 0
+    categories  code, name
+    words       a full-text index of id and title; its rows are places, so that it gives popular items first for nothing
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sqlite3
+import weakref
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.data.vocabulary import UNKNOWN
+from lorentzrec.errors import ArtifactError, InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+DETAILS = ("title", "category", "price", "image")
+IDS_A_QUESTION = 50_000
+"""Ids that one statement looks up; more are asked in parts."""
+CONNECTIONS = 4
+"""Threads that may ask at the same time; an answer takes a fraction of a millisecond, so others wait for less."""
+DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR)
+"""What SQLite reports if the file was changed or cut short; no request can cause these."""
+_SCHEMA = """
+    PRAGMA journal_mode = OFF;
+    PRAGMA synchronous = OFF;
+    CREATE TABLE categories (code INTEGER PRIMARY KEY, name TEXT NOT NULL);
+    CREATE TABLE items (row INTEGER PRIMARY KEY, id TEXT NOT NULL, title TEXT, category TEXT, price REAL, image TEXT,
+                        place INTEGER NOT NULL);
+    CREATE VIRTUAL TABLE words USING fts5 (id, title, content = '', prefix = '1 2 3',
+                                           tokenize = 'unicode61 remove_diacritics 2');
+"""
+_INDEXES = """
+    CREATE UNIQUE INDEX items_by_id ON items (id);
+    CREATE UNIQUE INDEX items_by_place ON items (place);
+    INSERT INTO words (words) VALUES ('optimize');
+"""
+
+
+class DirectoryDamaged(ArtifactError):  # noqa: N818, it is what the service answers with 503
+    """The file has changed or cannot be read any more."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """What is known of one item; None where nothing was said."""
+
+    row: int
+    id: str
+    title: str | None = None
+    category: str | None = None
+    price: float | None = None
+    image: str | None = None
+
+
+def write_item_directory(path: Path, table: pl.DataFrame, categories: Sequence[str]) -> None:
+    """Write the directory of a table that `described_items` made: one line per item, in row order."""
+    try:
+        _write_tables(path, table, categories)
+    except sqlite3.OperationalError as error:
+        codes = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_IOERR: errno.EIO}
+        if (code := codes.get(error.sqlite_errorcode & 0xFF)) is None:
+            raise
+        raise OSError(code, os.strerror(code), str(path)) from error
+
+
+def _write_tables(path: Path, table: pl.DataFrame, categories: Sequence[str]) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript(_SCHEMA)
+        connection.execute("BEGIN")
+        connection.executemany("INSERT INTO categories VALUES (?, ?)", enumerate(categories))
+        connection.executemany("INSERT INTO items VALUES (?, ?, ?, ?, ?, ?, ?)", table.iter_rows())
+        connection.execute("INSERT INTO words (rowid, id, title) SELECT place, id, title FROM items ORDER BY place")
+        connection.executescript(_INDEXES)  # which first ends the transaction
+
+
+def described_items(
+    ids: pl.Series, counts: NDArray[np.int64], described: pl.DataFrame | None
+) -> tuple[pl.DataFrame, NDArray[np.int32], list[str]]:
+    """The table of the directory, the category code of each row (-1 for none), and the names of the codes.
+
+    `described`: a table with the column id and any of title, category, price and image. Of several categories the first
+    counts (`first_category`). Items that it lacks stay without details; what only it has is left out.
+    """
+    import polars as pl
+
+    from lorentzrec.ingest.item_table import first_category
+
+    order = np.argsort(-counts, kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    table = pl.DataFrame({"row": np.arange(len(ids)), "id": ids.cast(pl.String)})
+    types = {"title": pl.String, "category": pl.String, "price": pl.Float64, "image": pl.String}
+    if described is not None:
+        kept = described.select(
+            pl.col("id").cast(pl.String), *(pl.col(name).cast(types[name]) for name in DETAILS if name in described)
+        )
+        if twice := kept.filter(kept["id"].is_duplicated())["id"].head(1).to_list():
+            raise InputError(f"the item {twice[0]!r} stands twice in the item table: give each item one row")
+        table = table.join(kept, on="id", how="left", maintain_order="left")
+    missing = [pl.lit(None, types[name]).alias(name) for name in DETAILS if name not in table.columns]
+    table = first_category(table.with_columns(missing)).with_columns(place=place).select("row", "id", *DETAILS, "place")
+    categories = table["category"].drop_nulls().unique().sort()
+    codes = table["category"].replace_strict(categories, np.arange(len(categories)), default=-1, return_dtype=pl.Int32)
+    return table, codes.to_numpy(), categories.to_list()
+
+
+class ItemDirectory:
+    """Ids to rows, rows to what is known of them, and search. Read-only, and safe to use from many threads.
+
+    All connections are opened at once, so that whoever holds the directory can finish with it when its folder has been
+    removed. The file is read, never mapped: if somebody cuts it short, a query fails instead of the process.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.damage: str | None = None
+        """Why a query has failed since the file was opened; None if none has."""
+        self._idle: SimpleQueue[sqlite3.Connection] = SimpleQueue()
+        weakref.finalize(self, _close, self._idle)
+        try:
+            for _ in range(CONNECTIONS):
+                self._idle.put(_connect(path))
+            self.categories: list[str] = [name for (name,) in self._ask("SELECT name FROM categories ORDER BY code")]
+            statement = "SELECT count(*), ifnull(min(row), 0), ifnull(max(row), -1) FROM items"
+            ((count, first, last),) = self._ask(statement)
+            self._count = int(count)
+            if (first, last) != (0, self._count - 1):
+                raise self._damaged(f"its rows are {first} to {last} and not 0 to {self._count - 1}")
+        except DirectoryDamaged:
+            _close(self._idle)
+            raise
+        except sqlite3.Error as error:
+            _close(self._idle)
+            raise self._damaged(str(error)) from error
+
+    def __len__(self) -> int:
+        return self._count
+
+    def rows(self, ids: Sequence[str]) -> NDArray[np.int64]:
+        """The row of each id; -1 (`UNKNOWN`) for one that is not held."""
+        found = np.full(len(ids), UNKNOWN, np.int64)
+        for start in range(0, len(ids), IDS_A_QUESTION):
+            part = json.dumps(ids[start : start + IDS_A_QUESTION])
+            for place, row, id in self._ask(
+                "SELECT asked.key, items.row, items.id FROM json_each(?) AS asked JOIN items ON items.id = asked.value",
+                part,
+            ):
+                # SQLite ends a text from JSON at its first NUL, so an id with one could be taken for another.
+                if id == ids[start + place]:
+                    found[start + place] = row
+        if len(found) and not UNKNOWN <= found.min() <= found.max() < self._count:
+            raise self._damaged(f"it has a row outside of 0 to {self._count - 1}")
+        return found
+
+    def items(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> list[Item]:
+        """What is known of the items in these rows, in the order of `rows`."""
+        return self._items("JOIN items ON items.row = asked.value ORDER BY asked.key", rows)
+
+    def search(self, query: str, limit: int = 20) -> list[Item]:
+        """Items whose id or title holds every word of `query`, as a whole or as a beginning; popular ones first.
+
+        An item whose id is the query itself comes before all others. An empty query gives the most popular items.
+        """
+        text = query.replace("\0", " ").encode("utf-8", "ignore").decode()
+        words = " ".join(f'"{word.replace(chr(34), chr(34) * 2)}"*' for word in text.split())
+        if words:
+            found = self._ask("SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid LIMIT ?", words, limit)
+        else:
+            found = self._ask("SELECT place FROM items ORDER BY place LIMIT ?", limit)
+        items = self._items("JOIN items ON items.place = asked.value ORDER BY asked.key", [place for (place,) in found])
+        named = self.rows([text.strip()])
+        exact = self.items(named[named != UNKNOWN])
+        return (exact + [item for item in items if item not in exact])[:limit]
+
+    def close(self) -> None:
+        """Close all connections; nobody may be asking."""
+        _close(self._idle)
+
+    def _items(self, condition: str, values: Sequence[int] | NDArray[np.integer[Any]]) -> list[Item]:
+        columns = "items.row, items.id, items.title, items.category, items.price, items.image"
+        asked = json.dumps(np.asarray(values, np.int64).tolist())
+        lines = self._ask(f"SELECT {columns} FROM json_each(?) AS asked {condition}", asked)
+        if len(lines) != len(values):
+            raise self._damaged(f"it holds {len(lines)} of {len(values)} items")
+        return [Item(*line) for line in lines]
+
+    def _ask(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        connection = self._idle.get()
+        try:
+            return connection.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", None)
+            # Text that is not UTF-8 is an error of the module, and has no code.
+            if (code is None and "decode" in str(error)) or (code is not None and code & 0xFF in DAMAGE):
+                raise self._damaged(str(error)) from error
+            raise
+        finally:
+            self._idle.put(connection)
+
+    def _damaged(self, reason: str) -> DirectoryDamaged:
+        self.damage = f"{self.path} is damaged ({reason}): publish the model again"
+        return DirectoryDamaged(self.damage)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    address = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
+    connection = sqlite3.connect(address, uri=True, check_same_thread=False)
+    connection.execute("PRAGMA mmap_size = 0")
+    # In KiB, used as far as it is needed: pages of frequent items stay in memory, as they would be with a mapping.
+    connection.execute("PRAGMA cache_size = -16384")
+    connection.execute("SELECT count(*) FROM categories")  # or the file would be opened by the first question
+    return connection
+
+
+def _close(connections: SimpleQueue[sqlite3.Connection]) -> None:
+    while not connections.empty():
+        connections.get().close()

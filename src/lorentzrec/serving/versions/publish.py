@@ -1,0 +1,195 @@
+"""From a model to the current version of a store, in one step for whoever asks the service meanwhile."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from lorentzrec.atomic import scratch_directory
+from lorentzrec.data.interactions import Interactions
+from lorentzrec.errors import InputError, LorentzrecError
+from lorentzrec.serving.stores.store import Added, Event, Store, check_ids, key_of, usual_id
+from lorentzrec.serving.versions.version import open_version, write_version
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from lorentzrec.model.model import Model
+    from lorentzrec.reduction.disk_map import DiskMap
+
+Progress: TypeAlias = Callable[[str, float], None]
+"""Told what is being done, and what share of it is."""
+
+EVENTS_A_BATCH = 5_000
+
+
+@dataclass(frozen=True)
+class Published:
+    """What `publish` did."""
+
+    name: str
+    """Of the version that is now current."""
+    manifest: dict[str, Any]
+    events: Added | None
+    """What became of the histories, if there were any to add."""
+
+
+def publish(
+    model: Model,
+    store: Store,
+    *,
+    items: pl.DataFrame | None = None,
+    disk_map: DiskMap | None = None,
+    twin: Model | None = None,
+    histories: Interactions | None = None,
+    keep: int = 3,
+    index: bool = True,
+    event_weights: Mapping[str, float] | None = None,
+    progress: Progress | None = None,
+) -> Published:
+    """Make `model` the current version of `store`.
+
+    It is written to a temporary folder, uploaded, opened as a service would open it, and only then activated. A failure
+    at any point leaves the current version as it was and removes what was uploaded. Then all but the newest `keep` of
+    the versions that were ever activated are removed, and what interrupted publishes left behind, unless another
+    process is publishing.
+
+    items: a table with the column id and any of title, category, price and image.
+    twin: another model of the same items, for answers side by side.
+    histories: events to put into the store first, see `add_histories`.
+    index: make one, if there are enough items for it to pay.
+    event_weights: kind of event -> weight, so that events sent to the service weigh as those of the training data did.
+    """
+    if keep < 1:
+        raise InputError(f"{keep} versions cannot be kept: keep 1 or more")
+    _check_ids_of(model, histories)
+    tell = progress or (lambda *_: None)
+    with scratch_directory("publish") as scratch, store.publishing():
+        folder = scratch / "version"
+        with _in_scratch(scratch):
+            manifest = write_version(
+                folder,
+                model,
+                items=items,
+                disk_map=None if disk_map is None else disk_map.coordinates,
+                map_description=None if disk_map is None else {"method": disk_map.method, "kept": disk_map.kept},
+                twin=twin,
+                index=index,
+                event_weights=event_weights,
+                progress=lambda what: tell(what, 0.0),
+            )
+        name, total = str(manifest["name"]), sum(file["bytes"] for file in manifest["files"].values())
+        sent = 0
+
+        def uploaded(more: int) -> None:
+            nonlocal sent
+            sent += more
+            tell("uploading", sent / max(total, 1))
+
+        try:
+            store.upload(folder, uploaded)
+            tell("checking what was uploaded", 0.0)
+            with _in_scratch(scratch):
+                open_version(store.fetch(name, scratch / "fetched"), verify=False).items.close()
+            events = None if histories is None else add_histories(store, histories, progress)
+            store.activate(name)
+        except BaseException:
+            with suppress(LorentzrecError, OSError):  # if not even this works, the next publish removes it
+                store.discard(name)
+            raise
+    _prune(store, keep)
+    store.clean()
+    return Published(name, manifest, events)
+
+
+def _check_ids_of(model: Model, histories: Interactions | None) -> None:
+    """Refuse ids that no service would take, before anything is uploaded."""
+    try:
+        check_ids("item", map(str, model.items.series.to_list()))
+        if histories is not None:
+            check_ids("item", map(str, histories.items.series.to_list()))
+            check_ids("user", map(str, histories.users.series.to_list()))
+    except InputError as error:
+        raise InputError(f"{error}; correct the events, then prepare, train and publish again") from None
+
+
+@contextmanager
+def _in_scratch(scratch: Path) -> Iterator[None]:
+    """If the temporary folder cannot be written, report that it is this folder and not the store."""
+    try:
+        yield
+    except InputError as error:
+        if str(error).startswith(f"cannot write {scratch}"):
+            raise InputError(f"{error} (the temporary folder, not the store: TMPDIR names another)") from error
+        raise
+
+
+def _prune(store: Store, keep: int) -> None:
+    """Remove the oldest versions that were ever activated, but for `keep` and the current one."""
+    for old in store.activated_versions()[keep:]:
+        if old != store.state().version:
+            try:
+                store.discard(old)
+            except InputError:
+                # Another process may have removed it, or activated it.
+                if old in store.versions() and old != store.state().version:
+                    raise
+
+
+def rollback(store: Store) -> str:
+    """Make the version that was live before the current one the current one again; its name.
+
+    If the store has lost which version is current, that version is restored instead.
+    """
+    state = store.state()
+    if state.version is not None and state.warning is not None:
+        store.activate(state.version)
+        return state.version
+    older = [name for name in store.activated_versions() if state.version is not None and name < state.version]
+    if not older:
+        raise InputError(
+            f"{store.url} holds no version that was live before {state.version or 'the first'}: publish one instead"
+        )
+    store.activate(older[0])
+    return older[0]
+
+
+def add_histories(store: Store, histories: Interactions, progress: Progress | None = None) -> Added:
+    """Put the events of a dataset into a store; how many were new, and which customers are erased.
+
+    An event is its item and its time, as for the service: one that the service was told counts once, and whoever
+    publishes again, after an interruption or with newer events, adds only what is not there. Without times, an event
+    is the first, second, ... of its item, and events get the seconds 0, 1, 2 and so on of 1970, which keeps their order
+    and puts them before everything that really happens.
+    """
+    accepted, duplicates, done, erased = 0, 0, 0, frozenset[str]()
+    events = _events(histories)
+    while batch := list(islice(events, EVENTS_A_BATCH)):
+        added = store.add_events(batch, respect_erasures=True)
+        accepted, duplicates, done = accepted + added.accepted, duplicates + added.duplicates, done + len(batch)
+        erased |= added.erased
+        if progress is not None:
+            progress("adding histories", done / len(histories))
+    return Added(accepted, duplicates, erased)
+
+
+def _events(histories: Interactions) -> Iterator[Event]:
+    items = [str(item) for item in histories.items.series.to_list()]
+    for user, start, end in zip(
+        histories.users.series.to_list(), histories.offsets[:-1].tolist(), histories.offsets[1:].tolist(), strict=True
+    ):
+        touched = [items[row] for row in histories.item_rows[start:end].tolist()]
+        weights = [1.0] * len(touched) if histories.weights is None else histories.weights[start:end].tolist()
+        if histories.times is not None:
+            for item, time, weight in zip(touched, histories.times[start:end].tolist(), weights, strict=True):
+                yield Event(str(user), item, float(time), usual_id(item, time), weight)
+        else:
+            met: Counter[str] = Counter()
+            for place, (item, weight) in enumerate(zip(touched, weights, strict=True)):
+                yield Event(str(user), item, float(place), key_of("without time", item, str(met[item])), weight)
+                met[item] += 1

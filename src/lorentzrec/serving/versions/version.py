@@ -1,0 +1,326 @@
+"""A published version: what a service needs to answer, as a folder that is written once and never changed.
+
+    manifest.json        what it is, its name, and size and checksum of every other file
+    points.safetensors   item_points; history_points if separate; item_counts; category_codes; map where there is one
+    twin.safetensors     item_points and history_points of another model of the same items, in the same rows; optional
+    items.sqlite         see `item_directory`
+    index.faiss          see `index`; only where there are many items
+
+Small files are read, so that nothing that happens to them later can hurt a worker. Large ones are mapped into memory:
+opening costs the same for any size but for the checksums, and all workers of a machine share one copy. If somebody
+truncates a mapped file in place, the system kills the workers that read it; nothing in this package does that, every
+writer makes a new file and renames it. A version holds nothing about customers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.atomic import MARKER, atomic_directory, checksum
+from lorentzrec.errors import ArtifactError, InputError, LorentzrecError
+from lorentzrec.manifest import read_manifest, write_manifest
+from lorentzrec.model.artifact import POINTS, check_points, write_arrays
+from lorentzrec.model.config import TrainingConfig
+from lorentzrec.model.ranking import Ranker
+from lorentzrec.serving.versions.index import (
+    EXTRA,
+    INDEX,
+    INDEXED_ITEMS,
+    Index,
+    build_index,
+    is_installed,
+    open_index,
+    questions_like_real_ones,
+)
+from lorentzrec.serving.versions.item_directory import ItemDirectory, described_items, write_item_directory
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from lorentzrec.model.model import Model
+
+FORMAT, FORMAT_VERSION = "lorentzrec-version", 1
+TWIN, ITEMS = "twin.safetensors", "items.sqlite"
+READ_BYTES = 64 * 2**20
+"""Files of up to this size are read by each worker; larger ones are mapped."""
+TYPES = {"F32": "<f4", "I64": "<i8", "I32": "<i4"}
+"""The names that safetensors has for the types of our arrays."""
+
+
+@dataclass(frozen=True, eq=False)
+class Version:
+    """An opened version. Immutable, and safe to use from many threads."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    ranker: Ranker
+    twin_ranker: Ranker | None
+    items: ItemDirectory
+    item_counts: NDArray[np.int64]
+    category_codes: NDArray[np.int32]
+    """The place of each item's category in `categories`; -1 where none is known."""
+    map: NDArray[np.float32] | None
+    """Where each item lies in the Poincaré disk."""
+    index: Index | None = None
+    notes: tuple[str, ...] = ()
+    """What whoever runs a service should know."""
+
+    @property
+    def name(self) -> str:
+        return str(self.manifest["name"])
+
+    @property
+    def event_weights(self) -> dict[str, float]:
+        """Weights of the kinds of events; empty if all weigh the same. Versions of 0.1 have no such entry."""
+        return dict(self.manifest.get("event_weights", {}))
+
+    @property
+    def categories(self) -> list[str]:
+        return self.items.categories
+
+
+def write_version(
+    folder: Path,
+    model: Model,
+    *,
+    items: pl.DataFrame | None = None,
+    disk_map: NDArray[np.float32] | None = None,
+    map_description: Mapping[str, Any] | None = None,
+    twin: Model | None = None,
+    index: bool = True,
+    event_weights: Mapping[str, float] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
+    """Write what a service needs of `model` to `folder`, whole or not at all; the manifest.
+
+    items: a table with the column id and any of title, category, price and image.
+    disk_map: a place in the Poincaré disk for each item; `map_description` says how it was made and what it keeps.
+    twin: another model of the same items, for answers side by side.
+    index: make one, if there are enough items for it to pay.
+    event_weights: kind of event -> weight, as the model's data were prepared with.
+    progress: called with what is being done.
+    """
+    say = progress or (lambda _: None)
+    table, codes, categories = described_items(model.items.series, model.item_counts, items)
+    arrays = _points_of(model) | {"item_counts": model.item_counts, "category_codes": codes}
+    if disk_map is not None:
+        arrays["map"] = _checked_map(disk_map, len(model.items))
+    created = datetime.now(UTC)
+    with atomic_directory(folder) as partial:
+        write_arrays(partial / POINTS, arrays)
+        if twin is not None:
+            write_arrays(partial / TWIN, _points_of(twin, _rows_of_twin(model, twin)))
+        say("writing the item directory")
+        write_item_directory(partial / ITEMS, table, categories)
+        described_index: dict[str, Any] | None = None
+        notes: list[str] = []
+        if index and len(model.items) >= INDEXED_ITEMS:
+            if is_installed():
+                ranker = _ranker(arrays, _space(model.config))
+                queries = questions_like_real_ones(ranker, model.histories)
+                say("building the index")
+                described_index = build_index(ranker, queries, partial / INDEX)
+            else:
+                notes.append(f"{len(model.items):,} items are ranked exactly, not by an index: {EXTRA}, publish again")
+        manifest = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "name": f"{created:%Y%m%dT%H%M%S}-{created.microsecond:06x}",
+            "created": created.isoformat(timespec="seconds"),
+            "model": model.config.to_dict(),
+            "data_digest": model.data_digest,
+            "items": len(model.items),
+            "described_items": len(table) - table["title"].null_count(),
+            **_space(model.config),
+            "dimension": model.config.dimension,
+            "metrics": model.metrics,
+            "files": {
+                file.name: {"sha256": checksum(file), "bytes": file.stat().st_size}
+                for file in sorted(partial.iterdir())
+            },
+            "index": described_index,
+            "map": None if disk_map is None else dict(map_description or {}),
+            "twin": None if twin is None else _space(twin.config),
+            "event_weights": dict(event_weights or {}),
+            "notes": notes,
+        }
+        write_manifest(partial, manifest)
+    return manifest
+
+
+def open_version(folder: Path, *, verify: bool = True) -> Version:
+    """Open a version for answers. With `verify` every byte is checked against its checksum; sizes always are.
+
+    Whatever is wrong with the folder, also if somebody has made it fit its checksums, is an `ArtifactError`.
+    """
+    try:
+        return _open_version(folder, verify)
+    except LorentzrecError:
+        raise
+    except OSError as error:
+        raise ArtifactError(f"cannot read {folder} ({error}): check the disk and the permissions") from error
+    except Exception as error:
+        raise _damaged(folder, f"{type(error).__name__}: {' '.join(str(error).split())}") from error
+
+
+def _open_version(folder: Path, verify: bool) -> Version:
+    manifest = read_manifest(
+        folder,
+        key="format",
+        kind=FORMAT,
+        format_version=FORMAT_VERSION,
+        what="version",
+        again="publish the model again",
+    )
+    _check_files(folder, manifest["files"], verify)
+    points = stored_arrays(folder / POINTS)
+    twin = stored_arrays(folder / TWIN) if manifest["twin"] else None
+    count, width = manifest["items"], manifest["dimension"] + (manifest["geometry"] == "hyperboloid")
+    _check_array(folder / POINTS, points, "item_points", "<f4", (count, width))
+    _check_array(folder / POINTS, points, "history_points", "<f4", (count, width), optional=True)
+    _check_array(folder / POINTS, points, "map", "<f4", (count, 2), optional=True)
+    _check_array(folder / POINTS, points, "item_counts", "<i8", (count,))
+    _check_array(folder / POINTS, points, "category_codes", "<i4", (count,))
+    if twin is not None:
+        shape = (count, twin["item_points"].shape[-1])
+        _check_array(folder / TWIN, twin, "item_points", "<f4", shape)
+        _check_array(folder / TWIN, twin, "history_points", "<f4", shape, optional=True)
+    items = ItemDirectory(folder / ITEMS)
+    if len(items) != count:
+        raise _damaged(folder / ITEMS, f"it holds {len(items)} items and the manifest says {count}")
+    codes = points["category_codes"]
+    if count and not -1 <= codes.min() <= codes.max() < len(items.categories):
+        raise _damaged(folder / POINTS, f"a category is outside of the {len(items.categories)} in {ITEMS}")
+    index: Index | None = None
+    notes: tuple[str, ...] = ()
+    if manifest["index"] is not None and is_installed():
+        index = open_index(folder / INDEX, manifest["index"], count, mapped=_is_mapped(folder / INDEX))
+    elif manifest["index"] is not None:
+        notes = (f"version {manifest['name']} has an index, but items are ranked exactly without faiss: {EXTRA}",)
+    return Version(
+        folder=folder,
+        manifest=manifest,
+        ranker=_ranker(points, manifest),
+        twin_ranker=None if twin is None else _ranker(twin, manifest["twin"]),
+        items=items,
+        item_counts=points["item_counts"],
+        category_codes=codes,
+        map=points.get("map"),
+        index=index,
+        notes=notes,
+    )
+
+
+def stored_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a safetensors file, read-only; those of a large file are mapped, and their pages shared."""
+    if _is_mapped(path):
+        content = np.memmap(path, np.uint8, mode="r").view(np.ndarray)
+    else:
+        content = np.fromfile(path, np.uint8)
+        content.flags.writeable = False
+    try:
+        start = 8 + int(content[:8].view("<u8")[0])
+        header = json.loads(content[8:start].tobytes())
+        header.pop("__metadata__", None)
+        return {
+            name: content[start:][slice(*entry["data_offsets"])].view(TYPES[entry["dtype"]]).reshape(entry["shape"])
+            for name, entry in header.items()
+        }
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise _damaged(path, f"its header does not fit its content: {error}") from error
+
+
+def _is_mapped(path: Path) -> bool:
+    return path.stat().st_size > READ_BYTES
+
+
+def _check_array(
+    path: Path,
+    arrays: Mapping[str, NDArray[Any]],
+    name: str,
+    dtype: str,
+    shape: tuple[int, ...],
+    *,
+    optional: bool = False,
+) -> None:
+    array = arrays.get(name)
+    if array is None and optional:
+        return
+    if array is None or array.dtype != dtype or array.shape != shape:
+        raise _damaged(path, f"{name} is not {dtype} {shape}")
+
+
+def _points_of(model: Model, rows: NDArray[np.int64] | None = None) -> dict[str, NDArray[Any]]:
+    """The arrays that rank, in the order of `rows` if given; every point is one."""
+    arrays = {"item_points": model.item_points}
+    if model.history_points is not model.item_points:
+        arrays["history_points"] = model.history_points
+    for name, points in arrays.items():
+        check_points(Path("the model"), name, points, model.config.geometry == "hyperboloid")
+    return arrays if rows is None else {name: points[rows] for name, points in arrays.items()}
+
+
+def _rows_of_twin(model: Model, twin: Model) -> NDArray[np.int64] | None:
+    """Where the items of `model` stand in its twin; None if in the same rows."""
+    if twin.items == model.items:
+        return None
+    rows = twin.items.rows(model.items.series)
+    if len(twin.items) != len(model.items) or rows.min() < 0:
+        raise InputError(
+            f"the twin has other items than the model ({int((rows >= 0).sum()):,} of {len(rows):,} in common): "
+            "train both on the same data"
+        )
+    return rows
+
+
+def _checked_map(disk_map: NDArray[np.float32], count: int) -> NDArray[np.float32]:
+    if disk_map.shape != (count, 2) or disk_map.dtype != np.float32:
+        raise InputError(
+            f"the map is {disk_map.dtype} {disk_map.shape}: give float32 ({count}, 2), a place for each item"
+        )
+    outside = ~(np.square(disk_map.astype(np.float64)).sum(axis=1) < 1)
+    if outside.any():
+        raise InputError(f"row {int(outside.argmax())} of the map is not inside the unit disk: make the map again")
+    return disk_map
+
+
+def _space(config: TrainingConfig) -> dict[str, Any]:
+    return {"geometry": config.geometry, "score": config.score, "recency": config.recency}
+
+
+def _ranker(points: Mapping[str, NDArray[np.float32]], space: Mapping[str, Any]) -> Ranker:
+    return Ranker(
+        points["item_points"],
+        points.get("history_points"),
+        geometry=space["geometry"],
+        score=space["score"],
+        recency=space["recency"],
+    )
+
+
+def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any]], verify: bool) -> None:
+    for name, expected in files.items():
+        if not (folder / name).is_file():
+            raise ArtifactError(f"{folder / name} is missing: copy the whole version again, or publish again")
+        if (folder / name).stat().st_size != expected["bytes"]:
+            raise _damaged(folder / name, f"it has not the {expected['bytes']} bytes that {MARKER} says")
+    if verify:
+        # Hashing leaves Python's lock alone, so that files are read side by side.
+        with ThreadPoolExecutor(min(len(files) or 1, os.cpu_count() or 1)) as pool:
+            for name, found in zip(files, pool.map(lambda name: checksum(folder / name), files), strict=True):
+                if found != files[name]["sha256"]:
+                    raise _damaged(folder / name, f"its checksum is not the one in {MARKER}")
+
+
+def _damaged(path: Path, reason: str) -> ArtifactError:
+    return ArtifactError(f"{path} is damaged ({reason}): copy the version again, or publish the model again")

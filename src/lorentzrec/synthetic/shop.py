@@ -1,0 +1,306 @@
+"""A shop that does not exist: customers, items and events grown in a hidden space, for demos, tests and benchmarks.
+
+The hidden space is a hyperbolic plane, or the flat control beside it (`latent.py`), so that nobody has to prove the
+geometry with data grown in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+
+from lorentzrec.atomic import atomic_directory
+from lorentzrec.errors import ConfigError
+from lorentzrec.synthetic.hierarchy import item_names
+from lorentzrec.synthetic.latent import REJECTED, Booleans, FlatSquare, Floats, HyperbolicPlane, Integers, Layers, World
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from lorentzrec.data.interactions import Interactions
+
+Space = Literal["hyperbolic", "flat"]
+
+BLOCK_EVENTS = 1 << 20
+"""About how many events are made at once, and stand in one file. A block depends on the configuration and its number
+only, so that any order of work gives the same shop."""
+
+PATIENCE, MANY_TRIES = 8, 64
+"""How often a customer who finds what they have already, or finds nothing at all, tries again before looking further
+away: twice as far after `PATIENCE` repeated items and at each one after, and after every `MANY_TRIES` empty draws."""
+
+CALIBRATIONS, LARGEST_LIFT = 4, 8.0
+"""How often the degrees that come out are compared with those asked for, and how far they may be lifted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyntheticConfig:
+    """What the shop is like. Customers have at least one event and no item twice; the counts are exactly as asked."""
+
+    customers: int = 3_000
+    items: int = 1_000
+    interactions: int = 60_000
+    space: Space = "hyperbolic"
+    """`hyperbolic`: popular items reach far. `flat`: the control, with the same degrees and one reach for all."""
+    exponent: float = 2.8
+    """Of the power law of item degrees, P(degree = k) ~ k^-exponent."""
+    customer_exponent: float = 3.0
+    """The same for the lengths of histories; a history holds at most a quarter of the items."""
+    temperature: float = 0.3
+    """From 0.05 to 0.95: how often customers link with what is far from them. The lower, the more clustering."""
+    session_length: float = 4.0
+    """Mean events in a row that follow one interest."""
+    drift: float = 0.08
+    """How far interest moves from one session to the next: standard deviation, as a share of the way round."""
+    days: int = 365
+    """All events lie in this many days; a customer is active for 30 to 100 % of them."""
+    start: int = 1_735_689_600
+    """Unix seconds of the first possible event; the default is 1 January 2025."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("customers", "items", "interactions", "days"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}: give at least 1")
+        if self.space not in get_args(Space):
+            raise ConfigError(f"the space {self.space!r} is unknown: choose one of {', '.join(get_args(Space))}")
+        for name, low, high in (
+            ("exponent", 1.5, 20),
+            ("customer_exponent", 1.5, 20),
+            ("temperature", 0.05, 0.95),
+            ("session_length", 1, 1e9),
+            ("drift", 0, 1),
+            ("seed", 0, 2**63),
+        ):
+            if not low <= getattr(self, name) <= high:
+                raise ConfigError(f"{name} is {getattr(self, name)}: give a number from {low:g} to {high:g}")
+        if not self.customers <= self.interactions <= self.customers * self.longest_history:
+            raise ConfigError(
+                f"{self.interactions:,} interactions of {self.customers:,} customers with {self.items:,} items: give "
+                f"{self.customers:,} (one each) to {self.customers * self.longest_history:,} (a quarter of the items)"
+            )
+
+    @property
+    def longest_history(self) -> int:
+        return max(1, self.items // 4)
+
+    @property
+    def block_customers(self) -> int:
+        return max(1, BLOCK_EVENTS * self.customers // self.interactions)
+
+
+@dataclass(frozen=True)
+class SyntheticReport:
+    """What was written, and where."""
+
+    config: SyntheticConfig
+    events: Path
+    """A folder of Parquet files with columns user, item, time (unix seconds), grouped by user, oldest first."""
+    items: Path
+    """A Parquet file with columns item, title, department, category, style and the hidden coordinates."""
+    item_degrees: Integers = field(repr=False)
+    """Events of each row of `items`; 0 where an item was never met."""
+
+
+class SyntheticShop:
+    """A shop, made as it is asked for: its item table, its events at once, or its events block by block."""
+
+    def __init__(self, config: SyntheticConfig) -> None:
+        self.config = config
+        generator = np.random.default_rng([config.seed, 0])
+        layers = Layers(config.items, config.interactions, config.exponent, generator)
+        self.world: World = (
+            HyperbolicPlane(layers, config.interactions, config.temperature, generator)
+            if config.space == "hyperbolic"
+            else FlatSquare(layers, config.temperature, generator)
+        )
+        if layers.degrees.max() > config.customers:
+            raise ConfigError(
+                f"with exponent {config.exponent} the most popular item needs {layers.degrees.max():,.0f} customers; "
+                f"there are {config.customers:,}: raise the exponent, or give fewer interactions or more customers"
+            )
+        # Ids in an order of their own, or they would tell popularity.
+        self.numbers: Integers = generator.permutation(config.items)
+        self.block_count = -(-config.customers // config.block_customers)
+        self._calibrate()
+
+    @cached_property
+    def items(self) -> pl.DataFrame:
+        """item, title, department, category, style, and the hidden coordinates, in order of ids."""
+        return self._items_as_drawn.sort("item")
+
+    @cached_property
+    def events(self) -> pl.DataFrame:
+        """user, item, time: all of them, in memory."""
+        import polars as pl
+
+        return pl.concat([self.block(number) for number in range(self.block_count)])
+
+    def interactions(self) -> Interactions:
+        """The events, ready for training."""
+        from lorentzrec.data.interactions import Interactions
+
+        return Interactions.from_pairs(self.events["user"], self.events["item"], times=self.events["time"])
+
+    @cached_property
+    def _items_as_drawn(self) -> pl.DataFrame:
+        """The item table in the order in which the world knows them."""
+        import polars as pl
+
+        return item_names(self.numbers, self.world.sectors).with_columns(
+            pl.Series(name, values) for name, values in self.world.coordinates().items()
+        )
+
+    def block(self, number: int) -> pl.DataFrame:
+        """The events of one block of customers, each customer's in order of time."""
+        import polars as pl
+
+        first = number * self.config.block_customers
+        customer, items, times = self._draw(number)
+        names = np.arange(first, first + customer[-1] + 1)
+        width = len(str(self.config.customers))
+        return pl.DataFrame(
+            {
+                "user": ("c" + pl.Series(names).cast(pl.String).str.zfill(width)).gather(customer),
+                "item": self._items_as_drawn["item"].gather(items),
+                "time": times,
+            }
+        )
+
+    def _draw(self, number: int) -> tuple[Integers, Integers, Integers]:
+        """Customer (counted from the first of the block), item and time of each event of a block."""
+        config = self.config
+        first = number * config.block_customers
+        last = min(first + config.block_customers, config.customers)
+        # Shares of the total that add up exactly: the difference of two rounded sums.
+        event_count = config.interactions * last // config.customers - config.interactions * first // config.customers
+        generator = np.random.default_rng([config.seed, 1 + number])
+        lengths = _history_lengths(generator, last - first, event_count, config)
+        customer = np.repeat(np.arange(last - first), lengths)
+        opens_history = np.concatenate([[True], customer[1:] != customer[:-1]])
+        opens_session = opens_history | (generator.random(event_count) < 1 / config.session_length)
+        items = self._choose(generator, customer, lengths, self._places(generator, opens_history, opens_session))
+        return customer, items, _times(generator, customer, opens_history, opens_session, config)
+
+    def _calibrate(self) -> None:
+        """Draw the first block a few times, each time lifting the degrees where fewer links came out than were asked.
+
+        Nobody takes an item twice, so the most popular ones would end below what was asked of them.
+        """
+        layers = self.world.layers
+        asked = layers.degrees
+        like = np.log2(1 + layers.ranks).astype(np.int64)
+        for _ in range(CALIBRATIONS):
+            items = self._draw(0)[1]
+            found = np.bincount(like[items], minlength=like.max() + 1) / len(items)
+            wanted = np.bincount(like, asked) / self.config.interactions
+            lifted = layers.degrees * (wanted / np.maximum(found, 1 / len(items)))[like]
+            # Beyond this an item is known to everybody it can reach: more would only slow the draws.
+            layers.set_degrees(np.minimum(lifted, LARGEST_LIFT * asked))
+
+    def _places(self, generator: np.random.Generator, opens_history: Booleans, opens_session: Booleans) -> Floats:
+        """Where the interest is at each event: anywhere at first, then moved a little at each new session."""
+        shape = (len(opens_history), self.world.dimension)
+        steps = generator.normal(0, self.config.drift, shape) * opens_session[:, None]
+        # Added to whatever the customer before ended with, a place anywhere is again a place anywhere.
+        steps[opens_history] = generator.random((int(opens_history.sum()), self.world.dimension))
+        return np.cumsum(steps, axis=0) % 1.0
+
+    def _choose(
+        self, generator: np.random.Generator, customer: Integers, lengths: Integers, places: Floats
+    ) -> Integers:
+        """An item for each event, none twice for one customer."""
+        items = np.full(len(customer), REJECTED)
+        open_events = np.arange(len(customer))
+        rounds = 0
+        while len(open_events):
+            layers = self.world.layers.choose(generator, len(open_events))
+            waiting, tries = open_events, 0
+            while len(waiting):
+                widening = 2.0 ** min(40, max(0, rounds - PATIENCE) + tries // MANY_TRIES)
+                activity = lengths[customer[waiting]]
+                items[waiting] = self.world.draw(generator, layers, places[waiting], activity, widening)
+                rejected = items[waiting] == REJECTED
+                waiting, layers, tries = waiting[rejected], layers[rejected], tries + 1
+            # Of equal pairs all but one are drawn again; only customers who had one need another look.
+            among = np.flatnonzero(np.isin(customer, customer[open_events])) if rounds else open_events
+            pairs = customer[among] * self.config.items + items[among]
+            order = np.argsort(pairs, kind="stable")
+            repeated = pairs[order[1:]] == pairs[order[:-1]]
+            open_events = among[order[1:][repeated]]
+            rounds += 1
+        return items
+
+
+def synthetic_shop(
+    customers: int = 3_000,
+    items: int = 1_000,
+    interactions: int = 60_000,
+    *,
+    seed: int = 0,
+    space: Space = "hyperbolic",
+) -> SyntheticShop:
+    """A shop in memory: `.events`, `.items`, `.interactions()`. There is more to choose in `SyntheticConfig`."""
+    return SyntheticShop(
+        SyntheticConfig(customers=customers, items=items, interactions=interactions, seed=seed, space=space)
+    )
+
+
+def synthesize(
+    config: SyntheticConfig, out: str | Path, *, progress: Callable[[int, int], None] | None = None
+) -> SyntheticReport:
+    """Write a shop of any size to the folder `out`, block by block, in memory that does not grow with the events.
+
+    `progress` is told blocks done and blocks in all. The folder appears only when it is complete.
+    """
+    shop = SyntheticShop(config)
+    degrees = np.zeros(config.items, np.int64)
+    with atomic_directory(out) as folder:
+        (folder / "events").mkdir()
+        shop.items.write_parquet(folder / "items.parquet")
+        for number in range(shop.block_count):
+            events = shop.block(number)
+            events.write_parquet(folder / "events" / f"part-{number:05d}.parquet")
+            degrees += np.bincount(shop.items["item"].search_sorted(events["item"]).to_numpy(), minlength=config.items)
+            if progress:
+                progress(number + 1, shop.block_count)
+        manifest = {"kind": "synthetic", "schema": 1, "options": asdict(config), "items_met": int((degrees > 0).sum())}
+        (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
+    return SyntheticReport(config, Path(out) / "events", Path(out) / "items.parquet", degrees)
+
+
+def _history_lengths(generator: np.random.Generator, count: int, total: int, config: SyntheticConfig) -> Integers:
+    """Pareto numbers, made whole, between 1 and the longest history, that add up to `total`."""
+    pareto = (1 - generator.random(count)) ** (-1 / (config.customer_exponent - 1))
+    lengths: Integers = np.clip((pareto * (total / pareto.sum())).astype(np.int64), 1, config.longest_history)
+    while missing := total - int(lengths.sum()):
+        room = np.flatnonzero(lengths < config.longest_history if missing > 0 else lengths > 1)
+        lengths[generator.choice(room, min(abs(missing), len(room)), replace=False)] += np.sign(missing)
+    return lengths
+
+
+def _times(
+    generator: np.random.Generator,
+    customer: Integers,
+    opens_history: Booleans,
+    opens_session: Booleans,
+    config: SyntheticConfig,
+) -> Integers:
+    """Unix seconds: minutes between the events of a session, days between sessions, within the customer's span."""
+    gaps = generator.exponential(1.0, len(customer)) * np.where(opens_session, 1.0, 1e-3)
+    gaps[opens_history] = 0
+    starts = np.flatnonzero(opens_history)
+    elapsed = np.cumsum(gaps)
+    elapsed -= elapsed[starts][customer]
+    duration = np.maximum(elapsed[np.append(starts[1:], len(customer)) - 1], 1e-9)
+    span = generator.uniform(0.3, 1.0, len(starts))
+    begin = generator.random(len(starts)) * (1 - span)
+    share = begin[customer] + elapsed * (span / duration)[customer]
+    seconds: Integers = (share * (config.days * 86_400)).astype(np.int64)
+    return config.start + seconds

@@ -1,0 +1,250 @@
+"""Systems side by side: one protocol, several seeds, and tests of whether the differences are real.
+
+Every run of a system with a seed is a part that is kept on disk, so that a comparison that was stopped, or to which a
+system or a seed is added, runs only what is new.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.data.interactions import Interactions
+from lorentzrec.errors import ConfigError
+from lorentzrec.evaluation.baselines import ItemKNN, Popularity
+from lorentzrec.evaluation.peers import ImplicitALS, ImplicitBPR
+from lorentzrec.evaluation.protocol import Recommender, cutoff_of, evaluate
+from lorentzrec.evaluation.significance import Comparison, bootstrap_intervals, compare_pairs, compare_seeds
+from lorentzrec.model.config import TrainingConfig
+from lorentzrec.tuning.parts import Part, PartStore
+from lorentzrec.tuning.search_spaces import GRIDS
+from lorentzrec.tuning.task import Question
+
+Floats = NDArray[np.float64]
+
+SEEDLESS: dict[str, Callable[..., Recommender]] = {"popularity": Popularity, "item-knn": ItemKNN}
+"""Systems without chance in them: one run is all runs."""
+PEERS: dict[str, Callable[..., Recommender]] = {"implicit-als": ImplicitALS, "implicit-bpr": ImplicitBPR}
+GEOMETRIES = ("hyperboloid", "euclidean")
+SYSTEMS = (*GEOMETRIES, *SEEDLESS, *PEERS)
+
+
+@dataclass(frozen=True)
+class System:
+    """A kind of recommender with its settings; `name` is how it is shown."""
+
+    name: str
+    kind: str
+    """One of `SYSTEMS`."""
+    settings: Mapping[str, Any]
+    """For a geometry the fields of its config, else the arguments of its class."""
+
+    def learn(self, data: Interactions, seed: int, threads: int | None) -> Recommender:
+        """Train it."""
+        if self.kind in GEOMETRIES:
+            from lorentzrec.learning.trainer import train
+
+            return train(data, self.config.replace(seed=seed, threads=threads), progress=False)
+        if self.kind in SEEDLESS:
+            return SEEDLESS[self.kind](data, **self.settings)
+        return PEERS[self.kind](data, **self.settings, seed=seed, threads=threads)
+
+    def decided_for(self, data: Interactions) -> dict[str, Any]:
+        """All its settings, also those that are left to the data: what a run depends on."""
+        if self.kind not in GEOMETRIES:
+            return dict(self.settings)
+        return self.config.resolve_for(data).replace(threads=None).to_dict()
+
+    @property
+    def config(self) -> TrainingConfig:
+        # validation would take events from training that the other systems learn from
+        return TrainingConfig.from_mapping({**self.settings, "geometry": self.kind, "validation": 0.0})
+
+
+@dataclass(frozen=True)
+class Runs:
+    """One system's runs, one for each seed."""
+
+    system: System
+    metric: str
+    values: tuple[float, ...]
+    """The metric of each run."""
+    per_user: Floats
+    """The metric of each customer, the mean over the runs."""
+    all_metrics: dict[str, float]
+    """Means over the runs."""
+    seconds: float
+    """To train, the mean over the runs."""
+
+    @property
+    def value(self) -> float:
+        return float(np.mean(self.values))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 %, by bootstrap over customers."""
+        low, high = bootstrap_intervals(self.per_user[:, None])
+        return float(low[0]), float(high[0])
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first system less the second."""
+
+    first: str
+    second: str
+    over_users: Comparison
+    """Paired: each customer's mean over the seeds."""
+    over_seeds: Comparison | None
+    """None where there are fewer than two seeds, or nothing in either system depends on them."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def systems_of(
+    names: Sequence[str], configs: Mapping[str, TrainingConfig] | None = None, dimension: int | None = None
+) -> list[System]:
+    """Systems by name. `configs`: geometry -> its config; a geometry without one has the defaults. `dimension`: of
+    everything that has one; peers else have that of the hyperboloid."""
+    configs = {geometry: TrainingConfig() for geometry in GEOMETRIES} | dict(configs or {})
+    if dimension is not None:
+        configs = {geometry: config.replace(dimension=dimension) for geometry, config in configs.items()}
+    found = []
+    for name in dict.fromkeys(names):
+        if name not in SYSTEMS:
+            raise ConfigError(f"there is no system {name!r}: choose from {', '.join(SYSTEMS)}")
+        settings: dict[str, Any] = {}
+        if name in GEOMETRIES:
+            left_out = ("geometry", "seed", "threads")
+            settings = {key: value for key, value in configs[name].to_dict().items() if key not in left_out}
+        elif name in PEERS:
+            settings = {"factors": configs["hyperboloid"].dimension}
+        found.append(System(name, name, settings))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Comparer:
+    """Measures systems on one question, and keeps every run."""
+
+    question: Question
+    store: PartStore
+    metric: str = "ndcg@20"
+    seeds: Sequence[int] = (0, 1, 2)
+    threads: int | None = None
+    say: Callable[[str], None] = lambda _: None
+
+    def tuned(self, systems: Sequence[System]) -> list[System]:
+        """The systems that have a grid, each with the settings of it that do best on validation; others unchanged."""
+        chosen = []
+        for system in systems:
+            choices = [
+                System(system.name, system.kind, {**system.settings, **settings})
+                for settings in GRIDS.get(system.kind, [])
+            ]
+            parts = [self._part(choice, self.seeds[0], validating=True) for choice in choices]
+            results = self.store.run(parts, self.say)
+            values = [result["metrics"][self.metric] for result in results]
+            chosen.append(choices[int(np.argmax(values))] if choices else system)
+        return chosen
+
+    def runs(self, systems: Sequence[System]) -> list[Runs]:
+        """Train each system with every seed on all that is before the test, and measure it on the test."""
+        seeds = {system.name: self.seeds[:1] if system.kind in SEEDLESS else self.seeds for system in systems}
+        parts = [self._part(system, seed) for system in systems for seed in seeds[system.name]]
+        results = iter(self.store.run(parts, self.say))
+        return [self._runs(system, [next(results) for _ in seeds[system.name]]) for system in systems]
+
+    def difference(self, first: Runs, second: Runs) -> Difference:
+        """Is it real?"""
+        over_users = compare_pairs(first.per_user - second.per_user)
+        values = [runs.values * (len(self.seeds) if len(runs.values) == 1 else 1) for runs in (first, second)]
+        varied = len(self.seeds) > 1 and any(np.ptp(column) > 0 for column in values)
+        over_seeds = compare_seeds(*values) if varied else None
+        return Difference(first.system.name, second.system.name, over_users, over_seeds)
+
+    def _runs(self, system: System, results: Sequence[Any]) -> Runs:
+        return Runs(
+            system=system,
+            metric=self.metric,
+            values=tuple(result["metrics"][self.metric] for result in results),
+            per_user=np.mean([result["per_user"][self.metric] for result in results], axis=0),
+            all_metrics={name: float(np.mean([r["metrics"][name] for r in results])) for name in results[0]["metrics"]},
+            seconds=float(np.mean([result["seconds"] for result in results])),
+        )
+
+    def _part(self, system: System, seed: int, *, validating: bool = False) -> Part:
+        question, k = self.question, cutoff_of(self.metric)
+        if validating:
+            learned, histories, asked = question.learned, question.learned, question.validation
+        else:
+            learned, histories, asked = question.before, question.histories, question.asked_test()
+        key = {
+            "kind": system.kind,
+            "settings": system.decided_for(learned),
+            "seed": None if system.kind in SEEDLESS else seed,
+            "k": k,
+            "data": [learned.digest, histories.digest, asked.digest],
+        }
+        settings = ", ".join(f"{name}={value}" for name, value in system.settings.items())
+        name = f"validate {system.name} {settings}" if validating else f"{system.name} seed {seed}"
+        return Part(name, key, partial(_measure, system, learned, histories, asked, k, seed, self.threads))
+
+
+def geometry_table(
+    comparer: Comparer, configs: Mapping[str, TrainingConfig], dimensions: Sequence[int]
+) -> list[dict[str, Any]]:
+    """Hyperboloid and Euclidean twin at several dimensions: a row for each, with both means and the tests."""
+    rows = []
+    for dimension in dimensions:
+        systems = systems_of(GEOMETRIES, configs, dimension)
+        curved, flat = comparer.runs(systems)
+        difference = comparer.difference(curved, flat)
+        rows.append(
+            {
+                "dimension": dimension,
+                "metric": comparer.metric,
+                "hyperboloid": curved.value,
+                "euclidean": flat.value,
+                "hyperboloid_runs": list(curved.values),
+                "euclidean_runs": list(flat.values),
+                "hyperboloid_metrics": curved.all_metrics,
+                "euclidean_metrics": flat.all_metrics,
+                "hyperboloid_seconds": curved.seconds,
+                "euclidean_seconds": flat.seconds,
+                **difference.to_dict(),
+            }
+        )
+    return rows
+
+
+def _measure(
+    system: System,
+    learned: Interactions,
+    histories: Interactions,
+    asked: Interactions,
+    k: int,
+    seed: int,
+    threads: int | None,
+) -> dict[str, Any]:
+    """Train and evaluate: plain values, with what paired tests need."""
+    started = time.perf_counter()
+    model = system.learn(learned, seed, threads)
+    seconds = time.perf_counter() - started
+    report = evaluate(model, asked, k=k, histories=histories, intervals=False, threads=threads)
+    return {
+        "metrics": {name: metric.value for name, metric in report.metrics.items()},
+        "per_user": {
+            name: np.round(values, 7).tolist() for name, values in report.per_user.items() if "popularity" not in name
+        },
+        "users": len(report.users),
+        "seconds": seconds,
+        "notes": list(report.notes),
+    }

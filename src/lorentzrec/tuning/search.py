@@ -1,0 +1,363 @@
+"""The search for good hyper-parameters: the same number of trials for the hyperboloid and for its Euclidean twin.
+
+A trial trains on the training part and is worth its last epoch's metric on the validation part, so that the config
+found needs no validation to be trained again. Trials that fall behind are ended early. All trials are in a journal on
+disk, and a search that was stopped goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lorentzrec.atomic import atomic_file
+from lorentzrec.errors import InputError, TrainingError, how_to_get
+from lorentzrec.evaluation.protocol import cutoff_of
+from lorentzrec.model.config import TrainingConfig
+from lorentzrec.threads import available_cores
+from lorentzrec.tuning.parts import whole_or_interrupted
+from lorentzrec.tuning.search_spaces import NEEDS_ORDER, OTHER_SCORE, SPACES, Between, Space
+from lorentzrec.tuning.task import Question
+
+if TYPE_CHECKING:
+    from optuna import Study
+    from optuna.trial import FrozenTrial, Trial
+
+    from lorentzrec.data.interactions import Interactions
+    from lorentzrec.model.record import EpochRecord
+
+JOURNAL = "trials.journal"
+STOPPED = "stopped"
+"""The study's list of trials that Ctrl-C cut off: they count for nothing, and their settings are tried again."""
+VALIDATE_EVERY = 4
+"""Epochs between two looks at the validation part: on sparse data, looking takes as long as learning."""
+STARTUP_TRIALS = 8
+"""Trials drawn at random before the sampler learns from them, and before the pruner ends any."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is searched. Two searches with equal fields ask the same question, and one may go on for the other."""
+
+    metric: str
+    settings: dict[str, Any]
+    """Hyper-parameters that are fixed, by name."""
+    validation_users: int = 10_000
+    """Validate on at most so many customers, drawn at random."""
+    seed: int = 0
+
+    def base(self, geometry: str) -> TrainingConfig:
+        """What every trial of a geometry has in common."""
+        return TrainingConfig.from_mapping({"seed": self.seed} | self.settings | {"geometry": geometry})
+
+    def space(self, geometry: str, *, ordered: bool) -> Space:
+        """What is searched for a geometry on such data: nothing that is fixed, or that has no use."""
+        base = self.base(geometry)
+        space = SPACES[base.model, geometry]
+        useless = NEEDS_ORDER if not ordered or base.history == "leave_one_out" else frozenset()
+        return {name: where for name, where in space.items() if name not in self.settings and name not in useless}
+
+
+@dataclass(frozen=True)
+class TrialRow:
+    """One finished trial."""
+
+    geometry: str
+    number: int
+    state: str
+    """complete, pruned (fell behind and was ended early) or failed."""
+    value: float | None
+    """The metric after the last epoch it ran."""
+    epochs: int
+    seconds: float
+    settings: dict[str, Any]
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What the search found for one geometry."""
+
+    geometry: str
+    config: TrainingConfig | None
+    """Train with it on everything before the test; None while no trial is complete."""
+    value: float | None
+    trials: tuple[TrialRow, ...]
+    importances: dict[str, float] = field(default_factory=dict)
+    """The share of each hyper-parameter in the differences between trials; empty with few trials."""
+
+
+def tune(
+    question: Question,
+    search: Search,
+    folder: str | Path,
+    *,
+    geometries: Sequence[str] = ("hyperboloid", "euclidean"),
+    trials: int = 30,
+    seconds: float | None = None,
+    parallel: int = 1,
+    threads: int | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> list[Tuned]:
+    """Run trials until each geometry has `trials` of them, those of earlier runs in `folder` included.
+
+    Geometries take turns, so that both have had the same number whenever it ends. `seconds`: begin no new turn after
+    that. `parallel`: so many trials at a time, each in a process of its own with an equal share of the `threads`.
+    Ctrl-C leaves a folder to go on from, and so does any other end.
+    """
+    cutoff_of(search.metric)
+    cores = threads or available_cores()
+    if not 1 <= parallel <= cores:
+        raise InputError(f"parallel={parallel} with {cores} threads: each trial needs one, ask for 1 to {cores}")
+    if trials < 1:
+        raise InputError(f"trials={trials}: ask for at least one")
+    folder = Path(folder)
+    ordered = question.learned.ordered
+    for geometry in geometries:
+        _begin(_study(folder, geometry, search), question, search, search.space(geometry, ordered=ordered))
+    worker = _Worker(
+        learned=question.learned,
+        validation=question.validation_of(search.validation_users),
+        search=search,
+        folder=folder,
+        geometries=tuple(geometries),
+        trials=trials,
+        threads=cores // parallel,
+        ends=None if seconds is None else time.time() + seconds,
+    )
+    if parallel == 1:
+        worker.run(nullcontext(), say)
+    else:
+        _in_processes(worker, parallel, say)
+    return found(folder, search, geometries)
+
+
+def found(folder: str | Path, search: Search, geometries: Sequence[str]) -> list[Tuned]:
+    """What all trials so far have found."""
+    results = []
+    for geometry in geometries:
+        study = _study(Path(folder), geometry, search)
+        rows = tuple(_row(geometry, trial) for trial in _counted(study) if trial.state.is_finished())
+        complete = [row for row in rows if row.state == "complete"]
+        if not complete:
+            results.append(Tuned(geometry, None, None, rows))
+            continue
+        best = max(complete, key=lambda row: row.value or 0.0)
+        config = search.base(geometry).replace(**best.settings)
+        results.append(Tuned(geometry, config, best.value, rows, _importances(study)))
+    return results
+
+
+def write_toml(config: TrainingConfig, path: str | Path, remarks: Sequence[str] = ()) -> None:
+    """A config as a file for `lorentzrec train --config`; what is left to the data, and the threads, stay out."""
+    values = {name: value for name, value in config.to_dict().items() if value is not None and name != "threads"}
+    lines = [f"# {remark}" for remark in remarks] + [f"{name} = {json.dumps(value)}" for name, value in values.items()]
+    with atomic_file(path) as partial:
+        partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class _Worker:
+    """Takes trials one after another, alone or beside others of its kind."""
+
+    learned: Interactions
+    validation: Interactions
+    search: Search
+    folder: Path
+    geometries: tuple[str, ...]
+    trials: int
+    threads: int
+    ends: float | None
+
+    def run(self, turn: Any, say: Callable[[str], None]) -> None:
+        """`turn`: a lock that is held while the next trial is taken, so that no trial is taken twice."""
+        while True:
+            with turn:
+                taken = self._next()
+            if taken is None:
+                return
+            geometry, study, trial = taken
+            self._try(geometry, study, trial)
+            row = _row(geometry, study.get_trials(deepcopy=False)[trial.number])
+            worth = "" if row.value is None else f", {self.search.metric} {row.value:.4f}"
+            say(f"{geometry} trial {row.number + 1}: {row.state}{worth}, {row.seconds:.1f} s")
+
+    def _next(self) -> tuple[str, Study, Trial] | None:
+        """A trial of the geometry that has had the fewest; None when all have enough, or time is up between turns."""
+        studies = {geometry: _study(self.folder, geometry, self.search) for geometry in self.geometries}
+        counts = {geometry: len(_counted(study)) for geometry, study in studies.items()}
+        geometry = min(counts, key=counts.__getitem__)
+        late = self.ends is not None and time.time() >= self.ends and len(set(counts.values())) == 1
+        if counts[geometry] >= self.trials or late:
+            return None
+        return geometry, studies[geometry], studies[geometry].ask()
+
+    def _try(self, geometry: str, study: Study, trial: Trial) -> None:
+        from optuna import TrialPruned
+        from optuna.trial import TrialState
+
+        from lorentzrec.learning.trainer import train
+
+        space = self.search.space(geometry, ordered=self.learned.ordered)
+        base = self.search.base(geometry)
+        config = base.replace(**{name: _suggest(trial, name, where) for name, where in space.items()})
+        # Patience beyond the last epoch: the value is that of the last epoch, not of the luckiest.
+        config = config.replace(threads=self.threads, validation=0.0, patience=2**31)
+        metric, values = self.search.metric, [0.0]
+
+        def watch(record: EpochRecord) -> None:
+            if record.validation is None:
+                return
+            values.append(record.validation[metric])
+            trial.report(values[-1], record.epoch)
+            if trial.should_prune():
+                raise TrialPruned
+
+        try:
+            # Training takes Ctrl-C for a wish to end early, and half a trial is worth nothing.
+            with whole_or_interrupted():
+                train(
+                    self.learned,
+                    config,
+                    validation=self.validation,
+                    progress=False,
+                    metric=metric,
+                    validate_every=VALIDATE_EVERY,
+                    watch=watch,
+                )
+        except TrialPruned:
+            study.tell(trial, state=TrialState.PRUNED)
+        except TrainingError as error:
+            trial.set_user_attr("error", str(error))
+            study.tell(trial, state=TrialState.FAIL)
+        else:
+            study.tell(trial, values[-1])
+
+
+def _in_processes(worker: _Worker, count: int, say: Callable[[str], None]) -> None:
+    """Workers side by side. Processes, because the limit that training sets on BLAS is one of a whole process."""
+    context = multiprocessing.get_context("spawn")
+    turn, lines = context.Lock(), context.SimpleQueue()
+    processes = [context.Process(target=_work, args=(worker, turn, lines), daemon=True) for _ in range(count)]
+    try:
+        for process in processes:
+            process.start()
+        while any(process.is_alive() for process in processes):
+            while not lines.empty():
+                say(lines.get())
+            time.sleep(0.2)
+        while not lines.empty():
+            say(lines.get())
+    finally:
+        for process in processes:
+            process.terminate()
+            process.join()
+    if any(process.exitcode for process in processes):
+        raise TrainingError("a process of the search ended by itself: see above, and run the command again to go on")
+
+
+def _work(worker: _Worker, turn: Any, lines: Any) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    worker.run(turn, lines.put)
+
+
+def _study(folder: Path, geometry: str, search: Search) -> Study:
+    try:
+        import optuna
+        from optuna.storages import JournalStorage
+        from optuna.storages.journal import JournalFileBackend
+    except ImportError:
+        raise InputError(f"tuning needs Optuna: {how_to_get('tune')}") from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    folder.mkdir(parents=True, exist_ok=True)
+    study = optuna.create_study(
+        storage=JournalStorage(JournalFileBackend(str(folder / JOURNAL))),
+        study_name=geometry,
+        direction="maximize",
+        load_if_exists=True,
+        pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS, n_warmup_steps=2),
+    )
+    # A seed that moves with the trials: a run that goes on does not draw its first trials again.
+    study.sampler = optuna.samplers.TPESampler(
+        n_startup_trials=STARTUP_TRIALS, seed=search.seed + len(study.get_trials(deepcopy=False))
+    )
+    return study
+
+
+def _begin(study: Study, question: Question, search: Search, space: Space) -> None:
+    """Refuse trials of another question, set free what was running when an earlier run stopped, and ask the defaults
+    first, so that a search never ends below them, then the other score, whose scale is another."""
+    from optuna.trial import TrialState
+
+    asked = {
+        "data": question.learned.digest,
+        "validation": question.validation.digest,
+        "metric": search.metric,
+        "settings": search.settings,
+        "users": search.validation_users,
+    }
+    before = study.user_attrs.get("question", asked)
+    if before != asked:
+        differing = ", ".join(name for name in asked if before.get(name) != asked[name])
+        raise InputError(f"the folder holds trials of another search (other {differing}): choose another --out")
+    study.set_user_attr("question", asked)
+    if not study.get_trials(deepcopy=False):
+        defaults = _defaults(question, search.base(study.study_name), space)
+        study.enqueue_trial(defaults)
+        if {"score", "scale"} <= space.keys():
+            study.enqueue_trial(defaults | OTHER_SCORE)
+    for trial in study.get_trials(states=(TrialState.RUNNING,)):
+        study.set_user_attr(STOPPED, [*study.user_attrs.get(STOPPED, []), trial.number])
+        study.tell(trial.number, state=TrialState.FAIL)
+        study.enqueue_trial(trial.params)
+
+
+def _defaults(question: Question, base: TrainingConfig, space: Space) -> dict[str, Any]:
+    """What a config without tuning would have, as far as it lies within the space."""
+    resolved = base.resolve_for(question.learned)
+    return {name: getattr(resolved, name) for name, where in space.items() if where.holds(getattr(resolved, name))}
+
+
+def _suggest(trial: Trial, name: str, where: Any) -> Any:
+    if isinstance(where, Between):
+        return trial.suggest_float(name, where.low, where.high, log=where.logarithmic)
+    return trial.suggest_categorical(name, where.values)
+
+
+def _counted(study: Study) -> list[FrozenTrial]:
+    """The trials that were begun, without those that were cut off."""
+    from optuna.trial import TrialState
+
+    cut_off = study.user_attrs.get(STOPPED, [])
+    return [
+        trial
+        for trial in study.get_trials(deepcopy=False)
+        if trial.state != TrialState.WAITING and trial.number not in cut_off
+    ]
+
+
+def _row(geometry: str, trial: FrozenTrial) -> TrialRow:
+    epochs = max(trial.intermediate_values, default=0)
+    state = {"COMPLETE": "complete", "PRUNED": "pruned"}.get(trial.state.name, "failed")
+    value = trial.intermediate_values[epochs] if epochs else None
+    seconds = trial.duration.total_seconds() if trial.duration is not None else 0.0
+    return TrialRow(
+        geometry, trial.number, state, value, epochs, seconds, dict(trial.params), trial.user_attrs.get("error", "")
+    )
+
+
+def _importances(study: Study) -> dict[str, float]:
+    """By PED-ANOVA, which takes no time; it needs some trials to tell good ones from others."""
+    from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+    from optuna.trial import TrialState
+
+    if len(study.get_trials(states=(TrialState.COMPLETE,))) < 2 * STARTUP_TRIALS:
+        return {}
+    return dict(get_param_importances(study, evaluator=PedAnovaImportanceEvaluator()))

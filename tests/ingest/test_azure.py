@@ -1,0 +1,213 @@
+"""Azure Blob Storage by its emulator: events in a container -> prepare -> dataset in a container -> train.
+
+Azurite comes by `npm ci` in tests/azurite; the tests are skipped where it is not installed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from lorentzrec.data.interactions import Interactions
+from lorentzrec.errors import InputError
+from lorentzrec.ingest.dataset import open_dataset
+from lorentzrec.ingest.prepare import PrepareConfig, prepare
+from lorentzrec.ingest.storage import files_at, outlined
+
+AZURITE = Path(__file__).parents[1] / "azurite" / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
+pytest.importorskip("obstore", reason="obstore is not installed")
+blob = pytest.importorskip("azure.storage.blob", reason="azure-storage-blob is not installed")
+pytestmark = [
+    pytest.mark.azure,
+    pytest.mark.skipif(
+        not AZURITE.is_file() or shutil.which("node") is None, reason="no Azurite: run npm ci in tests/azurite"
+    ),
+]
+# The account and key that every Azurite has; they open nothing else.
+ACCOUNT = "devstoreaccount1"
+KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def connection_string(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    port = free_port()
+    folder = tmp_path_factory.mktemp("azurite")
+    command = [
+        "node",
+        str(AZURITE),
+        "--silent",
+        "--skipApiVersionCheck",
+        "--disableTelemetry",
+        "--location",
+        str(folder),
+    ]
+    process = subprocess.Popen([*command, "--blobHost", "127.0.0.1", "--blobPort", str(port)])
+    try:
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                break
+            except OSError:
+                if process.poll() is not None or time.monotonic() > deadline:
+                    pytest.skip("Azurite does not start")
+                time.sleep(0.2)
+        endpoint = f"http://127.0.0.1:{port}/{ACCOUNT}"
+        yield f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};BlobEndpoint={endpoint};"
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+@pytest.fixture
+def container(connection_string: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A new container, reached by Microsoft's own client; the environment holds the credentials for ours."""
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", connection_string)
+    name = request.node.name.replace("_", "-")[:60].strip("-")
+    with blob.BlobServiceClient.from_connection_string(connection_string) as service:
+        yield service.create_container(name)
+
+
+def names(container: Any) -> list[str]:
+    return sorted(container.list_blob_names())
+
+
+TEXT = "user,item,time\n" + "".join(f"u{n % 30},i{n * 7 % 19},{n}\n" for n in range(600))
+
+
+def test_round_trip_to_a_trained_model(container: Any, tmp_path: Path) -> None:
+    from lorentzrec import TrainingConfig, train
+
+    container.upload_blob("raw/a.csv.gz", gzip.compress(TEXT.encode()))
+    pl.DataFrame({"user": ["new"] * 3, "item": ["i1", "i2", "é"], "time": [1, 2, 3]}).write_parquet(
+        tmp_path / "b.parquet"
+    )
+    container.upload_blob("raw/more/b.parquet", (tmp_path / "b.parquet").read_bytes())
+    root = f"az://{container.container_name}"
+    config = PrepareConfig(events=(f"{root}/raw",), out=f"{root}/sets/one", split="leave_last_out")
+    report = prepare(config)
+    assert report.counts == {"events": 603, "users": 31, "items": 20}
+    assert [name for name in names(container) if not name.startswith("raw/")] == [
+        "sets/one/interactions.parquet",
+        "sets/one/items.parquet",
+        "sets/one/manifest.json",
+        "sets/one/users.parquet",
+    ]
+    dataset = open_dataset(f"{root}/sets/one")
+    dataset.verify()
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "a.csv").write_text(TEXT)
+    shutil.move(tmp_path / "b.parquet", tmp_path / "raw" / "b.parquet")
+    local = prepare(replace(config, events=(str(tmp_path / "raw"),), out=str(tmp_path / "one")))
+    assert local.digest == report.digest
+    model = train(
+        Interactions.from_dataset(f"{root}/sets/one", "train"), TrainingConfig(dimension=4, epochs=1, threads=1)
+    )
+    assert len(model.recommend(history=["i1", "i2"], k=3).ids) == 3
+    assert prepare(config).unchanged
+    assert not prepare(replace(config, duplicates="first")).unchanged
+
+
+def test_patterns_and_single_files(container: Any) -> None:
+    root = f"az://{container.container_name}"
+    for name in ("d/a.csv", "d/b.csv", "d/c.txt", "d/_SUCCESS", "e.csv"):
+        container.upload_blob(name, TEXT)
+    assert [file.address for file in files_at(f"{root}/d")] == [
+        f"{root}/d/{name}" for name in ("a.csv", "b.csv", "c.txt")
+    ]
+    assert [file.address for file in files_at(f"{root}/*/*.csv")] == [f"{root}/d/a.csv", f"{root}/d/b.csv"]
+    assert [file.address for file in files_at(f"{root}/e.csv")] == [f"{root}/e.csv"]
+    assert len(Interactions.from_file(f"{root}/e.csv")) == 600
+
+
+def test_an_outline_shows_the_layout_of_a_large_file(container: Any, tmp_path: Path) -> None:
+    frame = pl.DataFrame({"user": np.random.default_rng(1).integers(0, 2**62, 1_500_000)}).with_columns(item=pl.lit(7))
+    frame.write_parquet(tmp_path / "large.parquet")
+    container.upload_blob("large.parquet", (tmp_path / "large.parquet").read_bytes())
+    outline = outlined(f"az://{container.container_name}/large.parquet", tmp_path)
+    assert pl.read_parquet_schema(outline) == frame.schema
+    assert pl.scan_parquet(outline).select(pl.len()).collect().item() == 1_500_000
+    assert outline.stat().st_blocks * 512 < outline.stat().st_size == (tmp_path / "large.parquet").stat().st_size
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(shutil.which("java") is None, reason="Java is not installed")
+@pytest.mark.filterwarnings("ignore::FutureWarning:pyspark", "ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_tasks_of_spark_read_and_write_blobs(container: Any, tmp_path: Path) -> None:
+    pytest.importorskip("pyspark", reason="pyspark is not installed")
+    from lorentzrec.ingest.spark_engine import spark_engine
+
+    container.upload_blob("raw/a.csv", TEXT)
+    root = f"az://{container.container_name}"
+    config = PrepareConfig(events=(f"{root}/raw",), out=f"{root}/out")
+    with spark_engine(master="local[2]", memory="1g") as engine:
+        there = prepare(config, engine)
+    here = prepare(replace(config, out=str(tmp_path / "out")))
+    assert there.digest == here.digest
+    open_dataset(f"{root}/out").verify()
+
+
+def test_faults_leave_nothing_in_the_container(container: Any) -> None:
+    root = f"az://{container.container_name}"
+    container.upload_blob("a.csv", TEXT + "u1,i1\n")
+    with pytest.raises(InputError, match=r"a\.csv line 602: 2 fields instead of 3"):
+        prepare(PrepareConfig(events=(f"{root}/a.csv",), out=f"{root}/out"))
+    assert names(container) == ["a.csv"]
+    prepare(PrepareConfig(events=(f"{root}/a.csv",), out=f"{root}/out", on_error="skip"))
+    assert "out/rejected.parquet" in names(container)
+
+
+def test_a_failure_while_uploading_is_cleaned_up(container: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lorentzrec.ingest import engine as engines
+
+    root = f"az://{container.container_name}"
+    container.upload_blob("a.csv", TEXT)
+
+    def interrupted(*arguments: Any, **options: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engines, "write_events", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        prepare(PrepareConfig(events=(f"{root}/a.csv",), out=f"{root}/out"))
+    assert names(container) == ["a.csv"]
+
+
+def test_places_that_cannot_be_used(container: Any, monkeypatch: pytest.MonkeyPatch, connection_string: str) -> None:
+    root = f"az://{container.container_name}"
+    with pytest.raises(InputError, match=r"not found|holds no files"):
+        files_at(f"{root}/nothing.csv")
+    with pytest.raises(InputError, match=r"az://no-such-container/a\.csv: not found"):
+        files_at("az://no-such-container/a.csv")
+    container.upload_blob("home/thesis.txt", b"years of work")
+    container.upload_blob("a.csv", TEXT)
+    with pytest.raises(InputError, match=r"holds files but no manifest\.json"):
+        prepare(PrepareConfig(events=(f"{root}/a.csv",), out=f"{root}/home"))
+    wrong = connection_string.replace(KEY, "d3Jvbmc=")
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", wrong)
+    with pytest.raises(InputError, match="access denied"):
+        files_at(f"{root}/a.csv")
+    nobody = connection_string.replace(connection_string.split("127.0.0.1:")[1].split("/")[0], str(free_port()))
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", nobody)
+    with pytest.raises(InputError, match="the storage cannot be used"):
+        files_at(f"{root}/a.csv")
+    monkeypatch.delenv("AZURE_STORAGE_CONNECTION_STRING")
+    with pytest.raises(InputError, match="no Azure credentials"):
+        files_at(f"{root}/a.csv")

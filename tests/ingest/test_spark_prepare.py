@@ -1,0 +1,194 @@
+"""The same input through Polars and through Spark: equal digests, steps, notes, rejected rows and errors.
+
+Needs pyspark and Java. One local session serves all tests of this file; starting it takes ten seconds or more.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from lorentzrec.errors import InputError
+from lorentzrec.ingest import spark_engine as spark_module
+from lorentzrec.ingest.dataset import open_dataset
+from lorentzrec.ingest.prepare import PrepareConfig, PrepareReport, prepare
+from lorentzrec.ingest.sources import Source, source_named
+from lorentzrec.ingest.spark_engine import SparkEngine, spark_engine
+
+pytest.importorskip("pyspark", reason="pyspark is not installed")
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.skipif(shutil.which("java") is None, reason="Java is not installed"),
+    # Spark's own: pandas newer than it knows, sockets it leaves to the garbage collector.
+    pytest.mark.filterwarnings("ignore::FutureWarning:pyspark"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[SparkEngine]:
+    with spark_engine(master="local[2]", memory="1g") as started:
+        yield started
+
+
+def both(config: PrepareConfig, engine: SparkEngine, folder: Path) -> PrepareReport:
+    """Prepare on either engine; everything but the time must be the same."""
+    here = prepare(replace(config, out=str(folder / "polars")))
+    there = prepare(replace(config, out=str(folder / "spark")), engine)
+    assert there.digest == here.digest
+    assert there.steps == here.steps
+    assert there.notes == here.notes
+    assert (there.parts, there.counts, there.rejected) == (here.parts, here.counts, here.rejected)
+    ours, theirs = (open_dataset(folder / name) for name in ("polars", "spark"))
+    theirs.verify()
+    assert ours.interactions().digest == theirs.interactions().digest
+    assert ours.items.equals(theirs.items)
+    return there
+
+
+def awkward_events(count: int = 400) -> str:
+    """Ties in time, repeated pairs, mixed case, ids outside ASCII, ids that look like numbers."""
+    generator = np.random.default_rng(5)
+    people = ["ann", "Ann", "ANN", "é", "e\u0301", "ß", "10", "9", "日本", "z z", "0", "-1"]
+    things = ["a", "A", "ä", "7", "07", "🙂", "b,c", "d'", "|"]
+    lines = ["user,item,time,weight,rating,event"]
+    for _ in range(count):
+        user, item = people[generator.integers(12)], things[generator.integers(9)]
+        time, weight, rating = generator.integers(30), generator.integers(1, 9) / 4, generator.integers(1, 6)
+        lines.append(f'"{user}","{item}",{time}.5,{weight},{rating},{["view", "buy", "x"][generator.integers(3)]}')
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"duplicates": "first", "minimum_rating": 3, "since": 2, "until": 28, "split": "leave_last_two"},
+        {"duplicates": "last", "label_events": ("buy",), "split": "leave_last_out"},
+        {
+            "duplicates": "sum",
+            "event_weights": {"view": 0.3, "buy": 2.7},
+            "bot_events": 60,
+            "minimum_user_events": 3,
+            "minimum_item_events": 3,
+            "k_core": True,
+            "maximum_history": 6,
+            "split": "random",
+            "split_options": {"ratio": 0.3, "seed": 4},
+            "drop_unseen_items": True,
+        },
+    ],
+)
+def test_awkward_events(tmp_path: Path, engine: SparkEngine, options: dict[str, Any]) -> None:
+    (tmp_path / "events.csv").write_text(awkward_events(), "utf-8")
+    source = Source(rating_column="rating", event_column="event")
+    config = PrepareConfig(events=(str(tmp_path / "events.csv"),), out="", source=source, **options)
+    both(config, engine, tmp_path)
+
+
+def test_many_files_and_tasks(tmp_path: Path, engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(1)
+    events = pl.DataFrame(
+        {
+            "user": generator.integers(0, 5000, 20_000),
+            "item": generator.integers(0, 300, 20_000),
+            "time": generator.integers(0, 50, 20_000) * 43_200,
+        }
+    )
+    folder = tmp_path / "events"
+    folder.mkdir()
+    events[:12_000].write_parquet(folder / "a.parquet")
+    (folder / "b.csv.gz").write_bytes(gzip.compress(events[12_000:].write_csv().encode()))
+    monkeypatch.setattr(spark_module, "EVENTS_A_TASK", 5_000)
+    report = both(PrepareConfig(events=(str(folder),), out="", split="last_days"), engine, tmp_path)
+    files = open_dataset(tmp_path / "spark").manifest["files"]
+    assert len([name for name in files if name.startswith("interactions.parquet/")]) > 1
+    assert report.steps[0].rows_out == 20_000 > report.counts["events"]  # newcomers of the last week are left out
+
+
+def test_reviews_without_times_and_held_out_customers(tmp_path: Path, engine: SparkEngine) -> None:
+    rows = [{"reviewerID": f"A{n % 40}", "asin": f"B{n * 7 % 23}", "overall": 1 + n % 5} for n in range(300)]
+    (tmp_path / "r.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = replace(source_named("amazon-reviews"), time_column=None)
+    config = PrepareConfig(events=(str(tmp_path / "r.json"),), out="", source=source)
+    report = both(
+        replace(config, split="held_out_customers", split_options={"share": 0.4}, duplicates="last"), engine, tmp_path
+    )
+    assert list(report.parts) == ["train", "history", "test"]
+    assert "without times" in report.notes[0]
+
+
+@pytest.mark.parametrize("source", [Source(ordered=True, time_column=None), Source(ties="file", time_column="hour")])
+def test_the_order_of_files(
+    tmp_path: Path, engine: SparkEngine, monkeypatch: pytest.MonkeyPatch, source: Source
+) -> None:
+    generator = np.random.default_rng(2)
+    events = pl.DataFrame(
+        {
+            "user": generator.integers(0, 40, 3_000),
+            "item": generator.integers(0, 30, 3_000),
+            "hour": generator.integers(0, 5, 3_000) * 3_600,
+        }
+    )
+    folder = tmp_path / "events"
+    folder.mkdir()
+    events[:2_000].write_parquet(folder / "a.parquet")
+    events[2_000:].write_csv(folder / "b.csv")
+    monkeypatch.setattr(spark_module, "EVENTS_A_TASK", 500)
+    config = PrepareConfig(events=(str(folder),), out="", source=source, maximum_history=60, split="leave_last_two")
+    (tmp_path / "last").mkdir()
+    both(replace(config, duplicates="last"), engine, tmp_path / "last")
+    both(config, engine, tmp_path)
+    user = open_dataset(tmp_path / "spark").interactions().users.id(0)
+    expected = events.filter(pl.col("user") == user)
+    expected = expected.sort("hour", maintain_order=True) if source.ties == "file" else expected
+    assert open_dataset(tmp_path / "spark").interactions().history_ids(user) == expected["item"].to_list()[-60:]
+
+
+def test_faults_are_told_and_saved_alike(tmp_path: Path, engine: SparkEngine) -> None:
+    path = tmp_path / "events.csv"
+    path.write_bytes(b"user,item,time\nu,a,1\nu,b\nv,\xe9,3\n,d,4\nv,e,5\n")
+    config = PrepareConfig(events=(str(path),), out=str(tmp_path / "out"))
+    for chosen in (None, engine):
+        with pytest.raises(InputError, match=r"events\.csv line 3: 2 fields instead of 3"):
+            prepare(config, chosen)
+    assert not (tmp_path / "out").exists()
+    both(replace(config, on_error="skip"), engine, tmp_path)
+    ours, theirs = (pl.read_parquet(tmp_path / name / "rejected.parquet").sort("line") for name in ("polars", "spark"))
+    assert ours.equals(theirs)
+    assert ours["line"].to_list() == [3, 4, 5]
+
+
+def test_nulls_in_any_column_are_rejected_alike(tmp_path: Path, engine: SparkEngine) -> None:
+    path = tmp_path / "events.parquet"
+    columns = {"user": ["u", None, "u", "v", "v", "v"], "item": ["a", "b", None, "é", "A", "a"]}
+    times, weights = [1, 2, 3, None, 5, 6], [1.0, 1.0, 1.0, 1.0, None, 2.0]
+    pl.DataFrame({**columns, "time": times, "weight": weights}).write_parquet(path)
+    config = PrepareConfig(events=(str(path),), out=str(tmp_path / "out"))
+    for chosen in (None, engine):
+        with pytest.raises(InputError, match=r"events\.parquet"):
+            prepare(config, chosen)
+    assert not (tmp_path / "out").exists()
+    both(replace(config, on_error="skip"), engine, tmp_path)
+    ours, theirs = (pl.read_parquet(tmp_path / name / "rejected.parquet").sort("line") for name in ("polars", "spark"))
+    assert ours.equals(theirs)
+    assert len(ours) == 4
+
+
+def test_an_existing_session_stays(engine: SparkEngine) -> None:
+    session = engine._session
+    with spark_engine(session=session) as second:
+        assert second._session is session
+    assert session.range(3).count() == 3
+    with pytest.raises(InputError, match="give one of them"), spark_engine(master="local[1]", session=session):
+        pass

@@ -1,0 +1,260 @@
+"""The synthetic shop keeps its promises: counts, degrees, order, places, and the same shop for the same seed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lorentzrec.errors import ConfigError, InputError
+from lorentzrec.networks.power_law import fit_power_law
+from lorentzrec.synthetic import shop as synthetic
+from lorentzrec.synthetic.hierarchy import HIERARCHY, STYLES
+from lorentzrec.synthetic.latent import REJECTED, HyperbolicPlane
+from lorentzrec.synthetic.shop import Space, SyntheticConfig, SyntheticShop, synthesize, synthetic_shop
+
+SMALL = SyntheticConfig(customers=200, items=150, interactions=2_000, exponent=3.5, seed=3)
+SPACES = get_args(Space)
+
+
+@given(
+    customers=st.integers(1, 60),
+    items=st.integers(1, 90),
+    fullness=st.floats(0, 1),
+    space=st.sampled_from(SPACES),
+    temperature=st.floats(0.05, 0.95),
+    seed=st.integers(0, 10),
+)
+@settings(max_examples=25, deadline=None)
+def test_counts_are_as_asked(
+    customers: int, items: int, fullness: float, space: Space, temperature: float, seed: int
+) -> None:
+    longest = max(1, items // 4)
+    interactions = customers + int(fullness * customers * (longest - 1))
+    config = SyntheticConfig(
+        customers=customers,
+        items=items,
+        interactions=interactions,
+        space=space,
+        exponent=8.0,
+        temperature=temperature,
+        seed=seed,
+    )
+    shop = SyntheticShop(config)
+    assert shop.events.height == interactions
+    assert shop.events["user"].n_unique() == customers
+    assert shop.events.n_unique(["user", "item"]) == interactions
+    assert shop.events.group_by("user").len()["len"].max() <= longest  # type: ignore[operator]
+    assert shop.items["item"].n_unique() == items
+    assert set(shop.events["item"]) <= set(shop.items["item"])
+
+
+@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("exponent", [2.4, 2.8, 3.2])
+def test_item_degrees_have_the_exponent_asked_for(space: Space, exponent: float) -> None:
+    """Within three standard errors of the fit, itself made of some thousand items."""
+    config = SyntheticConfig(customers=60_000, items=2_000, interactions=200_000, exponent=exponent, space=space)
+    degrees = SyntheticShop(config).events.group_by("item").len()["len"].cast(pl.Int64).to_numpy()
+    fit = fit_power_law(degrees, trials=0)
+    assert fit.tail_count > 500
+    assert fit.exponent == pytest.approx(exponent, abs=3 * fit.standard_error)
+
+
+def test_both_spaces_give_items_of_the_same_rank_the_same_degree() -> None:
+    """The control is a control: what differs is the geometry, not the popularity."""
+    config = SyntheticConfig(customers=5_000, items=500, interactions=50_000, exponent=3.0)
+    ranked = {
+        space: np.sort(SyntheticShop(replace(config, space=space)).events.group_by("item").len()["len"].to_numpy())
+        for space in SPACES
+    }
+    # Sums over the most popular tenth, and over all the rest; both worlds were asked for the same.
+    for part in (slice(-50, None), slice(-50)):
+        hyperbolic, flat = (int(ranked[space][part].sum()) for space in ("hyperbolic", "flat"))
+        assert hyperbolic == pytest.approx(flat, rel=0.03)
+
+
+def test_in_the_plane_popular_items_reach_further_and_in_the_square_they_do_not() -> None:
+    """How far from a customer's place the items of the most and of the least popular layer are found."""
+    generator = np.random.default_rng(0)
+    reach = {}
+    for space in SPACES:
+        world = SyntheticShop(SyntheticConfig(customers=50_000, items=5_000, interactions=250_000, space=space)).world
+        places = generator.random((20_000, world.dimension))
+        coordinates = world.coordinates()
+        first = coordinates["angle"] / (2 * np.pi) if space == "hyperbolic" else coordinates["x"]
+        medians = []
+        for layer in (0, len(world.layers.sizes) - 1):
+            items = world.draw(generator, np.full(20_000, layer), places, np.full(20_000, 5), 1.0)
+            found = items != REJECTED
+            gap = np.abs(first[items[found]] - places[found, 0])
+            medians.append(np.median(np.minimum(gap, 1 - gap)))
+        reach[space] = medians[0] / medians[1]
+    assert reach["hyperbolic"] > 5
+    assert reach["flat"] == pytest.approx(1, abs=0.1)
+
+
+def test_links_fall_with_distance_as_the_linking_curve_says() -> None:
+    """Against the slow twin: the curve, written out, at the distance of every item from one place, thinned by slots."""
+    config = SyntheticConfig(customers=5_000, items=64, interactions=20_000, exponent=20.0, temperature=0.4)
+    world = SyntheticShop(config).world
+    assert isinstance(world, HyperbolicPlane)
+    draws, activity = 200_000, 100
+    generator = np.random.default_rng(1)
+    items = world.draw(generator, np.zeros(draws, int), np.full((draws, 1), 0.5), np.full(draws, activity), 1.0)
+    found = np.bincount(items[items != REJECTED], minlength=64)
+    c = np.sin(np.pi * 0.4) / (0.4 * 20_000)
+    # The average of the curve over each item's slot, a sixty-fourth of the circle, by the midpoint rule.
+    turns = (np.arange(64)[:, None] + (np.arange(200) + 0.5) / 200) / 64
+    angle = 2 * np.pi * np.abs(turns - 0.5)
+    curve = 1 / (1 + (angle / (c * world.layers.degrees[:, None] * activity)) ** (1 / 0.4))
+    expected = curve.mean(axis=1)
+    expected *= found.sum() / expected.sum()
+    assert np.abs(found - expected).max() < 5 * np.sqrt(expected.max())
+
+
+def test_a_lower_temperature_means_more_clustering() -> None:
+    """Neighbours in a history share a style more often the colder it is."""
+    together = []
+    for temperature in (0.1, 0.5, 0.9):
+        shop = SyntheticShop(replace(SMALL, temperature=temperature, customers=1_000, interactions=10_000))
+        styles = shop.events.join(shop.items, on="item", maintain_order="left")
+        same = styles.select(
+            (pl.col("department") == pl.col("department").shift()) & (pl.col("user") == pl.col("user").shift())
+        )
+        together.append(int(same.to_series().sum()))
+    assert together[0] > 1.2 * together[1] > 1.2 * 1.2 * together[2]
+
+
+def test_interest_moves_so_that_the_latest_event_says_most_about_the_next() -> None:
+    shop = SyntheticShop(SyntheticConfig(customers=1_000, items=800, interactions=20_000, drift=0.1))
+    events = shop.events.join(shop.items.select("item", "angle"), on="item", maintain_order="left")
+    turns = events["angle"].to_numpy() / (2 * np.pi)
+    last = np.flatnonzero(
+        events.select(pl.col("user") != pl.col("user").shift(-1)).to_series().fill_null(True).to_numpy()
+    )
+
+    def median_gap(steps_back: int) -> float:
+        """Of the angle between a customer's last item and the one so many steps before (histories hold 10 or more)."""
+        gap = np.abs(turns[last] - turns[last - steps_back])
+        return float(np.median(np.minimum(gap, 1 - gap)))
+
+    assert median_gap(1) < 0.7 * median_gap(9)
+
+
+def test_times_rise_within_a_customer_and_stay_within_the_days() -> None:
+    config = replace(SMALL, days=30, start=1_000_000)
+    events = SyntheticShop(config).events
+    assert events.equals(events.sort("user", "time", maintain_order=True))
+    assert events["time"].min() >= 1_000_000  # type: ignore[operator]
+    assert events["time"].max() <= 1_000_000 + 30 * 86_400  # type: ignore[operator]
+    interactions = SyntheticShop(config).interactions()
+    assert interactions.ordered
+    assert interactions.tied_share < 0.01
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_the_hierarchy_names_items_by_their_place(space: Space) -> None:
+    """Items of one style stand in one sector of the circle, or in one cluster of the square."""
+    items = SyntheticShop(replace(SMALL, items=1_000, space=space)).items
+    assert set(items["department"]) == set(HIERARCHY)
+    place = items.select("department", "category", "style").rows()
+    if space == "hyperbolic":
+        sector = (items["angle"].to_numpy() / (2 * np.pi) * len(STYLES)).astype(int)
+        assert [STYLES[number] for number in sector] == place
+    else:
+        # A cluster is a sixteenth of the side wide; its items scatter around it, the edges being glued.
+        for _, cluster in items.group_by("department", "category", "style"):
+            for axis, width in (("x", 1 / 16), ("y", 1 / 8)):
+                offset = (cluster[axis].to_numpy() - cluster[axis][0] + 0.5) % 1 - 0.5
+                assert np.abs(offset).max() < 1.5 * width
+    title, item, category, style = items.select("title", "item", "category", "style").row(0)
+    assert title == f"{style} {category} {item[1:]}"
+
+
+def test_a_popular_item_stands_near_the_origin() -> None:
+    shop = SyntheticShop(replace(SMALL, customers=2_000, interactions=20_000))
+    degrees = shop.events.group_by("item").len().join(shop.items, on="item")
+    assert np.corrcoef(np.log(degrees["len"].to_numpy()), degrees["radius"].to_numpy())[0, 1] < -0.9
+
+
+def test_ids_tell_nothing_of_popularity() -> None:
+    degrees = SyntheticShop(SMALL).events.group_by("item").len().sort("item")["len"].to_numpy()
+    assert abs(np.corrcoef(np.arange(len(degrees)), degrees)[0, 1]) < 0.2
+
+
+def test_the_seed_decides_everything() -> None:
+    shop, again = (synthetic_shop(100, 80, 900, seed=5) for _ in range(2))
+    assert shop.events.equals(again.events)
+    assert shop.items.equals(again.items)
+    assert not shop.events.equals(synthetic_shop(100, 80, 900, seed=6).events)
+
+
+def test_files_hold_the_shop_and_blocks_do_not_depend_on_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(synthetic, "BLOCK_EVENTS", 300)
+    told: list[tuple[int, int]] = []
+    report = synthesize(SMALL, tmp_path / "shop", progress=lambda done, total: told.append((done, total)))
+    # 300 * 200 // 2000 = 30 customers a block, so 7 blocks.
+    assert told == [(done, 7) for done in range(1, 8)]
+    assert sorted(path.name for path in report.events.iterdir()) == [f"part-{n:05d}.parquet" for n in range(7)]
+    shop = SyntheticShop(SMALL)
+    events = pl.read_parquet(report.events / "*.parquet")
+    assert events.equals(shop.events)
+    assert SyntheticShop(SMALL).block(4).equals(pl.read_parquet(report.events / "part-00004.parquet"))
+    items = pl.read_parquet(report.items)
+    assert items.equals(shop.items)
+    counted = items.join(events.group_by("item").len(), on="item", how="left", maintain_order="left")["len"].fill_null(
+        0
+    )
+    assert counted.to_list() == report.item_degrees.tolist()
+    manifest = json.loads((tmp_path / "shop" / "manifest.json").read_text())
+    assert manifest["options"]["customers"] == 200
+    assert manifest["items_met"] == int((counted > 0).sum())
+
+
+def test_an_interrupted_run_leaves_nothing(tmp_path: Path) -> None:
+    def interrupt(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        synthesize(SMALL, tmp_path / "shop", progress=interrupt)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"customers": 0}, "customers is 0"),
+        ({"interactions": 199}, "199 interactions of 200 customers"),
+        ({"interactions": 200 * 37 + 1}, "a quarter of the items"),
+        ({"temperature": 1.0}, "temperature is 1.0"),
+        ({"exponent": 1.0}, "exponent is 1.0"),
+        ({"drift": float("nan")}, "drift is nan"),
+        ({"session_length": 0.5}, "session_length is 0.5"),
+        ({"seed": -1}, "seed is -1"),
+        ({"space": "round"}, "choose one of hyperbolic, flat"),
+    ],
+)
+def test_impossible_shops_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        replace(SMALL, **options)
+
+
+def test_a_power_law_that_does_not_fit_the_customers_is_refused() -> None:
+    with pytest.raises(ConfigError, match="most popular item needs"):
+        SyntheticShop(SyntheticConfig(customers=100, items=1_000, interactions=20_000, exponent=2.1))
+
+
+def test_a_folder_of_somebody_else_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "diary.txt").write_text("mine")
+    with pytest.raises(InputError, match="choose another name"):
+        synthesize(SMALL, tmp_path)
+    assert (tmp_path / "diary.txt").read_text() == "mine"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,8 +61,7 @@ class Reason:
     title: str | None
 
 
-@dataclass(frozen=True)
-class AnsweredItem:
+class AnsweredItem(NamedTuple):
     """One recommended item."""
 
     id: str

@@ -320,7 +320,7 @@ class FileStore:
                 if _is_damage(error):  # without its text, which may hold what the customer did
                     raise RecordDamaged("the history of a customer is damaged: erase it or put a copy back") from None
                 raise
-        return [Touch(*row) for row in reversed(rows)]
+        return [*map(Touch._make, reversed(rows))]
 
     def forget(self, user: str) -> int:
         check_ids("user", [user])

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from lorentzrec.errors import StoreBroken, StoreUnavailable
 
@@ -29,8 +30,7 @@ READ_ONLY = "the store is read-only: events, erasures and live items are refused
 logger = logging.getLogger("lorentzrec.serving")
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(NamedTuple):
     """Which file has the name, and how it can be opened. No two files have one identity while one of them is open."""
 
     identity: tuple[int, int]
@@ -53,6 +53,7 @@ class SqliteConnections:
     def __init__(self, path: Path, prepare: Callable[[sqlite3.Connection, bool], None]) -> None:
         """`prepare` is called with the first connection to a file, and whether that is writable."""
         self.path = path
+        self._name, self._folder = str(path), str(path.parent)  # looked at with every use: paths would be converted
         self._prepare = prepare
         self._prepared: _Place | None = None
         self._preparing = threading.Lock()
@@ -78,8 +79,13 @@ class SqliteConnections:
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
         """A connection for reading that nobody else uses meanwhile."""
-        with self._taken() as one:
+        one = self._take()
+        try:
             yield one.sqlite
+        except sqlite3.Error as error:
+            raise self._explained(error) from error
+        finally:
+            self._give_back(one)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -121,13 +127,16 @@ class SqliteConnections:
         except sqlite3.Error as error:
             raise self._explained(error) from error
         finally:
-            with self._lock:
-                # One that could not roll back, or whose file was replaced meanwhile, is of no more use.
-                reusable = one.place == self._prepared and not one.sqlite.in_transaction and not self._closed
-                if reusable:
-                    self._idle.append(one)
-            if not reusable:
-                self._shut([one])
+            self._give_back(one)
+
+    def _give_back(self, one: _Open) -> None:
+        with self._lock:
+            # One that could not roll back, or whose file was replaced meanwhile, is of no more use.
+            reusable = one.place == self._prepared and not one.sqlite.in_transaction and not self._closed
+            if reusable:
+                self._idle.append(one)
+        if not reusable:
+            self._shut([one])
 
     def _take(self) -> _Open:
         """An idle connection to the file that has the name now, or a new one."""
@@ -152,7 +161,7 @@ class SqliteConnections:
 
     def _place(self) -> _Place:
         try:
-            found = self.path.stat()
+            found = os.stat(self._name)  # noqa: PTH116, a path takes twice as long
         except (FileNotFoundError, NotADirectoryError):
             raise StoreUnavailable(f"{self.path} is gone: put the folder back or publish again") from None
         except OSError as error:
@@ -160,21 +169,21 @@ class SqliteConnections:
         if not stat.S_ISREG(found.st_mode):
             raise StoreUnavailable(f"{self.path} is gone: put the folder back or publish again")
         identity = (found.st_dev, found.st_ino)
-        if os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK):
+        if os.access(self._name, os.W_OK) and os.access(self._folder, os.W_OK):
             return _Place(identity, writable=True)
         # SQLite reads a write-ahead log only with its index, and cannot make one here. Without any log the file is
         # complete; it is opened as one that does not change, and opened again when it has.
-        log, index = self._beside("-wal"), self._beside("-shm")
+        log, index = Path(self._beside("-wal")), Path(self._beside("-shm"))
         alone = not log.exists() or (log.stat().st_size == 0 and not index.exists())
         return _Place(identity, writable=False, frozen=(found.st_mtime_ns, found.st_size) if alone else None)
 
-    def _beside(self, suffix: str) -> Path:
+    def _beside(self, suffix: str) -> str:
         """SQLite puts its further files next to the real file if the name is a link."""
-        return Path(os.path.realpath(self.path) + suffix)
+        return (os.path.realpath(self._name) if self.path.is_symlink() else self._name) + suffix
 
     def _log(self) -> tuple[int, int] | None:
         try:
-            found = self._beside("-wal").stat()
+            found = os.stat(self._beside("-wal"))  # noqa: PTH116, as above
         except OSError:
             return None
         return found.st_dev, found.st_ino

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from lorentzrec.data.vocabulary import LONGEST_ID as LONGEST_ID
 from lorentzrec.errors import InputError
@@ -53,8 +53,7 @@ class Added:
     """Customers whose events from before their erasure were left out."""
 
 
-@dataclass(frozen=True)
-class Touch:
+class Touch(NamedTuple):
     """One step of a history."""
 
     item: str

@@ -16,10 +16,9 @@ import sqlite3
 import weakref
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 import numpy as np
@@ -58,8 +57,7 @@ class DirectoryDamaged(ArtifactError):  # noqa: N818, it is what the service ans
     """The file has changed or cannot be read any more."""
 
 
-@dataclass(frozen=True)
-class Item:
+class Item(NamedTuple):
     """What is known of one item; None where nothing was said."""
 
     row: int
@@ -200,7 +198,7 @@ class ItemDirectory:
         lines = self._ask(f"SELECT {columns} FROM json_each(?) AS asked {condition}", asked)
         if len(lines) != len(values):
             raise self._damaged(f"it holds {len(lines)} of {len(values)} items")
-        return [Item(*line) for line in lines]
+        return [*map(Item._make, lines)]
 
     def _ask(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         connection = self._idle.get()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 from litestar import get
@@ -24,7 +23,7 @@ Limit = Annotated[int, QueryParameter(ge=1, le=1_000, description="Most items to
 def search_items(worker: TheWorker, words: Words = "", limit: Limit = 20) -> FoundItems:
     """Items by the words of their titles, popular ones first; without a query, the most popular ones."""
     version = worker.current.serving.version
-    return FoundItems([ItemDetails(**asdict(item)) for item in version.items.search(words, limit)], version.name)
+    return FoundItems([ItemDetails(**item._asdict()) for item in version.items.search(words, limit)], version.name)
 
 
 @get("/items/{item:str}", sync_to_thread=True, responses=described(400, 401, 403, 404, 421))
@@ -35,4 +34,4 @@ def get_item(item: ItemInPath, worker: TheWorker) -> ItemAnswer:
     if row < 0:
         raise UnknownItem(f"the item {id!r} is not in version {version.name}: check the id")
     (found,) = version.items.items([row])
-    return ItemAnswer(**asdict(found), model=version.name)
+    return ItemAnswer(**found._asdict(), model=version.name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import numpy as np
@@ -75,7 +74,7 @@ def get_items_of_rows(worker: TheWorker, rows: RowList) -> FoundItems:
         raise InputError(
             f"row {asked.max()} is beyond the {len(version.items)} items of version {version.name}: check it"
         )
-    return FoundItems([ItemDetails(**asdict(item)) for item in version.items.items(asked)], version.name)
+    return FoundItems([ItemDetails(**item._asdict()) for item in version.items.items(asked)], version.name)
 
 
 @post("/map/rows", status_code=200, sync_to_thread=True, responses=described(400, 401, 403, 413, 415, 421))

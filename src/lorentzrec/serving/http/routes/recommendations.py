@@ -140,9 +140,9 @@ def _history_of(user: str, store: GuardedStore) -> tuple[tuple[str, ...], tuple[
     except RecordDamaged as error:
         logger.error("%s", error)
         return (), (), f"the history of the customer could not be read: {HISTORY_DAMAGED}"
-    weighted = any(touch.weight != 1 for touch in touches)
-    weights = tuple(touch.weight for touch in touches) if weighted else ()
-    return tuple(touch.item for touch in touches), weights, None
+    weights = tuple([touch.weight for touch in touches])
+    weighted = weights.count(1) < len(weights)
+    return tuple([touch.item for touch in touches]), weights if weighted else (), None
 
 
 def _question(

@@ -73,11 +73,11 @@ def test_a_part_of_a_version_waits_longer_than_an_event(
     proxy: CosmosProxy, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(store._catalogue._limits, "timeout", 0.1)  # type: ignore[attr-defined]
-    chunks = cosmos_store._CosmosChunks(store._catalogue, "token")  # type: ignore[attr-defined]
+    version = {"token": "token"}
     proxy.faults.extend([Fault(429, retry_after=100)] * 12)
-    chunks.put("points", 0, "digest", b"data")
+    store._write_chunk(version, "points", 0, "digest", b"data")  # type: ignore[attr-defined]
     assert proxy.counted("write") == 13
-    assert chunks.get("points", 0) == b"data"
+    assert store._read_chunk(version, "points", 0) == b"data"  # type: ignore[attr-defined]
 
 
 FAULTS = {

@@ -39,7 +39,7 @@ def test_a_server_that_is_stopped_or_killed_and_comes_back(postgres_server: Post
 
 
 def test_a_frozen_server(postgres_server: PostgresServer, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lorentzrec.serving.stores.postgres_connections.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("lorentzrec.serving.stores.postgres_connections.RESPONSE_SECONDS", 0.5)
     store.state()
     postgres_server.freeze()
     try:

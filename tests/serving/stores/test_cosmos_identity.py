@@ -11,11 +11,13 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
-from lorentzrec.errors import InputError, StoreUnavailable
+from lorentzrec.errors import InputError
 from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.store import Added, Event
 from serving.cosmos_proxy import CosmosProxy
 from serving.servers import CosmosServer
+from serving.stores.raises_fault import raises_fault
 
 pytestmark = [
     pytest.mark.cosmos,
@@ -99,7 +101,7 @@ def test_a_key_comes_before_an_identity(endpoint: TokenEndpoint, proxy: CosmosPr
 
 def test_an_identity_that_gets_no_token(endpoint: TokenEndpoint, proxy: CosmosProxy) -> None:
     endpoint.status = 400
-    with pytest.raises(StoreUnavailable, match=r"needs a credential, and there is none .*: set COSMOS_KEY or assign"):
+    with raises_fault(StoreFault.NO_CREDENTIAL):
         open_store(proxy.address("nobody"), create=True)
 
 

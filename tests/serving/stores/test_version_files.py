@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from lorentzrec.errors import ArtifactError, InputError, StoreUnavailable
+from lorentzrec.errors import ArtifactError, InputError
+from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.store import key_of
 from lorentzrec.serving.stores.version_files import ChunkedVersions, read_manifest
+from serving.stores.raises_fault import raises_fault
 from serving.stores.version_folder import content_of, write_version
 
 
@@ -72,7 +74,7 @@ def test_a_wrong_chunk_is_never_taken(folder: Path, tmp_path: Path, chunk: bytes
     shelf = Shelf()
     shelf.upload(folder)
     shelf.data["a.bin", 0] = chunk
-    with pytest.raises(ArtifactError, match=r"version v1 in memory:: a\.bin is damaged or missing"):
+    with raises_fault(StoreFault.VERSION_DAMAGED, "v1", "a.bin"):
         shelf.fetch("v1", tmp_path / "cache")
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [".v1.lock"]
 
@@ -90,7 +92,7 @@ def test_a_download_that_does_not_end(folder: Path, tmp_path: Path, monkeypatch:
     (tmp_path / "cache").mkdir()
     with closing(sqlite3.connect(tmp_path / "cache" / ".v1.lock", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(StoreUnavailable, match="is locked by a download that does not end: try again"):
+        with raises_fault(StoreFault.LOCKED, "download"):
             Shelf().fetch("v1", tmp_path / "cache")
 
 

@@ -145,7 +145,7 @@ class Account:
         return StoreFault.UNREACHABLE.error(store=self.url, reason=reason)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Documents:
     """The documents of one container. Those of one partition are read by one cheap request."""
 

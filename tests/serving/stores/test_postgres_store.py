@@ -89,6 +89,21 @@ def test_secrets_stay_secret(postgres_server: PostgresServer, postgres_url: str)
     assert "hidden" not in str(failure.value)
 
 
+def test_a_refused_login_is_recognised_in_every_language() -> None:
+    """libpq has no SQLSTATE for it, and the server's messages are in the language of its `lc_messages`."""
+    server = PostgresServer(language="de")
+    try:
+        server.start()
+        for address in (server.address("none"), server.address("postgres").replace("tester@", "stranger@")):
+            with raises_fault(StoreFault.REFUSED):
+                open_store(address)
+        server.stop()
+        with raises_fault(StoreFault.NOT_RESPONDING):
+            open_store(server.address("none"))
+    finally:
+        server.remove()
+
+
 def test_addresses_and_databases_that_cannot_be_used(postgres_server: PostgresServer) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         open_store("postgresql://host/shop?unknown=1")

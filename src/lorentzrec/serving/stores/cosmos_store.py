@@ -193,14 +193,12 @@ class CosmosStore(ChunkedVersions, Store):
             raise StoreFault.STATE_LOST.error(store=self.url)
         return state
 
-    def _set_version(self, name: str | None) -> str | None:
+    def _set_version(self, name: str | None) -> Any:
         """Point to another version; returns the previous one."""
 
-        def point() -> str | None:
-            state = self._state()
-            self._catalogue.replace({**state, "version": name})
-            before: str | None = state["version"]
-            return before
+        def point() -> Any:
+            self._catalogue.replace({**(state := self._state()), "version": name})
+            return state["version"]
 
         return self._until_unopposed(point)
 
@@ -250,7 +248,7 @@ class CosmosStore(ChunkedVersions, Store):
         by_user: dict[str, list[Event]] = {}
         for event in events:
             by_user.setdefault(event.user, []).append(event)
-        add = partial(self._add_respectfully, salt=self._salt()) if respect_erasures else self._add
+        add = partial(self._add_unless_erased, salt=self._salt()) if respect_erasures else self._add
         if len(by_user) == 1:
             results = [add(*by_user.popitem())]
         else:
@@ -273,27 +271,27 @@ class CosmosStore(ChunkedVersions, Store):
             segments = self._histories.all(customer)
             wanted, erased = events, frozenset[str]()
             if erasure is not None:
-                # Version 0.1 kept the time of an erasure in the first document.
+                # Version 0.1 recorded the time of an erasure in the first document.
                 first = segments[0].get("erased", -math.inf) if segments else -math.inf
                 wanted, erased = drop_erased(events, {user: max(erasure, first)})
-            kept = [event for segment in segments for event in segment["events"]]
-            ids, touches = {event[2] for event in kept}, {(event[0], event[1]) for event in kept}
+            stored = [event for segment in segments for event in segment["events"]]
+            ids, moments = {event[2] for event in stored}, {(event[0], event[1]) for event in stored}
             waiting = []
             for event in sort_batch(wanted):
-                touch = (float(event.time), event.item)
-                if event.id not in ids and touch not in touches:
-                    touches.add(touch)
-                    waiting.append([*touch, event.id, *([] if event.weight == 1 else [float(event.weight)])])
+                moment = (float(event.time), event.item)
+                if event.id not in ids and moment not in moments:
+                    moments.add(moment)
+                    waiting.append([*moment, event.id, *([] if event.weight == 1 else [float(event.weight)])])
             segment: Document | None = segments[-1] if segments else None
             while waiting:
                 full = None
-                if segment is None or not _fitting(segment["events"], waiting):
+                if segment is None or not _take_fitting(segment["events"], waiting, SEGMENT_EVENTS):
                     full, number = segment, 0 if segment is None else int(segment["id"]) + 1
                     segment = {"id": f"{number:08d}", "customer": customer, "events": []}
-                part = _fitting(segment["events"], waiting)
+                part = _take_fitting(segment["events"], waiting, SEGMENT_EVENTS)
                 write = self._histories.replace if "_etag" in segment else self._histories.create
                 segment = write({**segment, "user": user, "events": segment["events"] + part})
-                if full is not None and not self._unchanged(full):
+                if full is not None and not self._is_unchanged(full):
                     self._histories.delete(segment)
                     raise Conflict
                 accepted += len(part)
@@ -302,15 +300,15 @@ class CosmosStore(ChunkedVersions, Store):
 
         return self._until_unopposed(append)
 
-    def _unchanged(self, segment: Document) -> bool:
+    def _is_unchanged(self, segment: Document) -> bool:
         found = self._histories.read(segment["customer"], segment["id"])
         return found is not None and bool(found["_etag"] == segment["_etag"])
 
-    def _add_respectfully(self, user: str, events: Sequence[Event], salt: str | None) -> Added:
+    def _add_unless_erased(self, user: str, events: Sequence[Event], salt: str | None) -> Added:
         """Add what happened after the customer's erasure.
 
-        `forget` notes the erasure before it removes events. So an erasure that may have missed the events added here
-        was noted before the second look.
+        `forget` records the erasure before it removes events. So an erasure that may have missed the events added here
+        is found by the second read.
         """
         before = self._erasure(user, salt)
         added = self._add(user, events, before)
@@ -323,10 +321,10 @@ class CosmosStore(ChunkedVersions, Store):
     def _remove_until(self, customer: str, erasure: float) -> int:
         removed = 0
         for segment in self._histories.all(customer):
-            kept = [event for event in segment["events"] if event[0] > erasure]
-            if kept != segment["events"]:
-                self._histories.replace({**segment, "events": kept})
-                removed += len(segment["events"]) - len(kept)
+            later = [event for event in segment["events"] if event[0] > erasure]
+            if later != segment["events"]:
+                self._histories.replace({**segment, "events": later})
+                removed += len(segment["events"]) - len(later)
         return removed
 
     def _history(self, user: str, limit: int) -> list[Touch]:
@@ -340,7 +338,11 @@ class CosmosStore(ChunkedVersions, Store):
 
     def _forget(self, user: str) -> int:
         customer, removed = key_of(user), 0
-        note = {"id": "erased", "customer": key_of(self._until_unopposed(self._made_salt), user), "erased": time.time()}
+        note = {
+            "id": "erased",
+            "customer": key_of(self._until_unopposed(self._find_or_make_salt), user),
+            "erased": time.time(),
+        }
         self._histories.put(note)
 
         def erase() -> None:
@@ -362,12 +364,12 @@ class CosmosStore(ChunkedVersions, Store):
     def _salt(self) -> str | None:
         """What the hashes of erased customers are salted with; None before the first erasure.
 
-        Read whenever it is needed, since another store may have taken the place of this one.
+        Read each time, since another store may have replaced this one.
         """
         found = self._histories.read("salt", "salt")
         return None if found is None else str(found["salt"])
 
-    def _made_salt(self) -> str:
+    def _find_or_make_salt(self) -> str:
         if (salt := self._salt()) is None:
             salt = secrets.token_hex(16)
             self._histories.create({"id": "salt", "customer": "salt", "salt": salt})
@@ -407,7 +409,7 @@ class CosmosStore(ChunkedVersions, Store):
         token, parts = None, []
         if items is not None:
             token = secrets.token_hex(8)
-            for number, part in enumerate(_in_parts(items)):
+            for number, part in enumerate(_split_items(items)):
                 parts.append({"id": f"{number:08d}", "place": f"live-{token}", "items": part})
                 self._catalogue.put(parts[-1])
         changed = {**state, "live": token, "live_parts": len(parts), "live_revision": state["live_revision"] + 1}
@@ -437,27 +439,20 @@ def _was_current(version: Document, current: str | None) -> bool:
     return recorded or version["id"] == current
 
 
-def _fitting(present: list[Any], waiting: list[Any]) -> list[Any]:
-    """As many of the first events waiting as a document takes that holds those present; none if it is full."""
+def _take_fitting(present: Sequence[Any], waiting: Sequence[Any], most: int) -> list[Any]:
+    """The first entries of `waiting` that fit in a document that holds those present; none if it is full."""
     part: list[Any] = []
     size = len(json.dumps(present))
-    for event in waiting[: max(0, SEGMENT_EVENTS - len(present))]:
+    for entry in waiting[: max(0, most - len(present))]:
         if size >= SEGMENT_BYTES:
             break
-        part.append(event)
-        size += len(json.dumps(event)) + 2
+        part.append(entry)
+        size += len(json.dumps(entry)) + 2
     return part
 
 
-def _in_parts(items: list[str]) -> Iterator[list[str]]:
+def _split_items(items: list[str]) -> Iterator[list[str]]:
     """The items in lists that each fit in a document."""
-    part: list[str] = []
-    size = 0
-    for item in items:
-        part.append(item)
-        size += len(json.dumps(item)) + 2
-        if size >= SEGMENT_BYTES:
-            yield part
-            part, size = [], 0
-    if part:
-        yield part
+    while items:
+        yield (part := _take_fitting([], items, len(items)))
+        items = items[len(part) :]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from enum import Enum
 
 from lorentzrec.errors import ArtifactError, InputError, LorentzrecError, RecordDamaged, StoreBroken, StoreUnavailable
+
+RECENT_SECONDS = 3600.0
+"""How long `/readyz` reports that a file was replaced or a connection lost."""
 
 
 class StoreFault(Enum):
@@ -59,3 +63,9 @@ class StoreFault(Enum):
         error: LorentzrecError = error_class(text.format(**fields))
         error.kind = self
         return error
+
+
+def format_recent(moment: float | None) -> str | None:
+    """The time of an incident, for a notice; None if there was none in the last hour."""
+    recent = moment is not None and time.time() < moment + RECENT_SECONDS
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment)) if recent else None

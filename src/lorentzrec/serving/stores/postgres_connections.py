@@ -20,7 +20,7 @@ import psycopg
 from psycopg import conninfo, errors, pq
 
 from lorentzrec.errors import InputError, LorentzrecError
-from lorentzrec.serving.stores.faults import StoreFault
+from lorentzrec.serving.stores.faults import StoreFault, format_recent
 
 CONNECT_SECONDS = 3
 RESPONSE_SECONDS = 5.0
@@ -28,8 +28,6 @@ LONG_SECONDS = 300.0
 """For what moves gigabytes inside the server: removing a version."""
 MOST_CONNECTIONS = 24
 """For each process. A service has 16 threads that read and 8 that write: neither takes the connections of the other."""
-RECENT_SECONDS = 3600.0
-"""How long `/readyz` reports that the connection was lost."""
 
 logger = logging.getLogger("lorentzrec.serving")
 
@@ -91,10 +89,8 @@ class PostgresConnections:
     @property
     def notices(self) -> list[str]:
         """What an operator should know; without the address."""
-        if self._lost is None or time.time() > self._lost + RECENT_SECONDS:
-            return []
-        moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._lost))
-        return [f"the connection to the store was lost at {moment} and made again"]
+        moment = format_recent(self._lost)
+        return [f"the connection to the store was lost at {moment} and made again"] if moment else []
 
     @contextmanager
     def transaction(self, patience: float | None = None) -> Iterator[Cursor]:

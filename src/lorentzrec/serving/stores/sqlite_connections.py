@@ -17,12 +17,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lorentzrec.serving.stores.faults import StoreFault
+from lorentzrec.serving.stores.faults import StoreFault, format_recent
 
 BUSY_SECONDS = 20.0
 """How long a write waits for the writes of other processes. Each takes milliseconds, so only a stuck one takes long."""
-RECENT_SECONDS = 3600.0
-"""How long `/readyz` reports that the file was replaced, or a server failed over."""
 MOST_ATTEMPTS = 5
 READ_ONLY = "the store is read-only: events, erasures and live items are refused"
 
@@ -70,8 +68,7 @@ class SqliteConnections:
         found = []
         if self._prepared is not None and not self._prepared.writable:
             found.append(READ_ONLY)
-        if self._replaced is not None and time.time() < self._replaced + RECENT_SECONDS:
-            moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._replaced))
+        if moment := format_recent(self._replaced):
             found.append(f"the store was replaced by another one, which is in use since {moment}")
         return found
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from lorentzrec.atomic import MARKER, atomic_directory, atomic_file
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.sql_store import Dialect, SqlStore
+from lorentzrec.serving.stores.sql_store import SqlStore
 from lorentzrec.serving.stores.sqlite_connections import BUSY_SECONDS, SqliteConnections, transaction_of
 from lorentzrec.serving.stores.store import Event, State, Touch, check_name, salted_key
 from lorentzrec.serving.stores.version_files import file_lock, read_manifest
@@ -74,18 +74,6 @@ logger = logging.getLogger("lorentzrec.serving")
 
 class FileStore(SqlStore):
     """The store in the folder `folder`; see `Store` for what each method means."""
-
-    dialect = Dialect(
-        schema="main",
-        live="live",
-        everything="everything",
-        revision="revision",
-        item="item",
-        user="user",
-        key_type="TEXT",
-        parameter="?",
-        json_values="json_each(?)",
-    )
 
     def __init__(self, folder: Path, *, create: bool = False) -> None:
         self.url = f"file:{folder}"

@@ -182,13 +182,8 @@ class PostgresStore(ChunkedVersions, SqlStore):
 
     def _insert(self, cursor: Cursor, events: Sequence[Event]) -> int:
         keys = {user: key_of(user) for user in {event.user for event in events}}
-        columns = (
-            [keys[event.user] for event in events],
-            [key_of(event.id) for event in events],
-            [repr(float(event.time)) for event in events],
-            [event.user for event in events],
-            [event.item for event in events],
-            [event.id for event in events],
-            [repr(float(event.weight)) for event in events],
+        rows = (
+            (keys[one.user], key_of(one.id), repr(float(one.time)), one.user, one.item, one.id, repr(float(one.weight)))
+            for one in events
         )
-        return cursor.execute(ADD_EVENTS, [SEPARATOR.join(column) for column in columns]).rowcount
+        return cursor.execute(ADD_EVENTS, [SEPARATOR.join(column) for column in zip(*rows, strict=True)]).rowcount

@@ -15,21 +15,21 @@ from lorentzrec.serving.stores.store import Added, Event, Store, Touch, drop_era
 
 @dataclass(frozen=True)
 class Dialect:
-    """The names and forms that the statements below use."""
+    """The names and forms that the statements below use; by default those of SQLite."""
 
-    schema: str
-    live: str
+    schema: str = "main"
+    live: str = "live"
     """The table with one row about live items."""
-    everything: str
+    everything: str = "everything"
     """Its column: whether every item is live."""
-    revision: str
-    item: str
-    user: str
+    revision: str = "revision"
+    item: str = "item"
+    user: str = "user"
     """The column that identifies a customer in the table of events."""
-    key_type: str
+    key_type: str = "TEXT"
     """The type of the keys of customers."""
-    parameter: str
-    json_values: str
+    parameter: str = "?"
+    json_values: str = "json_each(?)"
     """A table of the values of a JSON array, which is its parameter."""
     lock: str = ""
     """Ends a query whose rows no other transaction may change."""
@@ -43,7 +43,7 @@ class Dialect:
 class SqlStore(Store, Protocol):
     """Histories and live items; a subclass connects to its database and inserts events."""
 
-    dialect: Dialect
+    dialect = Dialect()
 
     def _reading(self) -> AbstractContextManager[Any]:
         """A cursor for one query."""

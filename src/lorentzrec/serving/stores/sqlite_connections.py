@@ -198,12 +198,9 @@ class SqliteConnections:
         """A new connection; None if another file took the name meanwhile."""
         mode = "rw" if place.writable else "ro" if place.frozen is None else "ro&immutable=1"
         with self._explain_errors():
+            address = f"{self.path.as_uri()}?mode={mode}"
             sqlite = sqlite3.connect(
-                f"{self.path.as_uri()}?mode={mode}",
-                uri=True,
-                timeout=BUSY_SECONDS,
-                isolation_level=None,
-                check_same_thread=False,
+                address, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
             try:
                 if place.writable:

@@ -102,7 +102,7 @@ def test_a_key_comes_before_an_identity(endpoint: TokenEndpoint, proxy: CosmosPr
 def test_an_identity_that_gets_no_token(endpoint: TokenEndpoint, proxy: CosmosProxy) -> None:
     endpoint.status = 400
     with raises_fault(StoreFault.NO_CREDENTIAL):
-        open_store(proxy.address("nobody"), create=True)
+        open_store(proxy.address("empty"), create=True)
 
 
 def test_a_token_is_never_sent_without_encryption(endpoint: TokenEndpoint) -> None:

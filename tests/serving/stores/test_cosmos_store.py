@@ -77,11 +77,11 @@ def test_what_remains_of_an_erased_customer_cannot_be_guessed(store: CosmosStore
     """A plain hash of the id would name the customer to everybody who has a list of ids."""
     store.add_events([Event("ann", "tea", n, str(n)) for n in range(2500)])
     assert store.forget("ann") == 2500
-    kept = store._histories.everywhere("*")
-    text = json.dumps(kept)
+    stored = store._histories.everywhere("*")
+    text = json.dumps(stored)
     assert "ann" not in text
     assert key_of("ann") not in text
-    assert sorted(document["id"] for document in kept) == ["erased", "salt"]
+    assert sorted(document["id"] for document in stored) == ["erased", "salt"]
 
 
 def test_each_store_has_its_own_salt(store: CosmosStore, cosmos_server: CosmosServer) -> None:

@@ -29,8 +29,8 @@ on_one_store = settings(max_examples=25, suppress_health_check=[HealthCheck.func
 def test_a_new_store_is_empty(store: Store) -> None:
     assert store.state() == State(version=None, live_revision=0)
     assert store.versions() == []
-    assert store.history("nobody") == []
-    assert store.forget("nobody") == 0
+    assert store.history("unknown") == []
+    assert store.forget("unknown") == 0
     assert store.live_items() is None
     assert store.add_events([]) == Added(0, 0)
     assert store.clean() == 0
@@ -52,7 +52,7 @@ def test_the_same_event_counts_once(store: Store) -> None:
     again = [Event("ann", "cup", 2, "same"), Event("bob", "tea", 1, "same"), Event("ann", "cup", 2, "new")]
     assert store.add_events(again) == Added(accepted=2, duplicates=1)
     assert store.history("ann") == [Touch("tea", 1.0), Touch("cup", 2.0)]
-    # The same item at the same time is the same event, too, whatever its id, in a later batch or in the same one.
+    # The same item at the same time is the same event, too, under any id, in a later batch or in the same one.
     twice = [Event("ann", "tea", 1.0, "other"), Event("ann", "pot", 3, "x"), Event("ann", "pot", 3, "y")]
     assert store.add_events(twice) == Added(accepted=1, duplicates=2)
     assert store.history("ann") == [Touch("tea", 1.0), Touch("cup", 2.0), Touch("pot", 3.0)]
@@ -139,18 +139,18 @@ def test_long_histories(store: Store) -> None:
 @given(rows=st.lists(st.tuples(SHORT_IDS, SHORT_IDS, TIMES, SHORT_IDS), max_size=30), split=st.integers(0, 30))
 def test_any_events_in_any_order(store: Store, rows: list[tuple[str, str, float, str]], split: int) -> None:
     mark = uuid4().hex
-    kept: list[Event] = []
+    expected: list[Event] = []
     for part in (rows[:split], rows[split:]):
         events = [Event(mark + user, item, time, id) for user, item, time, id in part]
-        before = len(kept)
+        before = len(expected)
         for place, event in enumerate(events):
             met = any((event.user, event.id) == (other.user, other.id) for other in events[:place])
-            if not met and not any(_same(event, other) for other in kept):
-                kept.append(event)
-        accepted = len(kept) - before
+            if not met and not any(_same(event, other) for other in expected):
+                expected.append(event)
+        accepted = len(expected) - before
         assert store.add_events(events) == Added(accepted, len(events) - accepted)
-    for user in {event.user for event in kept}:
-        of_user = sorted((event.time, event.item) for event in kept if event.user == user)
+    for user in {event.user for event in expected}:
+        of_user = sorted((event.time, event.item) for event in expected if event.user == user)
         assert store.history(user) == [Touch(item, time) for time, item in of_user]
 
 

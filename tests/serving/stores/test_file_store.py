@@ -90,11 +90,11 @@ def test_what_was_acknowledged_survives_a_kill(url: str) -> None:
     writer.communicate()
     whole = [line for line in acknowledged if len(line.split()) == 2]
     with closing(open_store(url)) as store:
-        kept = [touch.item for touch in store.history("mine", limit=1_000_000)]
+        stored = [touch.item for touch in store.history("mine", limit=1_000_000)]
         # The last one may be there without its acknowledgement, and half a batch never is.
-        assert kept == [f"i{n}" for n in range(len(kept))]
-        assert len(whole) <= len(kept) <= len(whole) + 1
-        assert len(store.history("shared", limit=1_000_000)) == len(kept)
+        assert stored == [f"i{n}" for n in range(len(stored))]
+        assert len(whole) <= len(stored) <= len(whole) + 1
+        assert len(store.history("shared", limit=1_000_000)) == len(stored)
 
 
 def test_a_kill_in_the_middle_of_an_upload(url: str, tmp_path: Path) -> None:

@@ -218,7 +218,7 @@ def test_reads_continue_in_the_next_region(
     assert (near.counted("write") > 0, far.counted("write")) == (True, 0)
     far.seen.clear()
     fail(near)
-    assert [touch.item for touch in store.history("ann")] == ["tea"]
+    assert [event.item for event in store.history("ann")] == ["tea"]
     assert far.counted("read") > 0
     store.close()
     if fail is refuse_connections:
@@ -231,7 +231,7 @@ def test_preferred_regions_come_first(regions: tuple[CosmosProxy, CosmosProxy], 
     store = open_store(near.address(database, f"{FAR},{NEAR}"))
     store.add_events([EVENT])
     near.seen.clear()
-    assert [touch.item for touch in store.history("ann")] == ["tea"]
+    assert [event.item for event in store.history("ann")] == ["tea"]
     assert near.counted("read") == 0
     store.close()
 

@@ -83,7 +83,7 @@ def proxy(cosmos_server: CosmosServer) -> Iterator[CosmosProxy]:
 def test_every_request_carries_the_token_of_the_identity(endpoint: TokenEndpoint, proxy: CosmosProxy) -> None:
     store = open_store(proxy.address("identity"), create=True)
     assert store.add_events([Event("ann", "tea", 1.0, "visit-1")]).accepted == 1
-    assert [touch.item for touch in store.history("ann")] == ["tea"]
+    assert [event.item for event in store.history("ann")] == ["tea"]
     store.forget("ann")
     store.close()
     sent = {unquote(one.headers["authorization"]) for one in proxy.seen}

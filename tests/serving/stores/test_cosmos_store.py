@@ -57,7 +57,7 @@ def test_an_erasure_while_a_second_document_is_begun(store: CosmosStore, monkeyp
 
     monkeypatch.setattr(store._histories, "create", create_late)
     assert store.add_events([event]) == Added(0, 1)
-    assert [touch.time for touch in store.history("ann")] == [1000]
+    assert [event.time for event in store.history("ann")] == [1000]
     other.close()
 
 
@@ -98,7 +98,7 @@ def test_an_erasure_noted_by_version_0_1_is_respected(store: CosmosStore) -> Non
     store._histories.put({"id": "00000000", "customer": key_of("ann"), "events": [], "erased": 50.0})
     events = [Event("ann", "tea", 50, "a"), Event("ann", "tea", 51, "b")]
     assert store.add_events(events, respect_erasures=True) == Added(1, 0, frozenset({"ann"}))
-    assert [touch.time for touch in store.history("ann")] == [51]
+    assert [event.time for event in store.history("ann")] == [51]
     assert store.forget("ann") == 1
     assert store._histories.all(key_of("ann")) == []
     assert store.add_events(events, respect_erasures=True) == Added(0, 0, frozenset({"ann"}))
@@ -121,7 +121,7 @@ def test_an_erasure_while_a_dataset_is_added(
     monkeypatch.setattr(store, "_add", add_after_an_erasure)
     events = [Event("ann", "tea", past, "a"), Event("ann", "tea", future, "b")]
     assert store.add_events(events, respect_erasures=True) == Added(1, 0, frozenset({"ann"}))
-    assert [touch.time for touch in store.history("ann")] == [future]
+    assert [event.time for event in store.history("ann")] == [future]
 
 
 def test_what_the_server_refuses_is_reported_without_its_address(store: CosmosStore) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lorentzrec.errors import InputError
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.store import LONGEST_ID, Added, Event, State, Store, Touch
+from lorentzrec.serving.stores.store import LONGEST_ID, Added, Event, HistoryEvent, State, Store
 from serving.stores.raises_fault import raises_fault
 
 IDS = st.text(st.characters(exclude_categories=("Cc", "Cs")), min_size=1, max_size=LONGEST_ID)
@@ -40,9 +40,9 @@ def test_a_history_is_in_order_however_it_arrived(store: Store) -> None:
     first = [Event("ann", "tea", 3, "c"), Event("bob", "cup", 9, "a"), Event("ann", "cup", 3, "b")]
     assert store.add_events(first) == Added(accepted=3, duplicates=0)
     assert store.add_events([Event("ann", "jar", 1.25, "a")]) == Added(accepted=1, duplicates=0)
-    assert store.history("ann") == [Touch("jar", 1.25), Touch("cup", 3.0), Touch("tea", 3.0)]
-    assert store.history("ann", limit=2) == [Touch("cup", 3.0), Touch("tea", 3.0)]
-    assert store.history("bob") == [Touch("cup", 9.0)]
+    assert store.history("ann") == [HistoryEvent("jar", 1.25), HistoryEvent("cup", 3.0), HistoryEvent("tea", 3.0)]
+    assert store.history("ann", limit=2) == [HistoryEvent("cup", 3.0), HistoryEvent("tea", 3.0)]
+    assert store.history("bob") == [HistoryEvent("cup", 9.0)]
 
 
 def test_the_same_event_counts_once(store: Store) -> None:
@@ -51,11 +51,11 @@ def test_the_same_event_counts_once(store: Store) -> None:
     # Another item under the same id is still the same event; under another user it is another.
     again = [Event("ann", "cup", 2, "same"), Event("bob", "tea", 1, "same"), Event("ann", "cup", 2, "new")]
     assert store.add_events(again) == Added(accepted=2, duplicates=1)
-    assert store.history("ann") == [Touch("tea", 1.0), Touch("cup", 2.0)]
+    assert store.history("ann") == [HistoryEvent("tea", 1.0), HistoryEvent("cup", 2.0)]
     # The same item at the same time is the same event, too, under any id, in a later batch or in the same one.
     twice = [Event("ann", "tea", 1.0, "other"), Event("ann", "pot", 3, "x"), Event("ann", "pot", 3, "y")]
     assert store.add_events(twice) == Added(accepted=1, duplicates=2)
-    assert store.history("ann") == [Touch("tea", 1.0), Touch("cup", 2.0), Touch("pot", 3.0)]
+    assert store.history("ann") == [HistoryEvent("tea", 1.0), HistoryEvent("cup", 2.0), HistoryEvent("pot", 3.0)]
     # A user and an id do not run together.
     assert store.add_events([Event("u", "x", 1, "12"), Event("u1", "x", 1, "2")]) == Added(2, 0)
 
@@ -63,7 +63,11 @@ def test_the_same_event_counts_once(store: Store) -> None:
 def test_events_keep_their_weights(store: Store) -> None:
     events = [Event("ann", "tea", 1, "a", weight=0.25), Event("ann", "cup", 2, "b"), Event("ann", "jar", 3, "c", 3.0)]
     assert store.add_events(events) == Added(3, 0)
-    assert store.history("ann") == [Touch("tea", 1.0, 0.25), Touch("cup", 2.0, 1.0), Touch("jar", 3.0, 3.0)]
+    assert store.history("ann") == [
+        HistoryEvent("tea", 1.0, 0.25),
+        HistoryEvent("cup", 2.0, 1.0),
+        HistoryEvent("jar", 3.0, 3.0),
+    ]
     for weight in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(InputError, match="give one above 0"):
             store.add_events([Event("ann", "pot", 4, "d", weight)])
@@ -72,12 +76,12 @@ def test_events_keep_their_weights(store: Store) -> None:
 def test_a_history_survives_reopening(store: Store, url: str) -> None:
     store.add_events([Event("ann", "tea", 1, "a")])
     with closing(open_store(url)) as other:
-        assert other.history("ann") == [Touch("tea", 1.0)]
+        assert other.history("ann") == [HistoryEvent("tea", 1.0)]
 
 
 def test_of_two_events_with_one_id_the_first_counts(store: Store) -> None:
     assert store.add_events([Event("ann", "tea", 2, "1"), Event("ann", "cup", 1, "1")]) == Added(1, 1)
-    assert store.history("ann") == [Touch("tea", 2.0)]
+    assert store.history("ann") == [HistoryEvent("tea", 2.0)]
 
 
 def test_forgetting_removes_one_customer(store: Store) -> None:
@@ -100,7 +104,7 @@ def test_what_was_erased_is_not_read_again_from_elsewhere(store: Store, url: str
         assert other.add_events([Event("ann", "tea", before, "x")], respect_erasures=True) == Added(
             0, 0, frozenset({"ann"})
         )
-    assert store.history("ann") == [Touch("jar", later.time)]
+    assert store.history("ann") == [HistoryEvent("jar", later.time)]
     assert len(store.history("bob")) == 2
     # An erasure of a customer whom the store does not know counts as well, and each begins a new time.
     assert store.forget("cyd") == 0
@@ -109,7 +113,7 @@ def test_what_was_erased_is_not_read_again_from_elsewhere(store: Store, url: str
     assert store.add_events(past, respect_erasures=True) == Added(0, 2, frozenset({"ann"}))
     # What is sent now is meant.
     assert store.add_events(past[:1]) == Added(1, 0)
-    assert store.history("ann") == [Touch("tea", 0.0)]
+    assert store.history("ann") == [HistoryEvent("tea", 0.0)]
 
 
 def test_an_erasure_while_a_dataset_is_read_holds(store: Store, url: str) -> None:
@@ -128,7 +132,7 @@ def test_long_histories(store: Store) -> None:
     events = [Event("ann", f"i{n % 7}", 5000 - n, f"e{n}") for n in range(2500)]
     assert store.add_events(events[:1200]) == Added(1200, 0)
     assert store.add_events(events) == Added(accepted=1300, duplicates=1200)
-    assert store.history("ann") == [Touch(event.item, float(event.time)) for event in reversed(events[:1000])]
+    assert store.history("ann") == [HistoryEvent(event.item, float(event.time)) for event in reversed(events[:1000])]
     assert len(store.history("ann", limit=10_000)) == 2500
     assert store.forget("ann") == 2500
     assert store.history("ann") == []
@@ -151,7 +155,7 @@ def test_any_events_in_any_order(store: Store, rows: list[tuple[str, str, float,
         assert store.add_events(events) == Added(accepted, len(events) - accepted)
     for user in {event.user for event in expected}:
         of_user = sorted((event.time, event.item) for event in expected if event.user == user)
-        assert store.history(user) == [Touch(item, time) for time, item in of_user]
+        assert store.history(user) == [HistoryEvent(item, time) for time, item in of_user]
 
 
 def _same(one: Event, other: Event) -> bool:
@@ -166,7 +170,7 @@ def test_any_text_is_an_id(store: Store, user: str, item: str, other: str, id: s
     assert store.add_events(
         [Event(user, item, 1, id), Event(user, other, 1, id + "x" if len(id) < 9 else "x")]
     ).accepted
-    assert Touch(item, 1.0) in store.history(user)
+    assert HistoryEvent(item, 1.0) in store.history(user)
     store.set_live_items([item, other])
     assert store.live_items() == sorted({item, other})
 
@@ -176,7 +180,7 @@ def test_the_longest_ids_fit(store: Store) -> None:
     events = [Event(wide, f"{n:08d}{wide}", n, f"{n:08d}{wide}") for n in range(300)]
     assert store.add_events(events) == Added(300, 0)
     assert store.add_events(events) == Added(0, 300)
-    assert store.history(wide, limit=1) == [Touch(events[-1].item, 299.0)]
+    assert store.history(wide, limit=1) == [HistoryEvent(events[-1].item, 299.0)]
 
 
 @pytest.mark.parametrize("unfit", ["", "a\x00b", "a\nb", "\x7f", "\x85", "\ud800", "x" * (LONGEST_ID + 1)])
@@ -257,7 +261,7 @@ def test_threads_lose_and_double_nothing(store: Store, url: str) -> None:
     assert sum(result.accepted for result in added) == sum(result.duplicates for result in added) == 600
     for user in range(3):
         expected = sorted((event.time, event.item) for event in events if event.user == f"u{user}")
-        assert store.history(f"u{user}") == [Touch(item, float(time)) for time, item in expected]
+        assert store.history(f"u{user}") == [HistoryEvent(item, float(time)) for time, item in expected]
 
 
 def test_threads_that_change_live_items(store: Store) -> None:
@@ -272,7 +276,7 @@ def test_stores_made_at_once_are_one(url: str) -> None:
     opened = together([lambda: open_store(url, create=True)] * 4)
     stores: list[Store] = opened  # type: ignore[assignment]
     assert stores[0].add_events([Event("ann", "tea", 1, "1")]) == Added(1, 0)
-    assert [one.history("ann") for one in stores] == [[Touch("tea", 1.0)]] * 4
+    assert [one.history("ann") for one in stores] == [[HistoryEvent("tea", 1.0)]] * 4
     for one in stores:
         one.close()
 

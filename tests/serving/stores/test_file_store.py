@@ -15,7 +15,7 @@ import pytest
 from lorentzrec.errors import InputError
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.store import Event, State, Store, Touch
+from lorentzrec.serving.stores.store import Event, HistoryEvent, State, Store
 from serving.stores.raises_fault import raises_fault
 from serving.stores.version_folder import content_of, write_version
 
@@ -74,7 +74,7 @@ def test_processes_lose_and_double_nothing(url: str) -> None:
     assert accepted == 3 * 100 + 100
     with closing(open_store(url)) as store:
         for user in ("shared", "process0", "process1", "process2"):
-            assert [touch.item for touch in store.history(user)] == [f"i{n}" for n in range(100)]
+            assert [event.item for event in store.history(user)] == [f"i{n}" for n in range(100)]
 
 
 def test_what_was_acknowledged_survives_a_kill(url: str) -> None:
@@ -90,7 +90,7 @@ def test_what_was_acknowledged_survives_a_kill(url: str) -> None:
     writer.communicate()
     whole = [line for line in acknowledged if len(line.split()) == 2]
     with closing(open_store(url)) as store:
-        stored = [touch.item for touch in store.history("mine", limit=1_000_000)]
+        stored = [event.item for event in store.history("mine", limit=1_000_000)]
         # The last one may be there without its acknowledgement, and half a batch never is.
         assert stored == [f"i{n}" for n in range(len(stored))]
         assert len(whole) <= len(stored) <= len(whole) + 1
@@ -165,8 +165,8 @@ def test_a_database_of_an_older_release(url: str, tmp_path: Path) -> None:
         connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", rows)
         connection.commit()
     with closing(open_store(url)) as store:
-        assert store.history("ann") == [Touch("tea", 1.0), Touch("tea", 2.0)]
-        assert store.history("bob") == [Touch("tea", 1.0)]
+        assert store.history("ann") == [HistoryEvent("tea", 1.0), HistoryEvent("tea", 2.0)]
+        assert store.history("bob") == [HistoryEvent("tea", 1.0)]
         assert store.add_events([Event("ann", "cup", 5, "1")]).duplicates == 1
         assert store.forget("bob") == 1
 

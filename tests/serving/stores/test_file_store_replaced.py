@@ -13,7 +13,7 @@ import pytest
 from lorentzrec.serving.stores import file_store
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.file_store import FileStore
-from lorentzrec.serving.stores.store import Event, Touch
+from lorentzrec.serving.stores.store import Event, HistoryEvent
 from serving.stores.raises_fault import raises_fault
 
 TEA, CUP = Event("ann", "tea", 1, "1"), Event("ann", "cup", 2, "2")
@@ -42,10 +42,10 @@ def test_a_write_goes_to_the_database_that_has_the_name(store: FileStore, folder
     folder.rename(folder.with_name("before"))
     copy.rename(folder)
     assert store.add_events([CUP]).accepted == 1
-    assert store.history("ann") == [Touch("cup", 2.0)]
+    assert store.history("ann") == [HistoryEvent("cup", 2.0)]
     assert "was replaced by another one" in store.notices[0]
     with closing(FileStore(folder.with_name("before"))) as before:
-        assert before.history("ann") == [Touch("tea", 1.0)]
+        assert before.history("ann") == [HistoryEvent("tea", 1.0)]
 
 
 def test_a_link_that_leads_elsewhere_now(tmp_path: Path, store: FileStore, copy: Path) -> None:
@@ -56,8 +56,8 @@ def test_a_link_that_leads_elsewhere_now(tmp_path: Path, store: FileStore, copy:
         link.unlink()
         link.symlink_to(copy)
         linked.add_events([CUP])
-        assert linked.history("ann") == [Touch("cup", 2.0)]
-    assert store.history("ann") == [Touch("tea", 1.0)]
+        assert linked.history("ann") == [HistoryEvent("cup", 2.0)]
+    assert store.history("ann") == [HistoryEvent("tea", 1.0)]
 
 
 def test_a_write_is_not_acknowledged_if_the_folder_went_away_meanwhile(
@@ -94,7 +94,7 @@ def test_a_log_of_the_database_before_is_refused(store: FileStore, folder: Path,
     for suffix in ("wal", "shm"):
         (folder / f"store.sqlite-{suffix}").unlink()
     assert store.add_events([CUP]).accepted == 1
-    assert store.history("ann") == [Touch("cup", 2.0)]
+    assert store.history("ann") == [HistoryEvent("cup", 2.0)]
 
 
 def test_a_log_that_was_removed_takes_no_more(store: FileStore, folder: Path) -> None:
@@ -102,10 +102,10 @@ def test_a_log_that_was_removed_takes_no_more(store: FileStore, folder: Path) ->
     (folder / "store.sqlite-wal").unlink()
     with raises_fault(StoreFault.LOG_REMOVED, "store.sqlite-wal"):
         store.add_events([CUP])
-    assert store.history("ann") == [Touch("tea", 1.0)]
+    assert store.history("ann") == [HistoryEvent("tea", 1.0)]
     store.close()  # as the message has it
     with closing(FileStore(folder)) as again:
-        assert again.history("ann") == [Touch("tea", 1.0)]
+        assert again.history("ann") == [HistoryEvent("tea", 1.0)]
 
 
 def test_an_older_copy_is_brought_up_to_date(store: FileStore, folder: Path, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_text_that_is_not_utf_8_concerns_one_customer(store: FileStore, folder: 
     with raises_fault(StoreFault.HISTORY_DAMAGED) as damaged:
         store.history("ann")
     assert "A" not in str(damaged.value)
-    assert store.history("bob") == [Touch("cup", 1.0)]
+    assert store.history("bob") == [HistoryEvent("cup", 1.0)]
     assert store.forget("ann") == 1
     assert store.history("ann") == []
 

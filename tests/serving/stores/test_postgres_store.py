@@ -13,7 +13,7 @@ import pytest
 from lorentzrec.errors import InputError
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.store import Event, Store, Touch, key_of
+from lorentzrec.serving.stores.store import Event, HistoryEvent, Store, key_of
 from serving.running_service import wait_until
 from serving.servers import PostgresServer, free_port
 from serving.stores.raises_fault import raises_fault
@@ -131,14 +131,14 @@ def test_tables_of_an_older_release(
         keys = f"'{key_of('ann')}', '{key_of(id)}'"
         postgres_server.run(f"INSERT INTO lorentzrec.events VALUES ({keys}, {time}, 'ann', 'tea', '{id}')", "test")
     with closing(open_store(postgres_url)) as store:
-        assert store.history("ann") == [Touch("tea", 1.0), Touch("tea", 2.0)]
+        assert store.history("ann") == [HistoryEvent("tea", 1.0), HistoryEvent("tea", 2.0)]
         assert store.add_events([Event("ann", "cup", 5, "1")]).duplicates == 1
         assert store.forget("ann") == 2
 
 
 def test_tables_that_were_dropped(postgres_server: PostgresServer, store: Store) -> None:
     store.add_events([Event("ann", "tea", 1, "1")])
-    assert store.history("ann") == [Touch("tea", 1.0)]
+    assert store.history("ann") == [HistoryEvent("tea", 1.0)]
     postgres_server.run("DROP SCHEMA lorentzrec CASCADE", "test")
     with raises_fault(StoreFault.REFUSED):
         store.history("ann")

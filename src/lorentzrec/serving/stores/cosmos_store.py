@@ -32,9 +32,9 @@ from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.store import (
     Added,
     Event,
+    HistoryEvent,
     State,
     Store,
-    Touch,
     check_name,
     drop_erased,
     key_of,
@@ -327,14 +327,14 @@ class CosmosStore(ChunkedVersions, Store):
                 removed += len(segment["events"]) - len(later)
         return removed
 
-    def _history(self, user: str, limit: int) -> list[Touch]:
+    def _history(self, user: str, limit: int) -> list[HistoryEvent]:
         """Reads all documents of the customer for any `limit`.
 
         They hold events in the order of their arrival: one that came late may be the newest by arrival and the oldest
         by time, so the newest documents need not hold the newest events. `_add` needs all of them to find duplicates.
         """
         events = [event for segment in self._histories.all(key_of(user)) for event in segment["events"]]
-        return [Touch(item, float(moment), *weight) for moment, item, _, *weight in sorted(events)[-limit:]]
+        return [HistoryEvent(item, float(moment), *weight) for moment, item, _, *weight in sorted(events)[-limit:]]
 
     def _forget(self, user: str) -> int:
         customer, removed = key_of(user), 0

@@ -26,7 +26,7 @@ from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.sql_store import SqlStore
 from lorentzrec.serving.stores.sqlite_connections import BUSY_SECONDS, SqliteConnections, transaction_of
-from lorentzrec.serving.stores.store import Event, State, Touch, check_name, salted_key
+from lorentzrec.serving.stores.store import Event, HistoryEvent, State, check_name, salted_key
 from lorentzrec.serving.stores.version_files import file_lock, read_manifest
 
 DATABASE, CURRENT, VERSIONS = "store.sqlite", "current", "versions"
@@ -284,7 +284,7 @@ class FileStore(SqlStore):
             [(event.user, event.id, event.item, float(event.time), event.weight) for event in events],
         ).rowcount
 
-    def _history(self, user: str, limit: int, weight: str = "weight") -> list[Touch]:
+    def _history(self, user: str, limit: int, weight: str = "weight") -> list[HistoryEvent]:
         try:
             return super()._history(user, limit, self._weight)
         except LorentzrecError as error:

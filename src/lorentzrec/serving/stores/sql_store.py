@@ -10,7 +10,16 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.store import Added, Event, Store, Touch, drop_erased, key_of, salted_key, sort_batch
+from lorentzrec.serving.stores.store import (
+    Added,
+    Event,
+    HistoryEvent,
+    Store,
+    drop_erased,
+    key_of,
+    salted_key,
+    sort_batch,
+)
 
 
 @dataclass(frozen=True)
@@ -86,13 +95,13 @@ class SqlStore(Store, Protocol):
     def _salt(self, cursor: Any) -> str:
         return str(cursor.execute(f"SELECT salt FROM {self.dialect.schema}.privacy").fetchall()[0][0])
 
-    def _history(self, user: str, limit: int, weight: str = "weight") -> list[Touch]:
+    def _history(self, user: str, limit: int, weight: str = "weight") -> list[HistoryEvent]:
         sql = self.dialect
         query = (
             f"SELECT {sql.item}, time, {weight} FROM {sql.schema}.events WHERE {sql.user} = {sql.key}"
             f" ORDER BY time DESC, {sql.item} DESC LIMIT {sql.parameter}"
         )
-        return [Touch(*row) for row in reversed(self._rows(query, self._user_key(user), limit))]
+        return [HistoryEvent(*row) for row in reversed(self._rows(query, self._user_key(user), limit))]
 
     def _forget(self, user: str) -> int:
         sql = self.dialect

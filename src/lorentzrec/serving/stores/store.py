@@ -55,7 +55,7 @@ class Added:
 
 
 @dataclass(frozen=True)
-class Touch:
+class HistoryEvent:
     """One event of a history."""
 
     item: str
@@ -138,7 +138,7 @@ class Store(Protocol):
         _check_events(events)
         return self._add_events(events, respect_erasures) if events else Added(0, 0)
 
-    def history(self, user: str, limit: int = USUAL_HISTORY) -> list[Touch]:
+    def history(self, user: str, limit: int = USUAL_HISTORY) -> list[HistoryEvent]:
         """The newest `limit` events of a customer, oldest first, sorted by (time, item) in any order of arrival."""
         check_ids("user", [user])
         if limit < 1:
@@ -173,7 +173,7 @@ class Store(Protocol):
 
     def _add_events(self, events: Sequence[Event], respect_erasures: bool) -> Added: ...
 
-    def _history(self, user: str, limit: int) -> list[Touch]: ...
+    def _history(self, user: str, limit: int) -> list[HistoryEvent]: ...
 
     def _forget(self, user: str) -> int: ...
 

@@ -86,10 +86,7 @@ class Account:
             account = self._client.get_database_account()
         if account._EnableMultipleWritableLocations:
             self.close()
-            raise InputError(
-                f"{self.url} accepts writes in several regions, where simultaneous writes overwrite one another: "
-                "use an account with one write region"
-            )
+            raise StoreFault.SEVERAL_REGIONS.error(store=self.url)
 
     def container(self, name: str, partition: str, *, create: bool) -> Documents:
         """The container `name`, whose partitions are the documents with the same value of the field `partition`."""
@@ -98,14 +95,12 @@ class Account:
             if create:
                 # Queries use only ids and partitions: an index of all events would cost more than the events.
                 paths = {"includedPaths": [{"path": f"/{partition}/?"}], "excludedPaths": [{"path": "/*"}]}
+                policy = {"indexingMode": "consistent", **paths}
                 with suppress(CosmosResourceExistsError):  # another process was faster
                     self._client.create_database_if_not_exists(self._database, **TRANSFER_LIMITS)
                 with suppress(CosmosResourceExistsError):
                     database.create_container_if_not_exists(
-                        name,
-                        PartitionKey(f"/{partition}"),
-                        indexing_policy={"indexingMode": "consistent", **paths},
-                        **TRANSFER_LIMITS,
+                        name, PartitionKey(f"/{partition}"), indexing_policy=policy, **TRANSFER_LIMITS
                     )
             container = database.get_container_client(name)
             try:

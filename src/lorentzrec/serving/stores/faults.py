@@ -47,6 +47,7 @@ class StoreFault(Enum):
     NEWER = StoreBroken, "{store} was written by a newer lorentzrec: update lorentzrec"
     HISTORY_DAMAGED = RecordDamaged, "the history of a customer is damaged: erase it or restore a backup"
     # A request that the store cannot fulfil.
+    SEVERAL_REGIONS = InputError, "{store} accepts writes in several regions: use an account with one write region"
     NO_STORE = InputError, "{store} holds no store: publish a model to it first"
     NO_VERSION = InputError, "{store} has no complete version {name!r} (newest: {newest}): publish it or name another"
     CURRENT_VERSION = InputError, "version {name!r} is the current one of {store}: activate another first"

@@ -61,9 +61,7 @@ CREATE TABLE privacy (salt TEXT NOT NULL, compacted REAL NOT NULL);
 INSERT INTO privacy VALUES (lower(hex(randomblob(16))), 0);
 UPDATE erasures SET user_key = salted_key(user_key, (SELECT salt FROM privacy));
 """,
-    """
-ALTER TABLE events ADD COLUMN weight REAL NOT NULL DEFAULT 1;
-""",
+    "ALTER TABLE events ADD COLUMN weight REAL NOT NULL DEFAULT 1;",
 )
 
 WEIGHTED_SCHEMA = 4

@@ -56,9 +56,7 @@ MIGRATIONS: tuple[LiteralString, ...] = (
     UPDATE lorentzrec.erasures SET user_key = substr(encode(sha256(convert_to(
         (SELECT salt FROM lorentzrec.privacy) || replace(user_key::text, '-', ''), 'UTF8')), 'hex'), 1, 32)::uuid;
     """,
-    """
-    ALTER TABLE lorentzrec.events ADD COLUMN weight double precision NOT NULL DEFAULT 1;
-    """,
+    "ALTER TABLE lorentzrec.events ADD COLUMN weight double precision NOT NULL DEFAULT 1;",
 )
 
 _LOCK = 0x6C6F72656E747A  # "lorentz"

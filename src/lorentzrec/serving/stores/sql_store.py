@@ -52,7 +52,7 @@ class Dialect:
 class SqlStore(Store, Protocol):
     """Histories and live items; a subclass connects to its database and inserts events."""
 
-    dialect = Dialect()
+    dialect: Dialect = Dialect()
 
     def _reading(self) -> AbstractContextManager[Any]:
         """A cursor for one query."""

@@ -4,6 +4,7 @@ its own (`--user-column`, `--separator ';'`)."""
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 
@@ -12,6 +13,8 @@ class LorentzrecError(Exception):
     `exit_code`."""
 
     exit_code = 1
+    kind: Enum | None = None
+    """Which error it is, where there are several of one class (`lorentzrec.serving.stores.faults.StoreFault`)."""
 
 
 class InputError(LorentzrecError):

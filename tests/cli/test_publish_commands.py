@@ -11,7 +11,7 @@ import pytest
 from cli.command_line import SETTINGS, answer, error_of, run
 from lorentzrec import Interactions, load
 from lorentzrec.serving.stores.address import open_store
-from lorentzrec.serving.stores.store import Touch
+from lorentzrec.serving.stores.store import HistoryEvent
 from lorentzrec.serving.versions.version import open_version
 
 
@@ -36,7 +36,7 @@ def test_a_model_with_everything(events_file: Path, model: Path, titles_file: Pa
     data = Interactions.from_dataset(tmp_path / "titled")
     assert data.times is not None
     times = data.times[data.offsets[data.users.row("u4")] :].tolist()
-    touches = [Touch(str(item), time) for item, time in zip(data.history_ids("u4"), times, strict=False)]
+    touches = [HistoryEvent(str(item), time) for item, time in zip(data.history_ids("u4"), times, strict=False)]
     assert opened.history("u4") == touches
     opened.forget("u4")
     opened.close()

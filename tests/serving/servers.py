@@ -42,12 +42,12 @@ class Server:
         return self._process.pid
 
     def start(self) -> None:
-        """Returns when the server answers."""
+        """Returns when the server responds."""
         assert not self.running
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log, start_new_session=True)
         deadline = time.monotonic() + 60
-        while not self._answers():
+        while not self._responds():
             if not self.running or time.monotonic() > deadline:
                 self.kill()
                 raise RuntimeError(f"{self._command[0]} does not start: {self._log.read_text()[-2000:]}")
@@ -63,7 +63,7 @@ class Server:
         self._end(signal.SIGKILL)
 
     def freeze(self) -> None:
-        """It is there, but says nothing until it is thawed."""
+        """It is there, but does not respond until it is thawed."""
         self._signal_family(signal.SIGSTOP)
 
     def thaw(self) -> None:
@@ -80,7 +80,7 @@ class Server:
             os.killpg(self._process.pid, number)
             self._process.wait(timeout=60)
 
-    def _answers(self) -> bool:
+    def _responds(self) -> bool:
         try:
             socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
         except OSError:
@@ -91,7 +91,8 @@ class Server:
 class PostgresServer(Server):
     """A PostgreSQL with data of its own. It refuses to run as root, so there it runs as the user `postgres`."""
 
-    def __init__(self, *, durable: bool = False) -> None:
+    def __init__(self, *, durable: bool = False, language: str | None = None) -> None:
+        """`language`: of its messages, such as "de"; English where PostgreSQL has no translations."""
         programs = _postgres_programs()
         self.folder = Path(tempfile.mkdtemp(prefix="lorentzrec-postgres-"))
         port = free_port()
@@ -110,6 +111,9 @@ class PostgresServer(Server):
         settings = {"listen_addresses": "127.0.0.1", "port": port, "unix_socket_directories": ""}
         if not durable:
             settings |= {"fsync": "off"}
+        if language is not None:
+            settings |= {"lc_messages": "C.UTF-8"}
+            become = ["env", "-u", "LC_ALL", f"LANGUAGE={language}", *become]
         options = [text for key, value in settings.items() for text in ("-c", f"{key}={value}")]
         super().__init__([*become, str(programs / "postgres"), "-D", data, *options], port, self.folder)
 
@@ -139,7 +143,7 @@ class PostgresServer(Server):
         self.kill()
         shutil.rmtree(self.folder)
 
-    def _answers(self) -> bool:
+    def _responds(self) -> bool:
         import psycopg
 
         try:

@@ -14,7 +14,7 @@ from lorentzrec.reduction.disk_map import disk_map
 from lorentzrec.serving.recommending.recommender import Answerer, Question
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.file_store import FileStore
-from lorentzrec.serving.stores.store import Added, Event, Store, Touch, usual_id
+from lorentzrec.serving.stores.store import Added, Event, HistoryEvent, Store, usual_id
 from lorentzrec.serving.versions import publish as publishing
 from lorentzrec.serving.versions.publish import add_histories, publish, rollback
 from lorentzrec.serving.versions.version import open_version
@@ -178,7 +178,11 @@ def test_what_the_service_was_told_counts_once(tmp_path: Path) -> None:
     users, items = ["ann", "ann", "7", "ann"], ["i1", "i2", "i1", "i1"]
     times = [1735689600, 1735689601.25, 1735689600, 1735689700]
     assert add_histories(store, Interactions.from_pairs(users, items, times)) == Added(1, 3)
-    assert store.history("ann") == [Touch("i1", times[0]), Touch("i2", times[1]), Touch("i1", times[3])]
+    assert store.history("ann") == [
+        HistoryEvent("i1", times[0]),
+        HistoryEvent("i2", times[1]),
+        HistoryEvent("i1", times[3]),
+    ]
     store.close()
 
 
@@ -191,7 +195,7 @@ def test_an_erased_customer_does_not_come_back(store: Store) -> None:
     now = int(time.time()) + 10
     next_day = Interactions.from_pairs(["ann", "ann", "ann", "bob"], ["x", "y", "z", "x"], times=[10, 20, now, 10])
     assert add_histories(store, next_day) == Added(1, 1, frozenset({"ann"}))
-    assert store.history("ann") == [Touch("z", now)]
+    assert store.history("ann") == [HistoryEvent("z", now)]
 
 
 def test_events_without_times_that_move_count_once(store: Store) -> None:

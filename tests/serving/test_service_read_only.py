@@ -14,7 +14,7 @@ from litestar.testing import TestClient
 
 from lorentzrec.errors import InputError, StoreUnavailable
 from lorentzrec.serving.stores.address import open_store
-from lorentzrec.serving.stores.store import Event, Touch
+from lorentzrec.serving.stores.store import Event, HistoryEvent
 from serving.running_service import published, service_here, service_process, shop_store, wait_until
 from serving.servers import PostgresServer
 from serving.small_shop import shop_model
@@ -66,7 +66,7 @@ def test_a_service_on_a_read_only_file_system(tmp_path: Path, read_only: Callabl
         assert READ_ONLY in service.get("/readyz").json()["warnings"]
         assert_reads_and_refuses(service)
     with closing(open_store(store.url)) as again:
-        assert again.history("ann") == [Touch("i3", 1.0)]
+        assert again.history("ann") == [HistoryEvent("i3", 1.0)]
 
 
 def test_what_others_write_is_read_through_a_read_only_mount(tmp_path: Path, read_only: Callable[[], Path]) -> None:
@@ -129,7 +129,7 @@ def test_tables_of_an_older_release_are_read(tmp_path: Path, read_only: Callable
         connection.execute("INSERT INTO events VALUES ('ann', '1', 'tea', 1.0)")
         connection.commit()
     with closing(open_store(f"file:{read_only()}")) as store:
-        assert store.history("ann") == [Touch("tea", 1.0)]
+        assert store.history("ann") == [HistoryEvent("tea", 1.0)]
         assert store.live_items() is None
 
 

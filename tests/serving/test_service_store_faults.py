@@ -291,11 +291,11 @@ def test_a_broken_store_is_away_and_nobody_who_asks_is_blamed(tmp_path: Path, ca
     guard = GuardedStore(lambda: open_store(f"file:{tmp_path}"), seconds=60, threads=2)
     with pytest.raises(StoreUnavailable, match="holds no store: publish"):
         guard.call(lambda store: store.history("ann"))
-    assert f"the store is away: {tmp_path} holds no store" in caplog.text
+    assert f"the store is away: file:{tmp_path} holds no store" in caplog.text
     shop_store(tmp_path).close()
     (tmp_path / "store" / "store.sqlite").write_bytes(b"no database" * 100)
     guard = GuardedStore(lambda: open_store(f"file:{tmp_path / 'store'}"), seconds=60, threads=2)
-    with pytest.raises(StoreUnavailable, match=r"is damaged .*: put a copy back"):
+    with pytest.raises(StoreUnavailable, match=r"is damaged .*: restore a backup"):
         guard.call(lambda store: store.history("ann"), probe=True)
     assert "is damaged" in str(guard.trouble)
 

@@ -8,60 +8,57 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from lorentzrec.serving.stores.address import open_store
-from serving.running_service import published
-from soak.event_load import ENOUGH, EventLoad
+from serving.event_load import EventLoad
+from serving.running_service import shop_store
 from soak.outcome import Outcome
-from soak.service import Service, running
+from soak.service import ENOUGH, Service, running
 
 
 def moved_rounds(outcome: Outcome, rounds: Iterable[int], folder: Path) -> None:
-    """Whatever was acknowledged, before, meanwhile or afterwards, is in the folder that came back."""
+    """Everything that was acknowledged, before, during and after, is in the folder that came back."""
     place, away = folder / "store", folder / "away"
-    url = _new_store(place, folder)
+    url = _new_store(folder)
     with running(Service(url, folder)) as service:
         loads = []
         for number in rounds:
-            load = EventLoad(service.url, f"round {number}")
+            load = EventLoad(service.url, label=f"round {number}")
             loads.append(load)
-            with load.sending():
-                load.wait_for_more()
+            with load:
+                load.wait_for(ENOUGH)
                 place.rename(away)
                 time.sleep(random.uniform(0.1, 3))
                 _put(away, place)
-                load.wait_for_more()
+                load.wait_for(ENOUGH)
             outcome.done += 1
         for load in loads:
-            load.compare(url, outcome)
+            outcome.compare(load, url)
 
 
 def replaced_rounds(outcome: Outcome, rounds: Iterable[int], folder: Path) -> None:
     """An older copy takes the place of the folder: what is acknowledged from then on is in the copy."""
     place, older = folder / "store", folder / "older"
-    url = _new_store(place, folder)
+    url = _new_store(folder)
     shutil.copytree(place, older)
     with running(Service(url, folder)) as service:
         for number in rounds:
             copy = folder / f"copy-{number}"
             shutil.copytree(older, copy)
-            load = EventLoad(service.url, f"round {number}")
-            with load.sending():
-                load.wait_for_more()
+            with EventLoad(service.url, label=f"round {number}") as load:
+                load.wait_for(ENOUGH)
                 place.rename(folder / f"replaced-{number}")
                 if number % 2:
                     time.sleep(random.uniform(0.1, 2))
                 _put(copy, place)
                 replaced = time.monotonic()
-                load.wait_for_more(4 * ENOUGH)
-            load.compare(url, outcome, since=replaced)
+                load.wait_for(4 * ENOUGH)
+            outcome.compare(load, url, since=replaced)
             outcome.done += 1
 
 
-def _new_store(place: Path, folder: Path) -> str:
-    store = open_store(f"file:{place}", create=True)
-    published(store, folder)
+def _new_store(folder: Path) -> str:
+    store = shop_store(folder)
     store.close()
-    return f"file:{place}"
+    return store.url
 
 
 def _put(folder: Path, place: Path) -> None:

@@ -11,21 +11,18 @@ from pathlib import Path
 
 import httpx
 
-from lorentzrec.serving.stores.address import open_store
-from serving.running_service import published
+from serving.running_service import shop_store
 from soak.outcome import Outcome
 from soak.service import Service, running, wait_for
 
 REQUESTS = 100
-"""Decisions that are looked at in each round: half of them before the keys are reloaded."""
+"""Requests in each round: half of them before the keys are reloaded."""
 RELOADED = "keys reloaded"
 
 
 def rotation_rounds(outcome: Outcome, rounds: Iterable[int], folder: Path) -> None:
     """Until the service logs that it has reloaded the keys, the old key counts; from then on only the new one does."""
-    store = open_store(f"file:{folder / 'store'}", create=True)
-    published(store, folder)
-    store.close()
+    shop_store(folder).close()
     keys = folder / "keys.txt"
     old = "the-first-key-of-this-check"
     _write(keys, old)
@@ -59,9 +56,9 @@ def _status(service: Service, key: str) -> int:
     end = time.monotonic() + 30
     while time.monotonic() < end and service.running:
         with suppress(httpx.TransportError):
-            answer = httpx.get(f"{service.url}/v1/items/i1", headers={"X-API-Key": key}, timeout=10)
-            if answer.status_code in (200, 401, 403):
-                return answer.status_code
+            response = httpx.get(f"{service.url}/v1/items/i1", headers={"X-API-Key": key}, timeout=10)
+            if response.status_code in (200, 401, 403):
+                return response.status_code
         time.sleep(0.05)
     raise TimeoutError("the service decides nothing any more")
 

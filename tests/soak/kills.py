@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from lorentzrec.serving.stores.address import open_store
+from serving.event_load import EventLoad
 from serving.running_service import published
 from serving.servers import CosmosServer, PostgresServer
-from soak.event_load import EventLoad
 from soak.outcome import Outcome
-from soak.service import Service, running
+from soak.service import ENOUGH, Service, running
 
 
 def file_kills(outcome: Outcome, rounds: Iterable[int], folder: Path) -> None:
@@ -71,15 +71,14 @@ def _kill_rounds(
     with running(service):
         for number in rounds:
             target = list(kills)[number % len(kills)]
-            load = EventLoad(service.url, f"round {number} {target}")
-            with load.sending():
+            with EventLoad(service.url, label=f"round {number} {target}") as load:
                 try:
-                    load.wait_for_more()
+                    load.wait_for(ENOUGH)
                     time.sleep(random.uniform(0, 0.5))
                     kills[target]()
-                    load.wait_for_more()
-                except TimeoutError as error:
+                    load.wait_for(ENOUGH)
+                except (AssertionError, TimeoutError) as error:
                     log = service.log.read_text()[-2000:]
-                    raise TimeoutError(f"{load.label}: {error}; statuses {dict(load.surprises)}; {log}") from error
-            load.compare(url, outcome)
+                    raise TimeoutError(f"{load.label}: {error}; {log}") from error
+            outcome.compare(load, url)
             outcome.done += 1

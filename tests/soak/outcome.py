@@ -1,9 +1,11 @@
-"""What a check found, and the table of all of them."""
+"""The result of a check, and the table of all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+from serving.event_load import EventLoad, look_for, stored_events
 
 
 @dataclass
@@ -14,7 +16,7 @@ class Outcome:
     planned: int
     done: int = 0
     counts: dict[str, int] = field(default_factory=dict)
-    """What was looked at, for example acknowledged events."""
+    """What was checked, for example acknowledged events."""
     faults: dict[str, int] = field(default_factory=dict)
     """What must be zero, for example lost events."""
     notes: list[str] = field(default_factory=list)
@@ -29,6 +31,20 @@ class Outcome:
             self.faults[name] = self.faults.get(name, 0) + number
         if note and any(faults.values()):
             self.notes.append(note)
+
+    def compare(self, load: EventLoad, store: str, since: float = 0.0) -> None:
+        """Count which events sent after `since` are lost, and which are stored twice or were never sent."""
+        expected = [event for event in load.acknowledged if event.begun > since]
+        found = look_for(expected, store)
+        strangers = [
+            event for event in stored_events({user for user, _ in load.tried}, store) if event not in load.tried
+        ]
+        others = {status: number for status, number in load.refused.items() if status.isdigit() and status != "503"}
+        self.count(acknowledged=len(expected))
+        self.fault(f"{load.label}: lost {found.missing[:3]}", lost=len(found.missing))
+        self.fault(f"{load.label}: stored twice {found.duplicated[:3]}", stored_twice=len(found.duplicated))
+        self.fault(f"{load.label}: never sent {strangers[:3]}", never_sent=len(strangers))
+        self.fault(f"{load.label}: statuses {others}", other_statuses=sum(others.values()))
 
     @property
     def holds(self) -> bool:

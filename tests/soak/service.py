@@ -18,6 +18,8 @@ from serving.servers import free_port
 
 PATIENCE = 60.0
 """Seconds to wait for what must happen."""
+ENOUGH = 25
+"""Acknowledged events that show that the service is at work."""
 
 
 class Service:

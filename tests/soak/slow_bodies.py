@@ -10,8 +10,7 @@ from threading import Thread
 
 import httpx
 
-from lorentzrec.serving.stores.address import open_store
-from serving.running_service import published
+from serving.running_service import shop_store
 from serving.slow_bodies import slow_bodies
 from soak.outcome import Outcome
 from soak.service import Service, running
@@ -19,13 +18,11 @@ from soak.service import Service, running
 CONNECTIONS = 200
 SECONDS = 30.0
 NORMAL_CLIENTS = 4
-LEAST_ANSWERED = 0.95
+LEAST_SUCCESSFUL = 0.95
 
 
 def slow_body_rounds(outcome: Outcome, rounds: Iterable[int], folder: Path) -> None:
-    store = open_store(f"file:{folder / 'store'}", create=True)
-    published(store, folder)
-    store.close()
+    shop_store(folder).close()
     with running(Service(f"file:{folder / 'store'}", folder, workers=1)) as service:
         for _ in rounds:
             statuses: list[int] = []
@@ -36,10 +33,10 @@ def slow_body_rounds(outcome: Outcome, rounds: Iterable[int], folder: Path) -> N
                     client.start()
                 for client in clients:
                     client.join()
-            answered = statuses.count(200)
-            outcome.count(answered=answered, not_answered=len(statuses) - answered)
-            too_few = answered < LEAST_ANSWERED * len(statuses)
-            outcome.fault(f"{answered} of {len(statuses)} answered", rounds_below_95_percent=int(too_few))
+            successful = statuses.count(200)
+            outcome.count(successful=successful, failed=len(statuses) - successful)
+            too_few = successful < LEAST_SUCCESSFUL * len(statuses)
+            outcome.fault(f"{successful} of {len(statuses)} succeeded", rounds_below_95_percent=int(too_few))
             outcome.done += 1
 
 

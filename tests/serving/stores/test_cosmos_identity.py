@@ -11,11 +11,13 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
-from lorentzrec.errors import InputError, StoreUnavailable
+from lorentzrec.errors import InputError
 from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.store import Added, Event
 from serving.cosmos_proxy import CosmosProxy
 from serving.servers import CosmosServer
+from serving.stores.raises_fault import raises_fault
 
 pytestmark = [
     pytest.mark.cosmos,
@@ -81,7 +83,7 @@ def proxy(cosmos_server: CosmosServer) -> Iterator[CosmosProxy]:
 def test_every_request_carries_the_token_of_the_identity(endpoint: TokenEndpoint, proxy: CosmosProxy) -> None:
     store = open_store(proxy.address("identity"), create=True)
     assert store.add_events([Event("ann", "tea", 1.0, "visit-1")]).accepted == 1
-    assert [touch.item for touch in store.history("ann")] == ["tea"]
+    assert [event.item for event in store.history("ann")] == ["tea"]
     store.forget("ann")
     store.close()
     sent = {unquote(one.headers["authorization"]) for one in proxy.seen}
@@ -99,8 +101,8 @@ def test_a_key_comes_before_an_identity(endpoint: TokenEndpoint, proxy: CosmosPr
 
 def test_an_identity_that_gets_no_token(endpoint: TokenEndpoint, proxy: CosmosProxy) -> None:
     endpoint.status = 400
-    with pytest.raises(StoreUnavailable, match=r"needs a credential, and there is none .*: set COSMOS_KEY or assign"):
-        open_store(proxy.address("nobody"), create=True)
+    with raises_fault(StoreFault.NO_CREDENTIAL):
+        open_store(proxy.address("empty"), create=True)
 
 
 def test_a_token_is_never_sent_without_encryption(endpoint: TokenEndpoint) -> None:

@@ -21,7 +21,7 @@ from lorentzrec.model.artifact import save_model
 from lorentzrec.serving.stores import file_store
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.file_store import BYTES_REMAIN, FileStore
-from lorentzrec.serving.stores.store import Added, Event, Touch, key_of
+from lorentzrec.serving.stores.store import Added, Event, HistoryEvent, key_of
 from lorentzrec.synthetic.shop import synthetic_shop
 from serving.servers import PostgresServer
 from serving.small_shop import shop_model
@@ -162,7 +162,7 @@ def test_erasures_of_an_older_release_hold_in_postgresql(
         assert store.forget(ERIKA) == 1
         assert store.add_events([Event(ERIKA, "cup", 6, "2")], respect_erasures=True).erased == {ERIKA}
         assert store.add_events([Event(ERIKA, "cup", 6, "2")]).accepted == 1
-        assert store.history(ERIKA) == [Touch("cup", 6.0)]
+        assert store.history(ERIKA) == [HistoryEvent("cup", 6.0)]
     (key,) = _keys(postgres_url)
     assert key != key_of(ERIKA)
 

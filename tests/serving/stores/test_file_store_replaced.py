@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from lorentzrec.errors import ArtifactError, RecordDamaged, StoreUnavailable
 from lorentzrec.serving.stores import file_store
+from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.file_store import FileStore
-from lorentzrec.serving.stores.store import Event, Touch
+from lorentzrec.serving.stores.store import Event, HistoryEvent
+from serving.stores.raises_fault import raises_fault
 
 TEA, CUP = Event("ann", "tea", 1, "1"), Event("ann", "cup", 2, "2")
 
@@ -41,10 +42,10 @@ def test_a_write_goes_to_the_database_that_has_the_name(store: FileStore, folder
     folder.rename(folder.with_name("before"))
     copy.rename(folder)
     assert store.add_events([CUP]).accepted == 1
-    assert store.history("ann") == [Touch("cup", 2.0)]
+    assert store.history("ann") == [HistoryEvent("cup", 2.0)]
     assert "was replaced by another one" in store.notices[0]
     with closing(FileStore(folder.with_name("before"))) as before:
-        assert before.history("ann") == [Touch("tea", 1.0)]
+        assert before.history("ann") == [HistoryEvent("tea", 1.0)]
 
 
 def test_a_link_that_leads_elsewhere_now(tmp_path: Path, store: FileStore, copy: Path) -> None:
@@ -55,8 +56,8 @@ def test_a_link_that_leads_elsewhere_now(tmp_path: Path, store: FileStore, copy:
         link.unlink()
         link.symlink_to(copy)
         linked.add_events([CUP])
-        assert linked.history("ann") == [Touch("cup", 2.0)]
-    assert store.history("ann") == [Touch("tea", 1.0)]
+        assert linked.history("ann") == [HistoryEvent("cup", 2.0)]
+    assert store.history("ann") == [HistoryEvent("tea", 1.0)]
 
 
 def test_a_write_is_not_acknowledged_if_the_folder_went_away_meanwhile(
@@ -65,19 +66,19 @@ def test_a_write_is_not_acknowledged_if_the_folder_went_away_meanwhile(
     away = folder.with_name("away")
 
     def move_away() -> None:
-        with store._transaction() as connection:
+        with store._writing() as connection:
             connection.execute("INSERT INTO events (user, id, item, time) VALUES ('ann', '1', 'tea', 1)")
             folder.rename(away)
 
     def put_back() -> None:
-        with store._transaction():
+        with store._writing():
             folder.rename(copy)
             away.rename(folder)
 
-    with pytest.raises(StoreUnavailable, match="is gone"):
+    with raises_fault(StoreFault.FILE_GONE):
         move_away()
     copy.rename(folder)
-    with pytest.raises(StoreUnavailable, match="moved or replaced while"):
+    with raises_fault(StoreFault.MOVED):
         put_back()
     # What was written without an acknowledgement came back with the folder.
     assert store.add_events([TEA]).duplicates == 1
@@ -88,23 +89,23 @@ def test_a_log_of_the_database_before_is_refused(store: FileStore, folder: Path,
     (copy / "store.sqlite").rename(folder / "store.sqlite")  # store.sqlite-wal stays
     for _ in range(2):
         for call in (store.state, lambda: store.add_events([CUP])):
-            with pytest.raises(StoreUnavailable, match=r"belongs to the file before: remove store\.sqlite-wal"):
+            with raises_fault(StoreFault.LOG_LEFT_BEHIND, "remove store.sqlite-wal"):
                 call()
     for suffix in ("wal", "shm"):
         (folder / f"store.sqlite-{suffix}").unlink()
     assert store.add_events([CUP]).accepted == 1
-    assert store.history("ann") == [Touch("cup", 2.0)]
+    assert store.history("ann") == [HistoryEvent("cup", 2.0)]
 
 
 def test_a_log_that_was_removed_takes_no_more(store: FileStore, folder: Path) -> None:
     store.add_events([TEA])
     (folder / "store.sqlite-wal").unlink()
-    with pytest.raises(StoreUnavailable, match=r"store\.sqlite-wal was removed or replaced: stop all services"):
+    with raises_fault(StoreFault.LOG_REMOVED, "store.sqlite-wal"):
         store.add_events([CUP])
-    assert store.history("ann") == [Touch("tea", 1.0)]
+    assert store.history("ann") == [HistoryEvent("tea", 1.0)]
     store.close()  # as the message has it
     with closing(FileStore(folder)) as again:
-        assert again.history("ann") == [Touch("tea", 1.0)]
+        assert again.history("ann") == [HistoryEvent("tea", 1.0)]
 
 
 def test_an_older_copy_is_brought_up_to_date(store: FileStore, folder: Path, tmp_path: Path) -> None:
@@ -123,7 +124,7 @@ def test_a_newer_copy_is_the_fault_of_the_store(store: FileStore, folder: Path, 
         connection.execute("PRAGMA user_version = 99")
     shutil.rmtree(folder)
     copy.rename(folder)
-    with pytest.raises(ArtifactError, match="newer lorentzrec: update"):
+    with raises_fault(StoreFault.NEWER):
         store.history("ann")
 
 
@@ -131,10 +132,10 @@ def test_text_that_is_not_utf_8_concerns_one_customer(store: FileStore, folder: 
     store.add_events([TEA, Event("bob", "cup", 1, "1")])
     with closing(sqlite3.connect(folder / "store.sqlite", isolation_level=None)) as other:
         other.execute("UPDATE events SET item = CAST(x'ff41ff' AS TEXT) WHERE user = 'ann'")
-    with pytest.raises(RecordDamaged, match="the history of a customer is damaged") as damaged:
+    with raises_fault(StoreFault.HISTORY_DAMAGED) as damaged:
         store.history("ann")
     assert "A" not in str(damaged.value)
-    assert store.history("bob") == [Touch("cup", 1.0)]
+    assert store.history("bob") == [HistoryEvent("cup", 1.0)]
     assert store.forget("ann") == 1
     assert store.history("ann") == []
 
@@ -150,7 +151,7 @@ def test_damage_is_found_when_a_store_is_opened(store: FileStore, folder: Path) 
         file.seek((root - 1) * size)
         file.write(b"\x00" * size)
     with closing(FileStore(folder)) as opened:
-        assert opened.notices == ["the database of the store is damaged, see the log of the service: put a copy back"]
-        with pytest.raises(RecordDamaged):
+        assert opened.notices == ["the database of the store is damaged, see the log of the service: restore a backup"]
+        with raises_fault(StoreFault.HISTORY_DAMAGED):
             opened.history("u1")
         assert opened.state().live_revision == 0

@@ -1,4 +1,4 @@
-"""What every store promises about published versions."""
+"""What every store guarantees for published versions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ import pytest
 
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.store import State, Store
+from serving.stores.raises_fault import raises_fault
 from serving.stores.version_folder import SMALL, content_of, write_version
 
 FIRST, SECOND, THIRD = "20261116T010203-aaaaaa", "20261116T020304-bbbbbb", "20261116T030405-cccccc"
@@ -25,7 +27,7 @@ class Cut(Exception):  # noqa: N818 - an interruption
 
 
 def cut_after(size: int) -> Callable[[int], None]:
-    """A progress bar that interrupts the upload once so many bytes are dealt with."""
+    """A progress bar that interrupts the upload after this many bytes."""
     done = 0
 
     def progress(more: int) -> None:
@@ -58,7 +60,7 @@ def damage(store: Any, url: str, name: str) -> str:
 
 
 def without_record(store: Any, url: str) -> None:
-    """Make the store what 0.1 would have left: nothing in it tells which versions were activated."""
+    """Make the store what 0.1 would have left: nothing in it records which versions were activated."""
     if url.startswith("file:"):
         (Path(url.removeprefix("file:")) / "activated").unlink()
     elif url.startswith("postgresql:"):
@@ -88,13 +90,13 @@ def test_from_upload_to_discard(store: Store, tmp_path: Path) -> None:
         fetched = store.fetch(name, tmp_path / "cache")
         assert content_of(fetched) == content_of(tmp_path / f"source-{name}")
         assert store.fetch(name, tmp_path / "cache") == fetched
-    with pytest.raises(InputError, match="is the current one"):
+    with raises_fault(StoreFault.CURRENT_VERSION, SECOND):
         store.discard(SECOND)
     store.discard(FIRST)
     assert store.versions() == [SECOND]
     assert store.clean() == 0
     for call in (store.activate, store.discard, lambda name: store.fetch(name, tmp_path / "cache")):
-        with pytest.raises(InputError, match=f"no complete version '{FIRST}' .*{SECOND}"):
+        with raises_fault(StoreFault.NO_VERSION, FIRST, SECOND):
             call(FIRST)
     assert store.state() == State(SECOND, 0)
     store.upload(tmp_path / f"source-{FIRST}")
@@ -110,13 +112,13 @@ def test_the_switch_is_seen_by_others(store: Store, url: str, tmp_path: Path) ->
         assert other.state().version == FIRST
 
 
-def test_progress_tells_every_byte(store: Store, tmp_path: Path) -> None:
+def test_progress_counts_every_byte(store: Store, tmp_path: Path) -> None:
     files = {"large.bin": bytes(range(256)) * 20_000, "small.bin": b"123"}  # 5.12 MB: several chunks of any store
     folder = write_version(tmp_path, FIRST, files)
     for _ in range(2):  # the second time everything is there already
-        told: list[int] = []
-        store.upload(folder, told.append)
-        assert sum(told) == 5_120_003
+        progress: list[int] = []
+        store.upload(folder, progress.append)
+        assert sum(progress) == 5_120_003
     assert content_of(store.fetch(FIRST, tmp_path / "cache")) == content_of(folder)
 
 
@@ -128,7 +130,7 @@ def test_an_interrupted_upload_is_invisible_and_resumes(store: Store, tmp_path: 
         store.upload(folder, cut_after(5_000_000))
     assert store.versions() == [FIRST]
     assert store.state().version == FIRST
-    with pytest.raises(InputError, match="no complete version"):
+    with raises_fault(StoreFault.NO_VERSION):
         store.activate(SECOND)
     store.upload(folder)
     assert store.versions() == [SECOND, FIRST]
@@ -171,7 +173,7 @@ def test_a_version_is_discarded_whether_complete_or_not(store: Store, tmp_path: 
     assert (store.versions(), store.clean()) == ([], 0)
 
 
-def test_nothing_is_cleaned_while_somebody_publishes(store: Store, url: str, tmp_path: Path) -> None:
+def test_nothing_is_cleaned_while_a_process_publishes(store: Store, url: str, tmp_path: Path) -> None:
     """Neither an upload under way nor one that is complete and not activated yet."""
     store.upload(write_version(tmp_path, FIRST))
     cleaned: list[int] = []
@@ -205,11 +207,11 @@ def test_other_content_replaces_a_leftover_but_no_version(store: Store, tmp_path
     other = write_version(tmp_path / "b", FIRST, {"a.bin": b"2"})
     store.upload(other)
     assert content_of(store.fetch(FIRST, tmp_path / "cache")) == content_of(other)
-    with pytest.raises(InputError, match="with other content"):
+    with raises_fault(StoreFault.OTHER_CONTENT):
         store.upload(tmp_path / "a" / f"source-{FIRST}")
 
 
-def test_an_upload_that_is_cleaned_away_says_so(store: Store, tmp_path: Path) -> None:
+def test_an_upload_whose_version_is_removed_fails(store: Store, tmp_path: Path) -> None:
     folder = write_version(tmp_path, FIRST, {"a.bin": b"a" * 10, "b.bin": b"b" * 10})
     cleaned: list[int] = []
 
@@ -217,7 +219,7 @@ def test_an_upload_that_is_cleaned_away_says_so(store: Store, tmp_path: Path) ->
         if not cleaned:
             cleaned.append(store.clean())
 
-    with pytest.raises(InputError, match=r"was removed from .* while it was uploaded: upload it again"):
+    with raises_fault(StoreFault.VERSION_REMOVED):
         store.upload(folder, clean_once)
     assert (cleaned, store.versions()) == ([1], [])
     store.upload(folder)
@@ -228,7 +230,7 @@ def test_damage_is_named(store: Store, url: str, tmp_path: Path) -> None:
     folder = write_version(tmp_path, FIRST)
     store.upload(folder)
     file = damage(store, url, FIRST)
-    with pytest.raises(ArtifactError, match=rf"version {FIRST} in .*: {file} is damaged or missing: publish"):
+    with raises_fault(StoreFault.VERSION_DAMAGED, FIRST, file):
         store.fetch(FIRST, tmp_path / "cache")
     assert not (tmp_path / "cache" / FIRST).exists()
 
@@ -303,10 +305,10 @@ def test_file_names_are_never_paths(store: Store, tmp_path: Path, file: str) -> 
 def test_folders_that_are_no_version(store: Store, tmp_path: Path) -> None:
     folder = write_version(tmp_path)
     (folder / "index.bin").unlink()
-    with pytest.raises(ArtifactError, match=r"index\.bin is missing or not what its manifest says"):
+    with raises_fault(StoreFault.FILE_CHANGED, "index.bin"):
         store.upload(folder)
     (folder / "index.bin").write_bytes(b"other")
-    with pytest.raises(ArtifactError, match=r"index\.bin is missing or not what its manifest says"):
+    with raises_fault(StoreFault.FILE_CHANGED, "index.bin"):
         store.upload(folder)
     for text in ("", "[]", "{}", '{"name": 1, "files": {}}', '{"name": "a", "files": {"a": {"bytes": "1"}}}'):
         (folder / "manifest.json").write_text(text)

@@ -9,30 +9,44 @@ from pathlib import Path
 
 import pytest
 
-from lorentzrec.errors import ArtifactError, InputError, StoreUnavailable
+from lorentzrec.errors import ArtifactError, InputError
+from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.store import key_of
-from lorentzrec.serving.stores.version_files import read_manifest, receive, send
+from lorentzrec.serving.stores.version_files import ChunkedVersions, read_manifest
+from serving.stores.raises_fault import raises_fault
 from serving.stores.version_folder import content_of, write_version
 
 
-class Shelf:
-    """Chunks in memory, and a list of those that were put."""
+class Shelf(ChunkedVersions):
+    """One version in memory, and a list of the chunks that were written."""
 
-    size = 4
+    url, chunk_bytes = "memory:", 4
 
     def __init__(self) -> None:
+        self.manifest = b""
         self.data: dict[tuple[str, int], bytes] = {}
         self.sent: list[tuple[str, int]] = []
 
-    def present(self) -> dict[tuple[str, int], str]:
+    def _begin_upload(self, name: str, manifest: bytes) -> str:
+        self.manifest = manifest
+        return name
+
+    def _end_upload(self, version: str) -> bool:
+        return version == "v1"
+
+    def _find_version(self, name: str) -> tuple[str, bytes]:
+        return name, self.manifest
+
+    def _list_chunks(self, version: str) -> dict[tuple[str, int], str]:
         return {key: hashlib.sha256(data).hexdigest() for key, data in self.data.items()}
 
-    def put(self, file: str, number: int, digest: str, data: bytes) -> None:
-        assert digest == hashlib.sha256(data).hexdigest()
+    def _write_chunk(self, version: str, file: str, number: int, digest: str, data: bytes) -> bool:
+        assert (version, digest) == ("v1", hashlib.sha256(data).hexdigest())
         self.data[file, number] = data
         self.sent.append((file, number))
+        return True
 
-    def get(self, file: str, number: int) -> bytes | None:
+    def _read_chunk(self, version: str, file: str, number: int) -> bytes | None:
         return self.data.get((file, number))
 
 
@@ -42,36 +56,35 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_only_what_is_missing_or_wrong_is_sent(folder: Path, tmp_path: Path) -> None:
-    shelf, files = Shelf(), read_manifest(folder)
-    send(folder, files, shelf, None)
+    shelf = Shelf()
+    shelf.upload(folder)
     assert shelf.data == {("a.bin", 0): b"0123", ("a.bin", 1): b"4567", ("a.bin", 2): b"89", ("c.bin", 0): b"abcd"}
     shelf.sent.clear()
     del shelf.data["a.bin", 1]
     shelf.data["c.bin", 0] = b"????"
-    told: list[int] = []
-    send(folder, files, shelf, told.append)
+    progress: list[int] = []
+    shelf.upload(folder, progress.append)
     assert shelf.sent == [("a.bin", 1), ("c.bin", 0)]
-    assert told == [4, 4, 2, 4]
-    fetched = receive("v1", files.manifest, shelf, tmp_path / "cache", "memory:")
-    assert content_of(fetched) == content_of(folder)
+    assert progress == [4, 4, 2, 4]
+    assert content_of(shelf.fetch("v1", tmp_path / "cache")) == content_of(folder)
 
 
 @pytest.mark.parametrize("chunk", [b"", b"12", b"????", b"0123456789012345"])
 def test_a_wrong_chunk_is_never_taken(folder: Path, tmp_path: Path, chunk: bytes) -> None:
-    shelf, files = Shelf(), read_manifest(folder)
-    send(folder, files, shelf, None)
+    shelf = Shelf()
+    shelf.upload(folder)
     shelf.data["a.bin", 0] = chunk
-    with pytest.raises(ArtifactError, match=r"version v1 in memory:: a\.bin is damaged or missing"):
-        receive("v1", files.manifest, shelf, tmp_path / "cache", "memory:")
+    with raises_fault(StoreFault.VERSION_DAMAGED, "v1", "a.bin"):
+        shelf.fetch("v1", tmp_path / "cache")
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [".v1.lock"]
 
 
-def test_a_cache_that_cannot_be_written_is_told_in_one_line(folder: Path, tmp_path: Path) -> None:
-    shelf, files = Shelf(), read_manifest(folder)
-    send(folder, files, shelf, None)
+def test_a_cache_that_cannot_be_written_is_reported_in_one_line(folder: Path, tmp_path: Path) -> None:
+    shelf = Shelf()
+    shelf.upload(folder)
     (tmp_path / "cache" / ".v1.lock").mkdir(parents=True)  # no right of a folder stops an administrator; this does
     with pytest.raises(InputError, match=r"cannot write .*\.v1\.lock .*: give a folder that can be written"):
-        receive("v1", files.manifest, shelf, tmp_path / "cache", "memory:")
+        shelf.fetch("v1", tmp_path / "cache")
 
 
 def test_a_download_that_does_not_end(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,8 +92,8 @@ def test_a_download_that_does_not_end(folder: Path, tmp_path: Path, monkeypatch:
     (tmp_path / "cache").mkdir()
     with closing(sqlite3.connect(tmp_path / "cache" / ".v1.lock", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(StoreUnavailable, match="is locked by a download that does not end: try again"):
-            receive("v1", read_manifest(folder).manifest, Shelf(), tmp_path / "cache", "memory:")
+        with raises_fault(StoreFault.LOCKED, "download"):
+            Shelf().fetch("v1", tmp_path / "cache")
 
 
 def test_a_manifest_that_is_too_large(folder: Path) -> None:

@@ -1,1 +1,1 @@
-"""Where versions and histories are kept: one interface, three stores."""
+"""Stores of versions, histories and live items: one interface, three stores."""

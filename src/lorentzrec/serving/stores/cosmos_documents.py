@@ -1,4 +1,4 @@
-"""Documents of Cosmos DB. A write that another process was faster with is a `Conflict`; other failures are our errors.
+"""Documents of Cosmos DB. A write that another process was faster with is a `Conflict`; others fail as `StoreFault`.
 
 What is retried, always within the limits below:
 
@@ -8,16 +8,17 @@ What is retried, always within the limits below:
 connection refused   in the next region
 response lost        reads only
 
-A write whose response is lost fails with `StoreUnavailable`. Whoever sends the same change again gets a `Conflict`,
-reads the document, and finds the change there.
+A write whose response is lost fails with `StoreUnavailable`. A caller that sends the same change again gets a
+`Conflict`, reads the document, and finds the change there.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, cast
+from dataclasses import dataclass, field, replace
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from azure.core import MatchConditions
@@ -30,7 +31,8 @@ from azure.cosmos.exceptions import (
     CosmosResourceNotFoundError,
 )
 
-from lorentzrec.errors import InputError, StoreBroken, StoreUnavailable, how_to_get
+from lorentzrec.errors import InputError, LorentzrecError, how_to_get
+from lorentzrec.serving.stores.faults import StoreFault
 
 CALL_LIMITS: dict[str, Any] = {"timeout": 4, "connection_timeout": 2, "read_timeout": 4}
 """Seconds for one request, retries included. The service stops waiting earlier (`store_seconds`); this ends the request
@@ -40,7 +42,7 @@ TRANSFER_LIMITS: dict[str, Any] = {"timeout": 120, "connection_timeout": 30, "re
 THROTTLED_TRIES, THROTTLED_SECONDS = 200, 120
 """Enough for the limits above, which are what ends the retries."""
 HEDGE_MILLISECONDS = 500
-"""A read that its region has not answered by then is sent to the next region as well."""
+"""A read that has no response from its region by then is sent to the next region as well."""
 
 Document = dict[str, Any]
 
@@ -64,11 +66,11 @@ class Account:
         key = os.environ.get("COSMOS_KEY")
         if plain and not key:
             raise InputError(f"{self.url} is not encrypted, so no identity is sent to it: set COSMOS_KEY")
-        with self._told():
+        with self.explain_errors():
             self._client = CosmosClient(
                 f"{'http' if plain else 'https'}://{parts.netloc}",
                 key or _identity(),
-                # An emulator names an address of its own that may not be the one that leads to it.
+                # An emulator reports an address of its own that clients may not be able to reach.
                 enable_endpoint_discovery=bool(regions) or not plain,
                 preferred_locations=regions,
                 availability_strategy=len(regions) > 1 and {"threshold_ms": HEDGE_MILLISECONDS},
@@ -84,32 +86,27 @@ class Account:
             account = self._client.get_database_account()
         if account._EnableMultipleWritableLocations:
             self.close()
-            raise InputError(
-                f"{self.url} accepts writes in several regions, where simultaneous writes overwrite one another: "
-                "use an account with one write region"
-            )
+            raise StoreFault.SEVERAL_REGIONS.error(store=self.url)
 
     def container(self, name: str, partition: str, *, create: bool) -> Documents:
-        """The container `name`, whose documents lie together that have the same value of `partition`."""
+        """The container `name`, whose partitions are the documents with the same value of the field `partition`."""
         database = self._client.get_database_client(self._database)
-        with self._told():
+        with self.explain_errors():
             if create:
-                # Nothing is searched for but ids and partitions: an index of all events would cost more than they do.
+                # Queries use only ids and partitions: an index of all events would cost more than the events.
                 paths = {"includedPaths": [{"path": f"/{partition}/?"}], "excludedPaths": [{"path": "/*"}]}
+                policy = {"indexingMode": "consistent", **paths}
                 with suppress(CosmosResourceExistsError):  # another process was faster
                     self._client.create_database_if_not_exists(self._database, **TRANSFER_LIMITS)
                 with suppress(CosmosResourceExistsError):
                     database.create_container_if_not_exists(
-                        name,
-                        PartitionKey(f"/{partition}"),
-                        indexing_policy={"indexingMode": "consistent", **paths},
-                        **TRANSFER_LIMITS,
+                        name, PartitionKey(f"/{partition}"), indexing_policy=policy, **TRANSFER_LIMITS
                     )
             container = database.get_container_client(name)
             try:
                 container.read(**CALL_LIMITS)
             except CosmosResourceNotFoundError:
-                raise InputError(f"{self.url} holds no store: publish a model to it first") from None
+                raise StoreFault.NO_STORE.error(store=self.url) from None
         return Documents(self, container, partition)
 
     def close(self) -> None:
@@ -117,64 +114,47 @@ class Account:
         self._client.__exit__()  # type: ignore[no-untyped-call]
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def explain_errors(self) -> Iterator[None]:
         if self._closed:
-            raise StoreUnavailable(f"{self.url} is closed: open it again")
+            raise StoreFault.CLOSED.error(store=self.url)
         try:
             yield
-        except CosmosHttpResponseError as error:
-            reason = " ".join(str(error.message).split())[:200]
-            if error.status_code == 401 or (error.status_code == 403 and error.sub_status not in (3, 1008)):
-                raise StoreBroken(
-                    f"{self.url} refuses ({reason}): check COSMOS_KEY, or the role of the identity"
-                ) from error
-            if error.status_code in (400, 413):
-                # The request is at fault, and the message reaches its sender: it must not name the address.
-                raise InputError(
-                    f"the store cannot keep this (status {error.status_code}): make it smaller or simpler"
-                ) from error
-            raise StoreUnavailable(
-                f"{self.url} cannot answer now ({reason}): look at the account, try again"
-            ) from error
-        except CosmosClientTimeoutError as error:
-            if getattr(error.inner_exception, "status_code", None) == 429:
-                raise StoreUnavailable(
-                    f"{self.url} is throttled (429): give it more request units per second, try again"
-                ) from error
-            raise StoreUnavailable(f"{self.url} has not answered in time: look at the network, try again") from error
-        except ClientAuthenticationError as error:
-            reason = " ".join(str(error).split())[:200]
-            raise StoreUnavailable(
-                f"{self.url} needs a credential, and there is none ({reason}): set COSMOS_KEY or assign an identity"
-            ) from error
         except AzureError as error:
-            reason = " ".join(str(error).split())[:200]
-            raise StoreUnavailable(
-                f"{self.url} cannot be reached ({reason}): look at the network, try again"
-            ) from error
+            raise self._explain(error) from error
+
+    def _explain(self, error: AzureError) -> LorentzrecError:
+        reason = " ".join(str(error.message).split())[:200]
+        match error:
+            case CosmosClientTimeoutError():
+                throttled = getattr(error.inner_exception, "status_code", None) == 429
+                return (StoreFault.THROTTLED if throttled else StoreFault.TIMED_OUT).error(store=self.url)
+            case CosmosHttpResponseError(status_code=401 | 403) if error.sub_status not in (3, 1008):
+                check = "COSMOS_KEY, or the role of the identity"
+                return StoreFault.REFUSED.error(store=self.url, reason=reason, check=check)
+            case CosmosHttpResponseError(status_code=400 | 413):
+                return StoreFault.TOO_LARGE.error(status=error.status_code)
+            case CosmosHttpResponseError():
+                return StoreFault.NOT_RESPONDING.error(store=self.url, reason=reason)
+            case ClientAuthenticationError():
+                return StoreFault.NO_CREDENTIAL.error(store=self.url, reason=reason)
+        return StoreFault.UNREACHABLE.error(store=self.url, reason=reason)
 
 
+@dataclass
 class Documents:
     """The documents of one container. Those of one partition are read by one cheap request."""
 
-    def __init__(
-        self,
-        account: Account,
-        container: ContainerProxy,
-        partition: str,
-        limits: Mapping[str, Any] = CALL_LIMITS,
-    ) -> None:
-        self._account = account
-        self._container = container
-        self._partition = partition
-        self._limits = dict(limits)
+    _account: Account
+    _container: ContainerProxy
+    _partition: str
+    _limits: dict[str, Any] = field(default_factory=CALL_LIMITS.copy)
 
     def for_transfers(self) -> Documents:
-        """The same documents with longer time limits, for the parts of a version."""
-        return Documents(self._account, self._container, self._partition, TRANSFER_LIMITS)
+        """The same documents with longer time limits, for the chunks of a version."""
+        return replace(self, _limits=TRANSFER_LIMITS)
 
     def read(self, partition: str, id: str) -> Document | None:
-        with self._account._told():
+        with self._account.explain_errors():
             try:
                 return dict(self._container.read_item(id, partition, **self._limits))
             except CosmosHttpResponseError as error:
@@ -182,7 +162,7 @@ class Documents:
                     return None
                 if error.status_code != 500:
                     raise
-        # An emulator fails over an id that it does not know; a search says for sure.
+        # An emulator fails on an id that it does not know; a search is reliable.
         found = self._search(partition, "*", id)
         return found[0] if found else None
 
@@ -190,66 +170,53 @@ class Documents:
         """All documents of a partition in the order of their ids, or only some of their fields."""
         return sorted(self._search(partition, fields), key=lambda document: str(document["id"]))
 
+    def everywhere(self, fields: str) -> list[Document]:
+        """Some fields of all documents of the container: a search through all partitions, for rare use."""
+        return self._query(f"SELECT {fields} FROM c", enable_cross_partition_query=True)
+
     def _search(self, partition: str, fields: str, id: str | None = None) -> list[Document]:
         query = f"SELECT {fields} FROM c WHERE c.{self._partition} = @partition"
         parameters: list[Document] = [{"name": "@partition", "value": partition}]
         if id is not None:
             query += " AND c.id = @id"
             parameters.append({"name": "@id", "value": id})
-        with self._account._told():
-            return list(
-                self._container.query_items(query, parameters=parameters, partition_key=partition, **self._limits)
-            )
+        return self._query(query, parameters=parameters, partition_key=partition)
 
-    def everywhere(self, fields: str) -> list[Document]:
-        """Some fields of all documents of the container: a search through all partitions, for rare use."""
-        with self._account._told():
-            found = self._container.query_items(
-                f"SELECT {fields} FROM c", enable_cross_partition_query=True, **self._limits
-            )
-            return cast(list[Document], list(found))
-
-    def create(self, document: Document) -> Document:
-        """Make a document that is not there yet; gives it back with its ETag."""
-        with self._account._told(), _conflicts():
-            return dict(self._container.create_item(document, **self._limits))
+    def _query(self, query: str, **options: Any) -> list[Document]:
+        with self._account.explain_errors():
+            return list(self._container.query_items(query, **options, **self._limits))
 
     def put(self, document: Document) -> None:
-        """Make a document or replace it, whoever wrote it."""
-        with self._account._told():
+        """Create or replace a document, unconditionally."""
+        with self._account.explain_errors():
             self._container.upsert_item(document, **self._limits)
 
+    def create(self, document: Document) -> Document:
+        """Create a document that is not there yet; returns it with its ETag."""
+        return dict(self._write(self._container.create_item, document))
+
     def replace(self, document: Document) -> Document:
-        """Replace a document if it is still the one that was read."""
-        with self._account._told(), _conflicts():
-            return dict(
-                self._container.replace_item(
-                    document["id"],
-                    document,
-                    etag=document["_etag"],
-                    match_condition=MatchConditions.IfNotModified,
-                    **self._limits,
-                )
-            )
+        """Replace a document if it is still the one that was read; returns it with its new ETag."""
+        return dict(self._write(self._container.replace_item, document["id"], document, **_if_unchanged(document)))
 
     def delete(self, document: Document) -> None:
-        """Remove a document if it is still the one that was read, or whatever it is now if it was read without ETag."""
-        condition: Document = {}
-        if "_etag" in document:
-            condition = {"etag": document["_etag"], "match_condition": MatchConditions.IfNotModified}
-        with self._account._told(), _conflicts():
-            self._container.delete_item(document["id"], document[self._partition], **condition, **self._limits)
+        """Remove a document if it is still the one that was read; unconditionally if it was read without ETag."""
+        partition, condition = document[self._partition], _if_unchanged(document) if "_etag" in document else {}
+        self._write(self._container.delete_item, document["id"], partition, **condition)
+
+    def _write(self, operation: Callable[..., Any], *arguments: Any, **condition: Any) -> Any:
+        with self._account.explain_errors():
+            try:
+                return operation(*arguments, **condition, **self._limits)
+            except CosmosHttpResponseError as error:
+                # 449: two writes of one document at the same moment, neither of which was done.
+                if _is_missing(error) or error.status_code in (409, 412, 449):
+                    raise Conflict from error
+                raise
 
 
-@contextmanager
-def _conflicts() -> Iterator[None]:
-    try:
-        yield
-    except CosmosHttpResponseError as error:
-        # 449: two writes of one document at the same moment, neither of which was done.
-        if _is_missing(error) or error.status_code in (409, 412, 449):
-            raise Conflict from error
-        raise
+def _if_unchanged(document: Document) -> dict[str, Any]:
+    return {"etag": document["_etag"], "match_condition": MatchConditions.IfNotModified}
 
 
 def _is_missing(error: CosmosHttpResponseError) -> bool:
@@ -267,9 +234,9 @@ def _regions(query: str, url: str) -> list[str]:
 
 
 def _identity() -> Any:
-    """Managed identity, workload identity, the variables AZURE_*, or the Azure CLI: whichever is there."""
+    """Managed identity, workload identity, the variables AZURE_*, or the Azure CLI: the first that is there."""
     try:
         from azure.identity import DefaultAzureCredential
     except ImportError as error:
-        raise InputError(f"neither COSMOS_KEY nor azure-identity is there: {how_to_get('azure')}") from error
+        raise InputError(f"neither COSMOS_KEY nor azure-identity is available: {how_to_get('azure')}") from error
     return DefaultAzureCredential()

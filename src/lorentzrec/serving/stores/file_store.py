@@ -1,12 +1,12 @@
 """The embedded store: one folder, no server. Any number of processes of one machine may use it at once.
 
-DIR/versions/NAME     a version; it is complete once its manifest is there, which comes last and goes first
+DIR/versions/NAME     a version; it is complete once its manifest is there, which is written last and removed first
 DIR/current           the name of the current version, replaced by renaming
 DIR/activated         the versions that were ever current, one per line, the one activated last at the end
-DIR/publishing.lock   locked by whoever publishes, so that nobody cleans up meanwhile
+DIR/publishing.lock   locked by every process that publishes, so that no other process cleans up meanwhile
 DIR/store.sqlite      events, erasures and live items
 
-Folder and database are made for their owner alone, since they hold what customers did.
+Only the owner may read the folder and the database, since they hold what customers did.
 """
 
 from __future__ import annotations
@@ -17,52 +17,29 @@ import shutil
 import sqlite3
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from lorentzrec.atomic import MARKER, atomic_directory, atomic_file
-from lorentzrec.errors import InputError, LorentzrecError, RecordDamaged, StoreBroken, StoreUnavailable
+from lorentzrec.errors import InputError, LorentzrecError
+from lorentzrec.serving.stores.faults import StoreFault
+from lorentzrec.serving.stores.sql_store import SqlStore
 from lorentzrec.serving.stores.sqlite_connections import BUSY_SECONDS, SqliteConnections, transaction_of
-from lorentzrec.serving.stores.store import (
-    USUAL_HISTORY,
-    Added,
-    Event,
-    State,
-    Touch,
-    after_erasures,
-    check_events,
-    check_ids,
-    check_limit,
-    checked_name,
-    in_order,
-    key_of,
-    no_such_version,
-    nothing_to_change,
-    salted_key,
-    still_current,
-)
-from lorentzrec.serving.stores.version_files import (
-    another_content,
-    copy_file,
-    damaged,
-    file_lock,
-    not_as_listed,
-    read_manifest,
-    removed_meanwhile,
-)
+from lorentzrec.serving.stores.store import Event, HistoryEvent, State, check_name, salted_key
+from lorentzrec.serving.stores.version_files import file_lock, read_manifest
 
 DATABASE, CURRENT, VERSIONS = "store.sqlite", "current", "versions"
 ACTIVATED, PUBLISHING = "activated", "publishing.lock"
 COMPACT_BYTES = 64 * 2**20
-"""A file up to this size is checked when it is opened, and rewritten after an erasure: either takes below a second."""
+"""A file up to this size is checked when it is opened, and rewritten after an erasure: either takes under a second."""
 ERASURE_SECONDS = 3.0
-"""How long an erasure waits for readers that keep it from emptying the write-ahead log."""
+"""How long an erasure waits for readers that prevent it from emptying the write-ahead log."""
 BYTES_REMAIN = "data of erased customers may still be in the files of the store: this is retried every second"
 
-# Steps, as in `postgres_schema`: a released one is never edited, a new one follows it. Text compares by code points, as
-# in Python. The table of events is its own index for ids; the other holds a history in its order, so that the newest
-# events of a customer with a million are as near as those of one with ten, and finds the same item at the same time.
+# Steps, as in `postgres_schema`: a released one never changes, a new one follows it. Text compares by code points as in
+# Python. The table of events is its own index for ids; the other index holds each history in order, so that reading
+# the newest events takes the same time for a long history as for a short one, and finds duplicates by time and item.
 SCHEMA = (
     """
 CREATE TABLE events (user TEXT, id TEXT, item TEXT NOT NULL, time REAL NOT NULL, PRIMARY KEY (user, id)) WITHOUT ROWID;
@@ -84,9 +61,7 @@ CREATE TABLE privacy (salt TEXT NOT NULL, compacted REAL NOT NULL);
 INSERT INTO privacy VALUES (lower(hex(randomblob(16))), 0);
 UPDATE erasures SET user_key = salted_key(user_key, (SELECT salt FROM privacy));
 """,
-    """
-ALTER TABLE events ADD COLUMN weight REAL NOT NULL DEFAULT 1;
-""",
+    "ALTER TABLE events ADD COLUMN weight REAL NOT NULL DEFAULT 1;",
 )
 
 WEIGHTED_SCHEMA = 4
@@ -95,7 +70,7 @@ WEIGHTED_SCHEMA = 4
 logger = logging.getLogger("lorentzrec.serving")
 
 
-class FileStore:
+class FileStore(SqlStore):
     """The store in the folder `folder`; see `Store` for what each method means."""
 
     def __init__(self, folder: Path, *, create: bool = False) -> None:
@@ -115,11 +90,10 @@ class FileStore:
             except OSError as error:
                 raise InputError(f"cannot make a store in {folder}: {error.strerror}; choose another folder") from error
         elif not self._database.is_file():
-            raise InputError(f"{folder} holds no store: publish a model to {self.url} first")
+            raise StoreFault.NO_STORE.error(store=self.url)
         self._connections = SqliteConnections(self._database, self._prepare)
-        self._connection, self._transaction = self._connections.connection, self._connections.transaction
         try:
-            with self._connection():
+            with self._reading():
                 pass
         except BaseException:
             self.close()
@@ -129,20 +103,28 @@ class FileStore:
     def notices(self) -> list[str]:
         found = self._connections.notices
         if self._damage is not None:
-            found.append("the database of the store is damaged, see the log of the service: put a copy back")
+            found.append("the database of the store is damaged, see the log of the service: restore a backup")
         if self._bytes_remain:
             found.append(BYTES_REMAIN)
         return found
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def _reading(self) -> AbstractContextManager[sqlite3.Connection]:
+        return self._connections.connection()
+
+    def _writing(self, *, long: bool = False) -> AbstractContextManager[sqlite3.Connection]:
+        return self._connections.transaction()
 
     # Versions
 
     def state(self) -> State:
         if self._bytes_remain:
             self._remove_bytes(seconds=0)
-        with self._connection() as connection:
-            (revision,) = connection.execute("SELECT revision FROM live").fetchone()
+        ((revision,),) = self._rows("SELECT revision FROM live")
         named, version = self._named(), self._current()
-        if named != version:  # others may have activated and discarded versions between the two
+        if named != version:  # other processes may have activated and discarded versions between the two
             named, version = self._named(), self._current()
         # A store without a current version is not damaged, unless it has a file that should name one.
         if version == named and (named is not None or not (self._folder / CURRENT).exists()):
@@ -160,27 +142,33 @@ class FileStore:
     def publishing(self) -> Iterator[None]:
         with file_lock(self._folder / PUBLISHING, BUSY_SECONDS, shared=True) as locked:
             if not locked:
-                raise StoreUnavailable(f"{self._folder / PUBLISHING} is locked by a clean-up that hangs: try again")
+                raise StoreFault.LOCKED.error(store=self._folder / PUBLISHING, holder="clean-up")
             yield
 
     def upload(self, folder: Path, progress: Callable[[int], None] | None = None) -> None:
         files = read_manifest(folder)
         place = self._versions / files.name
-        with self._transaction():  # not for its tables: so that two uploads do not make the folder at once
+        with self._writing():  # not for its tables: so that two uploads do not make the folder at once
             if not place.exists():
                 with atomic_directory(place):
                     pass
         try:
-            # A version that is complete already is repaired: its sound files are not touched.
+            # A version that is complete already is repaired: its sound files do not change.
             complete = (place / MARKER).is_file()
             if complete and (place / MARKER).read_bytes() != files.manifest:
-                raise another_content(files.name, self.url)
+                raise StoreFault.OTHER_CONTENT.error(name=files.name, store=self.url)
             for file, size in files.sizes.items():
                 if not files.is_whole(place, file):
                     if not files.is_whole(folder, file):
-                        raise not_as_listed(folder, file)
-                    with atomic_file(place / file) as partial:  # never in place: a service may have the old one open
-                        copy_file(folder / file, partial)
+                        raise StoreFault.FILE_CHANGED.error(file=folder / file)
+                    # Never in place, since a service may have the old file open. `shutil.copyfile` would report a full
+                    # disk under the name of the source.
+                    with (
+                        atomic_file(place / file) as partial,
+                        (folder / file).open("rb") as source,
+                        partial.open("wb") as target,
+                    ):
+                        shutil.copyfileobj(source, target, 2**20)
                 if progress is not None:
                     progress(size)
             if not complete:
@@ -188,37 +176,37 @@ class FileStore:
                     partial.write_bytes(files.manifest)
         except (OSError, InputError):
             if not place.exists():
-                raise removed_meanwhile(files.name, self.url) from None
+                raise StoreFault.VERSION_REMOVED.error(name=files.name, store=self.url) from None
             raise
 
     def fetch(self, name: str, cache: Path) -> Path:
         place = self._complete(name)
-        if file := read_manifest(place).damage(place):
-            raise damaged(name, file, self.url)
+        if file := read_manifest(place).find_damage(place):
+            raise StoreFault.VERSION_DAMAGED.error(name=name, store=self.url, file=file)
         return place
 
     def activate(self, name: str) -> None:
-        with self._transaction():  # not for its tables: so that nobody discards the version meanwhile
+        with self._writing():  # not for its tables: so that no process discards the version meanwhile
             self._complete(name)
             activated = [other for other in self._activations() if other != name]
             with atomic_file(self._folder / CURRENT) as partial:
                 partial.write_text(name)
-            # Second: if this is cut short, the current version still counts as activated, and is recorded next time.
+            # Second: if this is interrupted, the current version still counts as activated, and is recorded next time.
             with atomic_file(self._folder / ACTIVATED) as partial:
                 partial.write_text("".join(f"{line}\n" for line in [*activated, name]))
 
     def discard(self, name: str) -> None:
-        with self._transaction():
-            place = self._versions / checked_name(name)
+        with self._writing():
+            place = self._versions / check_name(name)
             if not place.is_dir():
-                raise no_such_version(name, self.url, self.versions())
+                raise self._no_version(name)
             if name == self._current():
-                raise still_current(name, self.url)
+                raise StoreFault.CURRENT_VERSION.error(name=name, store=self.url)
             (place / MARKER).unlink(missing_ok=True)
         shutil.rmtree(place, ignore_errors=True)
 
     def clean(self) -> int:
-        with self._transaction(), file_lock(self._folder / PUBLISHING, 0) as locked:
+        with self._writing(), file_lock(self._folder / PUBLISHING, 0) as locked:
             if not locked:
                 return 0
             activated = self._activations()
@@ -229,7 +217,7 @@ class FileStore:
             strays = [path for path in strays if path.parent not in leftovers]
             for path in leftovers:
                 (path / MARKER).unlink(missing_ok=True)
-            for path in (*leftovers, *strays):  # somebody who discards one may be removing it, too
+            for path in (*leftovers, *strays):  # another process that discards one may remove it, too
                 shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
         return sum(not path.exists() for path in (*leftovers, *strays))
 
@@ -237,12 +225,12 @@ class FileStore:
         try:
             return [path for path in self._versions.iterdir() if not path.name.startswith(".")]
         except OSError as error:
-            raise StoreUnavailable(f"cannot read {self._versions}: {error.strerror}; look at the disk") from error
+            raise StoreFault.FILE_UNREADABLE.error(store=self._versions, reason=error.strerror) from error
 
     def _complete(self, name: str) -> Path:
-        place = self._versions / checked_name(name)
+        place = self._versions / check_name(name)
         if not (place / MARKER).is_file():
-            raise no_such_version(name, self.url, self.versions())
+            raise self._no_version(name)
         return place
 
     def _current(self) -> str | None:
@@ -252,7 +240,7 @@ class FileStore:
 
     def _named(self) -> str | None:
         """The complete version that `current` names, if it does."""
-        name = self._line_of(CURRENT)
+        name = self._named_by_file()
         return name if name is not None and (self._versions / name / MARKER).is_file() else None
 
     def _activations(self) -> list[str]:
@@ -265,69 +253,46 @@ class FileStore:
             # Written by 0.1. What is not newer than the current version was live, or was left by a failed publish.
             if not (self._folder / CURRENT).exists():
                 return []
-            newest = self._line_of(CURRENT)
+            newest = self._named_by_file()
             activated = [name for name in complete if newest is None or name <= newest]
         except OSError as error:
-            raise self._unreadable(ACTIVATED, error) from error
+            raise StoreFault.FILE_UNREADABLE.error(store=self._folder / ACTIVATED, reason=error.strerror) from error
         return activated if named is None else [*(name for name in activated if name != named), named]
 
-    def _line_of(self, file: str) -> str | None:
-        """The version name that a file holds; None if it holds something else or is not there."""
+    def _named_by_file(self) -> str | None:
+        """The version name that `current` holds; None if it holds something else or is not there."""
         try:
-            return checked_name((self._folder / file).read_bytes().decode("ascii", "replace").strip())
+            return check_name((self._folder / CURRENT).read_bytes().decode("ascii", "replace").strip())
         except (FileNotFoundError, InputError):
             return None
         except OSError as error:
-            raise self._unreadable(file, error) from error
-
-    def _unreadable(self, file: str, error: OSError) -> StoreUnavailable:
-        return StoreUnavailable(f"cannot read {self._folder / file}: {error.strerror}; look at the disk")
+            raise StoreFault.FILE_UNREADABLE.error(store=self._folder / CURRENT, reason=error.strerror) from error
 
     # Histories
 
-    def add_events(self, events: Sequence[Event], *, respect_erasures: bool = False) -> Added:
-        check_events(events)
-        if not events:
-            return Added(0, 0)
-        erased: frozenset[str] = frozenset()
-        with self._transaction() as connection:
-            if respect_erasures:
-                events, erased = after_erasures(events, self._erasures(connection, {event.user for event in events}))
-            accepted = connection.executemany(
-                "INSERT INTO events (user, id, item, time, weight) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                [(event.user, event.id, event.item, float(event.time), event.weight) for event in in_order(events)],
-            ).rowcount
-        return Added(accepted, len(events) - accepted, erased)
+    def _adding(self, count: int, respect_erasures: bool) -> AbstractContextManager[sqlite3.Connection]:
+        return self._writing()
 
-    def _erasures(self, connection: sqlite3.Connection, users: Iterable[str]) -> dict[str, float]:
-        """When each of these customers was erased; only those who were."""
-        (salt,) = connection.execute("SELECT salt FROM privacy").fetchone()
-        query = "SELECT time FROM erasures WHERE user_key = ?"
-        found = ((user, connection.execute(query, (salted_key(key_of(user), salt),)).fetchone()) for user in users)
-        return {user: row[0] for user, row in found if row}
+    def _user_key(self, user: str) -> str:
+        return user
 
-    def history(self, user: str, limit: int = USUAL_HISTORY) -> list[Touch]:
-        check_ids("user", [user])
-        check_limit(limit)
-        with self._connection() as connection:
-            try:
-                rows = connection.execute(
-                    f"SELECT item, time, {self._weight} FROM events WHERE user = ?"
-                    " ORDER BY time DESC, item DESC LIMIT ?",
-                    (user, limit),
-                ).fetchall()
-            except sqlite3.Error as error:
-                if _is_damage(error):  # without its text, which may hold what the customer did
-                    raise RecordDamaged("the history of a customer is damaged: erase it or put a copy back") from None
-                raise
-        return [*map(Touch._make, reversed(rows))]
+    def _insert(self, cursor: sqlite3.Connection, events: Sequence[Event]) -> int:
+        return cursor.executemany(
+            "INSERT INTO events (user, id, item, time, weight) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            [(event.user, event.id, event.item, float(event.time), event.weight) for event in events],
+        ).rowcount
 
-    def forget(self, user: str) -> int:
-        check_ids("user", [user])
-        with self._transaction() as connection:
-            (salt,) = connection.execute("SELECT salt FROM privacy").fetchone()
-            connection.execute("REPLACE INTO erasures VALUES (?, ?)", (salted_key(key_of(user), salt), time.time()))
-            removed = connection.execute("DELETE FROM events WHERE user = ?", (user,)).rowcount
+    def _history(self, user: str, limit: int, weight: str = "weight") -> list[HistoryEvent]:
+        try:
+            return super()._history(user, limit, self._weight)
+        except LorentzrecError as error:
+            if isinstance(error.__cause__, sqlite3.Error) and _is_damage(error.__cause__):
+                # Without its text, which may hold what the customer did.
+                raise StoreFault.HISTORY_DAMAGED.error() from None
+            raise
+
+    def _forget(self, user: str) -> int:
+        removed = super()._forget(user)
         self._bytes_remain = True
         self._remove_bytes(ERASURE_SECONDS)
         if self._bytes_remain:
@@ -335,7 +300,7 @@ class FileStore:
         return removed
 
     def _remove_bytes(self, seconds: float) -> None:
-        """Rewrite what still holds bytes of deleted rows, unless somebody is in the way for so many seconds.
+        """Rewrite what still holds bytes of deleted rows, unless another process is in the way for this long.
 
         The write-ahead log has the rows as they were written. Also the file itself keeps copies in the unused parts of
         pages, from when rows moved to another page: `secure_delete` overwrites only the place where a row was last.
@@ -354,63 +319,24 @@ class FileStore:
             else:
                 logger.warning("%s is large: run VACUUM to remove erased data from unused space", self._database)
 
-    # Live items
-
-    def live_items(self) -> list[str] | None:
-        with self._connection() as connection:
-            # One statement sees one state of the database: flag and items belong together.
-            rows = connection.execute(
-                "SELECT everything, item FROM live LEFT JOIN live_items ON NOT everything ORDER BY item"
-            ).fetchall()
-        everything, first = rows[0]
-        return None if everything else [] if first is None else [item for _, item in rows]
-
-    def set_live_items(self, items: Sequence[str] | None) -> int | None:
-        check_ids("item", items or ())
-        wanted = sorted(set(items or ()))
-        with self._transaction() as connection:
-            connection.execute("DELETE FROM live_items")
-            connection.executemany("INSERT INTO live_items VALUES (?)", ((item,) for item in wanted))
-            connection.execute("UPDATE live SET revision = revision + 1, everything = ?", (items is None,))
-        return None if items is None else len(wanted)
-
-    def change_live_items(self, add: Sequence[str] = (), remove: Sequence[str] = ()) -> int:
-        check_ids("item", [*add, *remove])
-        with self._transaction() as connection:
-            if connection.execute("SELECT everything FROM live").fetchone()[0]:
-                raise nothing_to_change()
-            before = connection.total_changes
-            connection.executemany("DELETE FROM live_items WHERE item = ?", ((item,) for item in remove))
-            connection.executemany(
-                "INSERT INTO live_items VALUES (?) ON CONFLICT DO NOTHING", ((item,) for item in sorted(add))
-            )
-            if connection.total_changes != before:
-                connection.execute("UPDATE live SET revision = revision + 1")
-            return int(connection.execute("SELECT count(*) FROM live_items").fetchone()[0])
-
-    # Connections
-
-    def close(self) -> None:
-        self._connections.close()
-
     def _prepare(self, connection: sqlite3.Connection, writable: bool) -> None:
-        """Bring a file up to date that is opened for the first time, and look at its state."""
+        """Bring a file up to date that is opened for the first time, and check it."""
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version > len(SCHEMA):
-            raise StoreBroken(f"{self._database} was written by a newer lorentzrec: update lorentzrec")
+            raise StoreFault.NEWER.error(store=self._database)
         # A store of an earlier release that is read-only cannot get the column.
         self._weight = "weight" if version >= WEIGHTED_SCHEMA or writable else "1.0"
         if version < len(SCHEMA) and writable:
             self._make_tables(connection)
         elif version == 0:
-            raise StoreUnavailable(f"{self._database} has no tables yet and is read-only: make it writable")
+            raise StoreFault.READ_ONLY.error(store=self._database)
         found = self._database.stat()
         self._damage = None
         if found.st_size <= COMPACT_BYTES:
             (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
             if result != "ok":
                 self._damage = result
-                logger.error("%s is damaged (%s): put a copy back", self._database, result)
+                logger.error("%s is damaged (%s): restore a backup", self._database, result)
             elif writable:
                 # Also after a crash in the middle of an erasure, and for what 0.1 erased.
                 (self._bytes_remain,) = connection.execute(

@@ -1,7 +1,7 @@
-"""Connections to PostgreSQL that fail fast and mend themselves.
+"""Connections to PostgreSQL that fail fast and recover by themselves.
 
 A pool with workers in the background makes the caller wait for its time-out while the server is gone. Here the caller
-connects, so a refused connection is told in milliseconds, a silent server in seconds, and the first call after the
+connects, so a refused connection is reported in milliseconds, a silent server in seconds, and the first call after the
 server is back succeeds.
 """
 
@@ -13,52 +13,51 @@ import select
 import threading
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import conninfo, errors
+from psycopg import conninfo, errors, pq
 
-from lorentzrec.errors import InputError, LorentzrecError, StoreBroken, StoreUnavailable
+from lorentzrec.errors import InputError, LorentzrecError
+from lorentzrec.serving.stores.faults import StoreFault, format_recent
 
 CONNECT_SECONDS = 3
-ANSWER_SECONDS = 5.0
-LONG_ANSWER_SECONDS = 300.0
+RESPONSE_SECONDS = 5.0
+LONG_SECONDS = 300.0
 """For what moves gigabytes inside the server: removing a version."""
 MOST_CONNECTIONS = 24
 """For each process. A service has 16 threads that read and 8 that write: neither takes the connections of the other."""
-RECENT_SECONDS = 3600.0
-"""How long `/readyz` reports that the connection was lost."""
 
 logger = logging.getLogger("lorentzrec.serving")
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 Cursor = psycopg.Cursor[tuple[Any, ...]]
 
 
 class TimedConnection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection that gives up on a server that is there but says nothing, such as a frozen one."""
+    """A connection that gives up on a server that is there but silent, such as a frozen one."""
 
-    patience = ANSWER_SECONDS
+    patience = RESPONSE_SECONDS
     generation = 0
 
-    def wait(self, gen: Generator[Any, Any, Answer], *arguments: Any, **options: Any) -> Answer:
+    def wait(self, gen: Generator[Any, Any, Result], *arguments: Any, **options: Any) -> Result:
         return super().wait(self._in_time(gen), *arguments, **options)
 
-    def _in_time(self, steps: Generator[Any, Any, Answer]) -> Generator[Any, Any, Answer]:
-        """The same steps; psycopg also asks every tenth of a second when nothing came, and that is counted here."""
+    def _in_time(self, steps: Generator[Any, Any, Result]) -> Generator[Any, Any, Result]:
+        """The same steps. psycopg resumes them every tenth of a second, also when nothing has arrived."""
         deadline = time.monotonic() + self.patience
         ready = None
         while True:
             try:
                 wanted = steps.send(ready)
             except StopIteration as end:
-                answer: Answer = end.value
-                return answer
+                result: Result = end.value
+                return result
             ready = yield wanted
             if not ready and time.monotonic() > deadline:
                 self.close()
-                raise psycopg.OperationalError(f"no answer in {self.patience:g} seconds")
+                raise psycopg.OperationalError(f"no response in {self.patience:g} seconds")
 
 
 class PostgresConnections:
@@ -68,21 +67,17 @@ class PostgresConnections:
         try:
             given = conninfo.conninfo_to_dict(address)
         except psycopg.Error as error:
-            raise InputError(
-                f"the address of the PostgreSQL store cannot be read ({_unquoted(error)}): correct it"
-            ) from None
+            raise _bad_address(error) from None
         if re.search(r"[^\d,]", str(given.get("port", ""))):
-            raise InputError(
-                "the address of the PostgreSQL store cannot be read (its port is not a number): correct it"
-            )
+            raise _bad_address("its port is not a number")
         place = f"{given.get('host', '')}{':' if given.get('port') else ''}{given.get('port', '')}"
         self.url = f"postgresql://{place}/{given.get('dbname', '')}"
         defaults: dict[str, Any] = {
             "connect_timeout": CONNECT_SECONDS,
             "application_name": "lorentzrec",
-            "tcp_user_timeout": round(ANSWER_SECONDS * 1000),
-            # The server, too, must not go on for ever with what nobody waits for.
-            "options": f"-c statement_timeout={round(LONG_ANSWER_SECONDS * 1000)}",
+            "tcp_user_timeout": round(RESPONSE_SECONDS * 1000),
+            # The server must not continue for ever with what no client waits for.
+            "options": f"-c statement_timeout={round(LONG_SECONDS * 1000)}",
         }
         self._address = conninfo.make_conninfo(**{**defaults, **given, "client_encoding": "utf8"})
         self._slots = threading.BoundedSemaphore(MOST_CONNECTIONS)
@@ -94,14 +89,12 @@ class PostgresConnections:
     @property
     def notices(self) -> list[str]:
         """What an operator should know; without the address."""
-        if self._lost is None or time.time() > self._lost + RECENT_SECONDS:
-            return []
-        moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._lost))
-        return [f"the connection to the store was lost at {moment} and made again"]
+        moment = format_recent(self._lost)
+        return [f"the connection to the store was lost at {moment} and made again"] if moment else []
 
     @contextmanager
     def transaction(self, patience: float | None = None) -> Iterator[Cursor]:
-        """Several statements: all or nothing, and durable at the end. An answer may take `patience` seconds."""
+        """Several statements: all or nothing, and durable at the end. A response may take `patience` seconds."""
         with self.statement(patience) as cursor, cursor.connection.transaction():
             yield cursor
 
@@ -109,12 +102,12 @@ class PostgresConnections:
     def statement(self, patience: float | None = None) -> Iterator[Cursor]:
         """For one statement, which is a transaction of its own and takes one round trip instead of three."""
         if self._closed:
-            raise StoreUnavailable(f"{self.url} is closed: open it again")
-        if not self._slots.acquire(timeout=ANSWER_SECONDS):
-            raise StoreUnavailable(f"all {MOST_CONNECTIONS} connections to {self.url} are busy: try again")
+            raise StoreFault.CLOSED.error(store=self.url)
+        if not self._slots.acquire(timeout=RESPONSE_SECONDS):
+            raise StoreFault.BUSY.error(store=self.url, reason=f"all {MOST_CONNECTIONS} connections are in use")
         try:
             connection = self._take()
-            connection.patience = ANSWER_SECONDS if patience is None else patience
+            connection.patience = RESPONSE_SECONDS if patience is None else patience
             try:
                 with connection.cursor(binary=True) as cursor:
                     yield cursor
@@ -126,7 +119,7 @@ class PostgresConnections:
         except psycopg.Error as error:
             if isinstance(error, errors.ReadOnlySqlTransaction):
                 self._renew()
-            raise self._told(error) from error
+            raise self._explain(error) from error
         finally:
             self._slots.release()
 
@@ -134,33 +127,43 @@ class PostgresConnections:
     def session(self, patience: float) -> Iterator[Cursor]:
         """A connection of its own, closed at the end: for locks that last as long as the connection."""
         try:
-            with TimedConnection.connect(self._address, autocommit=True) as connection:
+            with self._connect() as connection:
                 connection.patience = patience
-                cursor = connection.cursor(binary=True)
-                yield cursor
+                yield connection.cursor(binary=True)
         except psycopg.Error as error:
-            raise self._told(error) from error
+            raise self._explain(error) from error
 
     def close(self) -> None:
         self._closed = True
-        while self._idle:
-            self._idle.pop().close()
+        self._close_idle()
 
     def _take(self) -> TimedConnection:
         """An idle connection that is sound, or a new one."""
-        while self._idle:
-            try:
-                connection = self._idle.pop()
-            except IndexError:
-                break
-            if self._sound(connection):
-                return connection
-            connection.close()
-        connection = TimedConnection.connect(self._address, autocommit=True)
+        with suppress(IndexError):
+            while True:
+                if self._is_sound(connection := self._idle.pop()):
+                    return connection
+                connection.close()
+        return self._connect()
+
+    def _connect(self) -> TimedConnection:
+        """A new connection. A server that is up and does not let us in has refused us.
+
+        libpq has no SQLSTATE for a connection that failed, and the text is in the language of the server. Its ping
+        distinguishes a server that is up from one that is gone, starting or stopping.
+        """
+        try:
+            connection = TimedConnection.connect(self._address, autocommit=True)
+        except errors.ConnectionTimeout:
+            raise
+        except psycopg.OperationalError as error:
+            if error.pgconn is not None and pq.PGconn.ping(self._address.encode()) == pq.Ping.OK:
+                raise self._refuse(error) from error
+            raise
         connection.generation = self._generation
         return connection
 
-    def _sound(self, connection: TimedConnection) -> bool:
+    def _is_sound(self, connection: TimedConnection) -> bool:
         if connection.closed:
             return False
         # Nothing was sent, so there should be nothing to read, unless the server has ended the session.
@@ -180,27 +183,27 @@ class PostgresConnections:
         self._lost = time.time()
         self._generation += 1
         logger.warning("the connection to %s was lost: connecting again", self.url)
-        while self._idle:
-            try:
+        self._close_idle()
+
+    def _close_idle(self) -> None:
+        with suppress(IndexError):  # another thread may take the last one
+            while True:
                 self._idle.pop().close()
-            except IndexError:
-                return
 
-    def _told(self, error: psycopg.Error) -> LorentzrecError:
-        # A failed login has no code of its own in libpq.
-        refused = any(words in str(error) for words in ("authentication failed", "does not exist", "pg_hba.conf"))
-        unavailable = psycopg.OperationalError | psycopg.InterfaceError | psycopg.InternalError
-        if isinstance(error, unavailable) and not refused:
-            return StoreUnavailable(
-                f"{self.url} cannot answer now ({_line(error)}): look at the server, then try again"
-            )
-        return StoreBroken(f"{self.url} refuses: {_line(error)}; check address, rights and tables")
+    def _explain(self, error: psycopg.Error) -> LorentzrecError:
+        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | psycopg.InternalError):
+            return StoreFault.NOT_RESPONDING.error(store=self.url, reason=_line(error))
+        return self._refuse(error)
+
+    def _refuse(self, error: psycopg.Error) -> LorentzrecError:
+        return StoreFault.REFUSED.error(store=self.url, reason=_line(error), check="address, rights and tables")
 
 
-def _unquoted(error: Exception) -> str:
-    """What is wrong with an address, without the parts of it that libpq quotes: they may be the password."""
-    return " ".join(re.sub(r'".*"', "...", str(error), flags=re.DOTALL).split())
+def _bad_address(reason: object) -> InputError:
+    """libpq quotes parts of the address, which may be the password: they are left out."""
+    text = _line(re.sub(r'".*"', "...", str(reason), flags=re.DOTALL))
+    return InputError(f"the address of the PostgreSQL store cannot be read ({text}): correct it")
 
 
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())
+def _line(text: object) -> str:
+    return " ".join(str(text).split())

@@ -1,49 +1,37 @@
-"""The tables of the PostgreSQL store, as numbered steps: a released step is never edited, a new one follows it.
+"""The tables of the PostgreSQL store, as numbered steps: a released step is never changed, a new one follows it.
 
-Keys of events are 128-bit digests of the ids, since an index entry of PostgreSQL holds no more than 2,700 bytes, and
-two ids of 512 characters may have more.
+Keys of events are 128-bit digests of the ids, since an index entry of PostgreSQL holds at most 2,700 bytes, and two
+ids of 512 characters may have more.
 """
 
 from __future__ import annotations
 
 from typing import LiteralString
 
-from lorentzrec.errors import ArtifactError, InputError
-from lorentzrec.serving.stores.postgres_connections import LONG_ANSWER_SECONDS, Cursor, PostgresConnections
+from lorentzrec.errors import InputError
+from lorentzrec.serving.stores.faults import StoreFault
+from lorentzrec.serving.stores.postgres_connections import LONG_SECONDS, Cursor, PostgresConnections
 
 MIGRATIONS: tuple[LiteralString, ...] = (
     """
     CREATE TABLE lorentzrec.versions (
-        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-        name text COLLATE "C" NOT NULL UNIQUE,
-        manifest bytea NOT NULL,
-        complete boolean NOT NULL DEFAULT false
+        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text COLLATE "C" NOT NULL UNIQUE,
+        manifest bytea NOT NULL, complete boolean NOT NULL DEFAULT false
     );
     CREATE TABLE lorentzrec.version_chunks (
-        version bigint NOT NULL REFERENCES lorentzrec.versions ON DELETE CASCADE,
-        file text NOT NULL,
-        number integer NOT NULL,
-        sha256 text NOT NULL,
-        data bytea NOT NULL,
-        PRIMARY KEY (version, file, number)
+        version bigint NOT NULL REFERENCES lorentzrec.versions ON DELETE CASCADE, file text NOT NULL,
+        number integer NOT NULL, sha256 text NOT NULL, data bytea NOT NULL, PRIMARY KEY (version, file, number)
     );
     ALTER TABLE lorentzrec.version_chunks ALTER COLUMN data SET STORAGE EXTERNAL;  -- points do not compress
     CREATE TABLE lorentzrec.state (
-        only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
-        version bigint REFERENCES lorentzrec.versions,
-        live_revision bigint NOT NULL DEFAULT 0,
-        everything_live boolean NOT NULL DEFAULT true
+        only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row), version bigint REFERENCES lorentzrec.versions,
+        live_revision bigint NOT NULL DEFAULT 0, everything_live boolean NOT NULL DEFAULT true
     );
     INSERT INTO lorentzrec.state DEFAULT VALUES;
     CREATE TABLE lorentzrec.live_items (item_id text COLLATE "C" PRIMARY KEY);
     CREATE TABLE lorentzrec.events (
-        user_key uuid NOT NULL,
-        event_key uuid NOT NULL,
-        time double precision NOT NULL,
-        user_id text NOT NULL,
-        item_id text COLLATE "C" NOT NULL,
-        event_id text COLLATE "C" NOT NULL,
-        PRIMARY KEY (user_key, event_key)
+        user_key uuid NOT NULL, event_key uuid NOT NULL, time double precision NOT NULL, user_id text NOT NULL,
+        item_id text COLLATE "C" NOT NULL, event_id text COLLATE "C" NOT NULL, PRIMARY KEY (user_key, event_key)
     );
     CREATE INDEX events_in_order ON lorentzrec.events (user_key, time);
     """,
@@ -68,9 +56,7 @@ MIGRATIONS: tuple[LiteralString, ...] = (
     UPDATE lorentzrec.erasures SET user_key = substr(encode(sha256(convert_to(
         (SELECT salt FROM lorentzrec.privacy) || replace(user_key::text, '-', ''), 'UTF8')), 'hex'), 1, 32)::uuid;
     """,
-    """
-    ALTER TABLE lorentzrec.events ADD COLUMN weight double precision NOT NULL DEFAULT 1;
-    """,
+    "ALTER TABLE lorentzrec.events ADD COLUMN weight double precision NOT NULL DEFAULT 1;",
 )
 
 _LOCK = 0x6C6F72656E747A  # "lorentz"
@@ -81,8 +67,8 @@ def migrate(connections: PostgresConnections, *, create: bool) -> None:
     with connections.statement() as cursor:
         if _done(cursor) == len(MIGRATIONS):
             return
-    # Many events may have to be gone through, which nobody should break off.
-    with connections.transaction(LONG_ANSWER_SECONDS) as cursor:
+    # It may have to process many events, which must not be interrupted.
+    with connections.transaction(LONG_SECONDS) as cursor:
         (encoding,) = cursor.execute("SELECT current_setting('server_encoding')").fetchall()[0]
         if encoding != "UTF8":
             raise InputError(f"the database of {connections.url} has encoding {encoding}: create one with UTF8")
@@ -90,12 +76,12 @@ def migrate(connections: PostgresConnections, *, create: bool) -> None:
         done = _done(cursor)
         if done is None:
             if not create:
-                raise InputError(f"{connections.url} holds no store: publish a model to it first")
+                raise StoreFault.NO_STORE.error(store=connections.url)
             cursor.execute("CREATE SCHEMA IF NOT EXISTS lorentzrec")
             cursor.execute("CREATE TABLE lorentzrec.migrations (number integer PRIMARY KEY, applied timestamptz)")
             done = 0
         if done > len(MIGRATIONS):
-            raise ArtifactError(f"{connections.url} was written by a newer lorentzrec: update lorentzrec")
+            raise StoreFault.NEWER.error(store=connections.url)
         for number, statements in enumerate(MIGRATIONS[done:], done + 1):
             cursor.execute(statements, binary=False)  # the binary protocol takes one statement at a time
             cursor.execute("INSERT INTO lorentzrec.migrations VALUES (%s, now())", (number,))

@@ -1,7 +1,7 @@
 """Connections to the SQLite file of a store that belong to the file that has the name now.
 
-An open connection keeps its file when that is moved, removed or replaced: it would write to a file that nobody finds.
-So the identity of the file is compared before each use, and again after each commit before the caller learns of it.
+An open connection keeps its file when that is moved, removed or replaced: it would write to a file that no one finds.
+So the identity of the file is compared before each use, and again after each commit before the call returns.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from lorentzrec.errors import StoreBroken, StoreUnavailable
+from lorentzrec.errors import LorentzrecError
+from lorentzrec.serving.stores.faults import StoreFault, format_recent
 
 BUSY_SECONDS = 20.0
-"""How long a write waits for the writes of other processes. Each takes milliseconds, so only a stuck one is met."""
-RECENT_SECONDS = 3600.0
-"""How long `/readyz` reports that the file was replaced, or a server failed over."""
+"""How long a write waits for the writes of other processes. Each takes milliseconds, so only a stuck one takes long."""
 MOST_ATTEMPTS = 5
 READ_ONLY = "the store is read-only: events, erasures and live items are refused"
 
@@ -62,7 +61,7 @@ class SqliteConnections:
         self._idle: list[_Open] = []
         self._closed = False
         self._replaced: float | None = None
-        # Threads queue here in turn; SQLite's own waiting, which is needed between processes, is by chance.
+        # Threads queue here in turn; SQLite's own waiting, which is needed between processes, has no order.
         self._writing = threading.Lock()
 
     @property
@@ -71,26 +70,25 @@ class SqliteConnections:
         found = []
         if self._prepared is not None and not self._prepared.writable:
             found.append(READ_ONLY)
-        if self._replaced is not None and time.time() < self._replaced + RECENT_SECONDS:
-            moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._replaced))
+        if moment := format_recent(self._replaced):
             found.append(f"the store was replaced by another one, which is in use since {moment}")
         return found
 
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
-        """A connection for reading that nobody else uses meanwhile."""
-        one = self._take()
+        """A connection for reading that no other thread uses meanwhile."""
+        one = self._take()  # not `_borrow`: with every request, a second context manager shows
         try:
             yield one.sqlite
         except sqlite3.Error as error:
-            raise self._explained(error) from error
+            raise self._explain(error) from error
         finally:
             self._give_back(one)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """All or nothing. When it ends without an error, it is on disk, in the file that has the name."""
-        with self._writing, self._taken() as one:
+        with self._writing, self._borrow() as one:
             self._check_writable(one)
             with transaction_of(one.sqlite):
                 yield one.sqlite
@@ -100,9 +98,9 @@ class SqliteConnections:
     def exclusive(self, seconds: float) -> Iterator[sqlite3.Connection]:
         """A connection for what cannot be in a transaction; others that use the file are waited for only this long."""
         if not self._writing.acquire(timeout=seconds):
-            raise StoreUnavailable(f"{self.path} is being written to: try again")
+            raise StoreFault.BUSY.error(store=self.path, reason="another thread writes")
         try:
-            with self._taken() as one:
+            with self._borrow() as one:
                 self._check_writable(one)
                 one.sqlite.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
                 try:
@@ -120,12 +118,11 @@ class SqliteConnections:
         self._shut(idle)
 
     @contextmanager
-    def _taken(self) -> Iterator[_Open]:
+    def _borrow(self) -> Iterator[_Open]:
         one = self._take()
         try:
-            yield one
-        except sqlite3.Error as error:
-            raise self._explained(error) from error
+            with self._explain_errors():
+                yield one
         finally:
             self._give_back(one)
 
@@ -142,7 +139,7 @@ class SqliteConnections:
         """An idle connection to the file that has the name now, or a new one."""
         for _ in range(MOST_ATTEMPTS):
             if self._closed:
-                raise StoreUnavailable(f"file:{self.path.parent} is closed: open it again")
+                raise StoreFault.CLOSED.error(store=f"file:{self.path.parent}")
             place = self._place()
             with self._lock:
                 for one in reversed(self._idle):
@@ -157,94 +154,81 @@ class SqliteConnections:
                     self._idle = [other for other in self._idle if other.place == place]
                 self._shut(stale)
                 return fresh
-        raise StoreUnavailable(f"{self.path} is being replaced: try again")
+        raise StoreFault.BUSY.error(store=self.path, reason="it is being replaced")
 
     def _place(self) -> _Place:
         try:
             found = os.stat(self._name)  # noqa: PTH116, a path takes twice as long
         except (FileNotFoundError, NotADirectoryError):
-            raise StoreUnavailable(f"{self.path} is gone: put the folder back or publish again") from None
+            raise StoreFault.FILE_GONE.error(store=self.path) from None
         except OSError as error:
-            raise StoreUnavailable(f"{self.path} cannot be read ({error.strerror}): check the folder") from error
+            raise StoreFault.FILE_UNREADABLE.error(store=self.path, reason=error.strerror) from error
         if not stat.S_ISREG(found.st_mode):
-            raise StoreUnavailable(f"{self.path} is gone: put the folder back or publish again")
+            raise StoreFault.FILE_GONE.error(store=self.path)
         identity = (found.st_dev, found.st_ino)
         if os.access(self._name, os.W_OK) and os.access(self._folder, os.W_OK):
             return _Place(identity, writable=True)
         # SQLite reads a write-ahead log only with its index, and cannot make one here. Without any log the file is
         # complete; it is opened as one that does not change, and opened again when it has.
-        log, index = Path(self._beside("-wal")), Path(self._beside("-shm"))
+        log, index = Path(self._neighbour("-wal")), Path(self._neighbour("-shm"))
         alone = not log.exists() or (log.stat().st_size == 0 and not index.exists())
         return _Place(identity, writable=False, frozen=(found.st_mtime_ns, found.st_size) if alone else None)
 
-    def _beside(self, suffix: str) -> str:
+    def _neighbour(self, suffix: str) -> str:
         """SQLite puts its further files next to the real file if the name is a link."""
         return (os.path.realpath(self._name) if self.path.is_symlink() else self._name) + suffix
 
     def _log(self) -> tuple[int, int] | None:
         try:
-            found = os.stat(self._beside("-wal"))  # noqa: PTH116, as above
+            found = os.stat(self._neighbour("-wal"))  # noqa: PTH116, as above
         except OSError:
             return None
         return found.st_dev, found.st_ino
 
     def _check(self, one: _Open) -> None:
-        """Whoever looks for the data by name finds what this connection writes."""
+        """The file that has the name is the one that this connection writes to."""
         if self._place() != one.place:
-            raise StoreUnavailable(f"{self.path} was moved or replaced while it was written to: send it again")
+            raise StoreFault.MOVED.error(store=self.path)
         if self._log() != one.log:
-            raise StoreUnavailable(
-                f"{self.path}-wal was removed or replaced: stop all services of this store, which saves what they have"
-                " written, and start them again"
-            )
+            raise StoreFault.LOG_REMOVED.error(store=self.path)
 
     def _check_writable(self, one: _Open) -> None:
         if not one.place.writable:
-            raise StoreUnavailable(f"{self.path} is read-only: make the file and its folder writable")
+            raise StoreFault.READ_ONLY.error(store=self.path)
         self._check(one)
 
     def _refuse_a_log_left_behind(self, place: _Place) -> None:
-        """The log of the file before does not fit another one: SQLite would mix the two without noticing."""
+        """The log of the previous file does not fit another one: SQLite would mix the two without noticing."""
         log = self._log()
         with self._lock:
             if log is not None and any(one.log == log and one.place.identity != place.identity for one in self._all):
-                raise StoreUnavailable(
-                    f"{self.path} was replaced, but {self.path.name}-wal belongs to the file before:"
-                    f" remove {self.path.name}-wal and {self.path.name}-shm, too"
-                )
+                raise StoreFault.LOG_LEFT_BEHIND.error(store=self.path, name=self.path.name)
 
     def _connect(self, place: _Place) -> _Open | None:
         """A new connection; None if another file took the name meanwhile."""
         mode = "rw" if place.writable else "ro" if place.frozen is None else "ro&immutable=1"
-        try:
+        with self._explain_errors():
+            address = f"{self.path.as_uri()}?mode={mode}"
             sqlite = sqlite3.connect(
-                f"{self.path.as_uri()}?mode={mode}",
-                uri=True,
-                timeout=BUSY_SECONDS,
-                isolation_level=None,
-                check_same_thread=False,
+                address, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
-        except sqlite3.Error as error:
-            raise self._explained(error) from error
-        try:
-            if place.writable:
-                _write_ahead(sqlite)
-                sqlite.execute("PRAGMA synchronous = FULL")
-                # What is deleted is overwritten; the default depends on how SQLite was compiled.
-                sqlite.execute("PRAGMA secure_delete = ON")
-            # In KiB, for each connection of each worker. Much more would not make a load of sorted events faster.
-            sqlite.execute("PRAGMA cache_size = -8192")
-            sqlite.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # the log is opened by the first read
-            one = _Open(sqlite, place, None if place.frozen else self._log())
-            if self._place() != place:
+            try:
+                if place.writable:
+                    _write_ahead(sqlite)
+                    sqlite.execute("PRAGMA synchronous = FULL")
+                    # What is deleted is overwritten; the default depends on how SQLite was compiled.
+                    sqlite.execute("PRAGMA secure_delete = ON")
+                # In KiB, for each connection of each worker. Much more would not make a load of sorted events faster.
+                sqlite.execute("PRAGMA cache_size = -8192")
+                sqlite.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # the log is opened by the first read
+                one = _Open(sqlite, place, None if place.frozen else self._log())
+                if self._place() != place:
+                    sqlite.close()
+                    return None
+                self._prepare_once(one)
+            except BaseException:
                 sqlite.close()
-                return None
-            self._prepare_once(one)
-        except BaseException as error:
-            sqlite.close()
-            if isinstance(error, sqlite3.Error):
-                raise self._explained(error) from error
-            raise
+                raise
         with self._lock:
             self._all.add(one)
         return one
@@ -270,10 +254,16 @@ class SqliteConnections:
         with self._lock:
             self._all.difference_update(some)
 
-    def _explained(self, error: sqlite3.Error) -> StoreBroken | StoreUnavailable:
-        if isinstance(error, sqlite3.OperationalError):
-            return StoreUnavailable(f"{self.path} cannot be used now ({error}): try again, and look at the disk")
-        return StoreBroken(f"{self.path} is damaged ({error}): put a copy back")
+    @contextmanager
+    def _explain_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._explain(error) from error
+
+    def _explain(self, error: sqlite3.Error) -> LorentzrecError:
+        fault = StoreFault.FILE_UNUSABLE if isinstance(error, sqlite3.OperationalError) else StoreFault.DAMAGED
+        return fault.error(store=self.path, reason=error)
 
 
 @contextmanager

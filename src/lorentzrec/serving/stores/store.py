@@ -16,22 +16,23 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from lorentzrec.data.vocabulary import LONGEST_ID as LONGEST_ID
-from lorentzrec.errors import InputError
+from lorentzrec.errors import InputError, LorentzrecError
+from lorentzrec.serving.stores.faults import StoreFault
 
 USUAL_HISTORY = 1000
-"""Events that a history gives unless asked for another number."""
+"""Events that `Store.history` returns by default."""
 
 _UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-"""Control characters, which PostgreSQL or a log line would choke on, and halves of characters, which are no text."""
+"""Control characters, which PostgreSQL or a log line cannot take, and lone surrogates, which are not text."""
 _VERSION_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,127}")
 
 
 @dataclass(frozen=True)
 class Event:
-    """One customer touched one item once.
+    """One customer interacted with one item once.
 
-    Of a customer, the same id again is a duplicate, and so is the same item at the same time, whatever its id: an event
-    that comes over HTTP and again with a dataset counts once.
+    For a customer, the same id again is a duplicate, and so is the same item at the same time under any id: an event
+    that arrives over HTTP and again with a dataset counts once.
     """
 
     user: str
@@ -40,12 +41,12 @@ class Event:
     """Seconds since 1970."""
     id: str
     weight: float = 1.0
-    """What the event counts for in the history, as in training; positive."""
+    """The weight of the event in the history, as in training; positive."""
 
 
 @dataclass(frozen=True)
 class Added:
-    """What became of a batch of events."""
+    """The result of adding a batch of events."""
 
     accepted: int
     duplicates: int
@@ -53,8 +54,8 @@ class Added:
     """Customers whose events from before their erasure were left out."""
 
 
-class Touch(NamedTuple):
-    """One step of a history."""
+class HistoryEvent(NamedTuple):
+    """One event of a history."""
 
     item: str
     time: float
@@ -63,29 +64,32 @@ class Touch(NamedTuple):
 
 @dataclass(frozen=True)
 class State:
-    """What a worker polls to learn whether it must load something: one cheap read."""
+    """What a worker polls to find out whether it must load something: one cheap read."""
 
     version: str | None
     """The current version; None before the first one is activated."""
     live_revision: int
     """Grows whenever the set of live items changes."""
     warning: str | None = None
-    """What is wrong with the record of the current version, in words for everybody: no paths, no hosts."""
+    """What is wrong with the record of the current version. It is public: no paths, no hosts."""
 
 
 class Store(Protocol):
-    """The interface that every store keeps, whole; `tests/serving/stores` holds them all to it."""
+    """The interface of every store; `tests/serving/stores` checks all of them against it.
 
-    @property
-    def url(self) -> str:
-        """Its address without secrets, for messages."""
+    Arguments are checked here, once for all stores; the methods with a leading underscore do the work.
+    """
+
+    url: str
+    """Its address without secrets, for messages."""
 
     @property
     def notices(self) -> Sequence[str]:
         """What an operator should know although the store works, such as that it is read-only; without its address."""
+        return ()
 
     def state(self) -> State:
-        """The current version and the revision of the live items; `StoreUnavailable` if it cannot answer now."""
+        """The current version and the revision of the live items; `StoreUnavailable` if it cannot respond now."""
 
     def versions(self) -> list[str]:
         """The names of the complete versions, newest first: a name begins with its time."""
@@ -93,75 +97,103 @@ class Store(Protocol):
     def activated_versions(self) -> list[str]:
         """The complete versions that are or were the current one, newest first.
 
-        Stores written by 0.1 kept no record: there, complete versions up to the current one count as activated.
+        Stores written by 0.1 have no record: there, complete versions up to the current one count as activated.
         """
 
     def publishing(self) -> AbstractContextManager[None]:
-        """While this is held, by any process, `clean` removes nothing; it ends with its process, too."""
+        """While any process holds this, `clean` removes nothing; it ends with its process, too."""
 
     def upload(self, folder: Path, progress: Callable[[int], None] | None = None) -> None:
-        """Send a version folder, named as its manifest says; it becomes visible only when complete.
+        """Send a version folder, under the name in its manifest; it becomes visible only when complete.
 
-        An upload that was cut short is taken up again: what is there with the right checksum is not sent twice.
-        `progress` is told how many more bytes are dealt with, sent or found there.
+        An interrupted upload resumes: what is there with the right checksum is not sent again. `progress` is called
+        with the number of bytes of each part, sent or found there.
         """
 
     def fetch(self, name: str, cache: Path) -> Path:
         """A local folder that holds the version, checked; `ArtifactError` names the file that is damaged.
 
-        A store of folders gives its own; others download to `cache`/NAME, which is kept for the next time.
+        A store of folders returns its own; others download to `cache`/NAME, which stays for the next time.
         """
 
     def activate(self, name: str) -> None:
-        """Make a complete version the current one, in one step that every worker sees whole, and record it."""
+        """Make a complete version the current one, in one atomic step for all workers, and record it."""
 
     def discard(self, name: str) -> None:
         """Remove a version, complete or not; never the current one."""
 
     def clean(self) -> int:
-        """Remove incomplete uploads and versions that were never activated; how many there were.
+        """Remove incomplete uploads and versions that were never activated; returns how many there were.
 
-        Nothing while somebody holds `publishing`. An upload outside of `publishing` is cut short.
+        Removes nothing while a process holds `publishing`. An upload outside of `publishing` is interrupted.
         """
 
     def add_events(self, events: Sequence[Event], *, respect_erasures: bool = False) -> Added:
-        """Keep events, in any order and of any number of customers; those that are there already are only counted.
+        """Add events, in any order and of any number of customers; duplicates are only counted.
 
         `respect_erasures`: leave out what a customer did up to the moment of their erasure. This is for events that are
-        read from somewhere; whoever sends one event after an erasure means it.
+        read from a dataset; an event that is sent after an erasure is meant.
         """
+        _check_events(events)
+        return self._add_events(events, respect_erasures) if events else Added(0, 0)
 
-    def history(self, user: str, limit: int = USUAL_HISTORY) -> list[Touch]:
-        """The newest `limit` events of a customer, oldest first, ordered by (time, item) however they arrived."""
+    def history(self, user: str, limit: int = USUAL_HISTORY) -> list[HistoryEvent]:
+        """The newest `limit` events of a customer, oldest first, sorted by (time, item) in any order of arrival."""
+        check_ids("user", [user])
+        if limit < 1:
+            raise InputError(f"a history of {limit} events is not possible: give 1 or more")
+        return self._history(user, limit)
 
     def forget(self, user: str) -> int:
-        """Erase a customer; the number of events removed. A hash of the id stays, with the time, see `add_events`."""
+        """Erase a customer; returns the number of events removed. A hash of the id and the time stay: `add_events`."""
+        check_ids("user", [user])
+        return self._forget(user)
 
     def live_items(self) -> list[str] | None:
         """The items that may be recommended, in order of id; None if every item of the version may."""
 
     def set_live_items(self, items: Sequence[str] | None) -> int | None:
-        """Replace the live items (None: every item is live again); how many are live now (None: all)."""
+        """Replace the live items (None: every item is live again); returns how many are live now (None: all)."""
+        check_ids("item", items or ())
+        unique = None if items is None else sorted(set(items))
+        self._set_live_items(unique)
+        return None if unique is None else len(unique)
 
     def change_live_items(self, add: Sequence[str] = (), remove: Sequence[str] = ()) -> int:
-        """Add and remove single live items; how many are live now. The revision grows only if something changed.
+        """Add and remove single live items; returns how many are live now. The revision grows only with a change.
 
         `InputError` while every item is live: there is no set yet to add to or to remove from.
         """
+        check_ids("item", [*add, *remove])
+        return self._change_live_items(add, remove)
 
     def close(self) -> None:
-        """Give back connections and files. The store answers no more."""
+        """Release connections and files. The store cannot be used any more."""
+
+    def _add_events(self, events: Sequence[Event], respect_erasures: bool) -> Added: ...
+
+    def _history(self, user: str, limit: int) -> list[HistoryEvent]: ...
+
+    def _forget(self, user: str) -> int: ...
+
+    def _set_live_items(self, items: list[str] | None) -> None: ...
+
+    def _change_live_items(self, add: Sequence[str], remove: Sequence[str]) -> int: ...
+
+    def _no_version(self, name: str) -> LorentzrecError:
+        newest = ", ".join(self.versions()[:5]) or "none"
+        return StoreFault.NO_VERSION.error(store=self.url, name=name, newest=newest)
 
 
-def checked_name(name: str) -> str:
-    """The name of a version, sure to be neither a path nor anything else that means something to somebody."""
+def check_name(name: str) -> str:
+    """The name of a version, safe as a file name and in a log line."""
     if not _VERSION_NAME.fullmatch(name):
         raise InputError(f"version name {name!r} is not letters, digits, '.', '_' and '-': publish under such a name")
     return name
 
 
 def check_ids(kind: str, ids: Iterable[str]) -> None:
-    """Refuse ids that some store could not keep, so that all stores keep the same ones."""
+    """Refuse ids that one of the stores could not keep, so that all stores keep the same ones."""
     listed = list(ids)
     # One search in all of them is much faster than a search in each.
     if not (all(listed) and max(map(len, listed), default=0) <= LONGEST_ID and not _UNFIT.search("".join(listed))):
@@ -171,8 +203,8 @@ def check_ids(kind: str, ids: Iterable[str]) -> None:
         )
 
 
-def check_events(events: Sequence[Event]) -> None:
-    """Refuse a batch, whole, if one of its events cannot be kept."""
+def _check_events(events: Sequence[Event]) -> None:
+    """Refuse a whole batch if one of its events cannot be kept."""
     for kind in ("user", "item", "id"):
         check_ids("event" if kind == "id" else kind, [getattr(event, kind) for event in events])
     for event in events:
@@ -182,10 +214,10 @@ def check_events(events: Sequence[Event]) -> None:
             raise InputError(f"event {event.id!r} of user {event.user!r} has weight {event.weight}: give one above 0")
 
 
-def in_order(events: Iterable[Event]) -> list[Event]:
-    """A batch by customer, time and item, without events whose id stood there before.
+def sort_batch(events: Iterable[Event]) -> list[Event]:
+    """A batch by customer, time and item, without events whose id occurs earlier in it.
 
-    In one order for everybody, two batches with the same events wait for one another in a database, and never both.
+    All processes use this order, so two batches with the same events cannot deadlock in a database.
     """
     first: dict[tuple[str, str], Event] = {}
     for event in events:
@@ -193,19 +225,14 @@ def in_order(events: Iterable[Event]) -> list[Event]:
     return sorted(first.values(), key=lambda event: (event.user, event.time, event.item))
 
 
-def after_erasures(events: Sequence[Event], erasures: Mapping[str, float]) -> tuple[Sequence[Event], frozenset[str]]:
+def drop_erased(events: Sequence[Event], erasures: Mapping[str, float]) -> tuple[Sequence[Event], frozenset[str]]:
     """The events from after their customer's erasure, and the customers of the others. `erasures`: times by user."""
     left_out = frozenset(event.user for event in events if event.time <= erasures.get(event.user, -math.inf))
     return [event for event in events if event.time > erasures.get(event.user, -math.inf)], left_out
 
 
-def check_limit(limit: int) -> None:
-    if limit < 1:
-        raise InputError(f"a history of {limit} events cannot be given: ask for 1 or more")
-
-
 def key_of(*texts: str) -> str:
-    """32 hexadecimal digits that stand for texts of any length and content where a database limits its keys."""
+    """32 hexadecimal digits that represent texts of any length and content where a database limits its keys."""
     digest = hashlib.blake2b(digest_size=16)
     for text in texts:
         encoded = text.encode()
@@ -214,24 +241,10 @@ def key_of(*texts: str) -> str:
 
 
 def salted_key(key: str, salt: str) -> str:
-    """What an erasure keeps of a customer's key: another one in every store, so that two cannot be compared."""
+    """What an erasure keeps of a customer's key: a different one in every store, so that two cannot be compared."""
     return hashlib.sha256(f"{salt}{key}".encode()).hexdigest()[:32]
 
 
 def usual_id(item: str, time: float) -> str:
-    """The id of an event that was given none: the same wherever the event comes from."""
+    """The id of an event that came without one: the same from every source of the event."""
     return key_of(item, repr(float(time)))
-
-
-def nothing_to_change() -> InputError:
-    """Goes out over HTTP as it is, so it must not name the store's address."""
-    return InputError("every item is live: set the live items first, then add to them or remove some")
-
-
-def no_such_version(name: str, url: str, versions: Sequence[str]) -> InputError:
-    known = ", ".join(versions[:5]) or "none"
-    return InputError(f"{url} has no complete version {name!r} (newest: {known}): publish it or name another")
-
-
-def still_current(name: str, url: str) -> InputError:
-    return InputError(f"version {name!r} is the current one of {url}: activate another first")

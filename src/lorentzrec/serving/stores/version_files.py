@@ -1,7 +1,7 @@
 """The files of a version folder as stores see them: a manifest that lists names, sizes and checksums.
 
-Stores that are not folders keep each file as numbered chunks. How chunks are sent, resumed, fetched and checked is
-written here once; such a store only says how one chunk is put and got (`Chunks`).
+`ChunkedVersions` keeps each file as numbered chunks, for stores that are not folders. How chunks are sent, resumed,
+fetched and checked is here; such a store only reads and writes single chunks.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from lorentzrec.atomic import MARKER, atomic_directory, checksum
-from lorentzrec.errors import ArtifactError, InputError, StoreUnavailable
-from lorentzrec.serving.stores.store import checked_name
+from lorentzrec.errors import ArtifactError, InputError
+from lorentzrec.serving.stores.faults import StoreFault
+from lorentzrec.serving.stores.store import check_name
 
 _FILE_NAME = re.compile(r"[0-9A-Za-z_][0-9A-Za-z._-]{0,127}")
 _LARGEST_MANIFEST = 1_000_000
@@ -28,15 +29,15 @@ _DOWNLOAD_SECONDS = 900.0
 
 @dataclass(frozen=True)
 class VersionFiles:
-    """What a manifest says: the version's name, and size and checksum of each file beside the manifest itself."""
+    """A manifest: the version's name, and size and checksum of each file except the manifest itself."""
 
     name: str
     manifest: bytes
     sizes: dict[str, int]
     checksums: dict[str, str]
 
-    def damage(self, folder: Path) -> str | None:
-        """The first file in `folder` that is missing or is not what the manifest says; None if all is well."""
+    def find_damage(self, folder: Path) -> str | None:
+        """The first file in `folder` that is missing or not as listed; None if all are as listed."""
         return next((file for file in self.checksums if not self.is_whole(folder, file)), None)
 
     def is_whole(self, folder: Path, file: str) -> bool:
@@ -44,25 +45,91 @@ class VersionFiles:
         return path.is_file() and path.stat().st_size == self.sizes[file] and checksum(path) == self.checksums[file]
 
 
-class Chunks(Protocol):
-    """One version, complete or being uploaded, in a store that keeps files in pieces."""
+class ChunkedVersions(Protocol):
+    """Upload and fetch of a store that keeps files in chunks; see `Store`.
 
-    @property
-    def size(self) -> int:
-        """Bytes in each chunk of a file but its last."""
+    `version`, below, is what the store knows a version by, complete or being uploaded.
+    """
 
-    def present(self) -> dict[tuple[str, int], str]:
+    url: str
+    chunk_bytes: int
+    """The size of each chunk of a file except its last."""
+
+    def _begin_upload(self, name: str, manifest: bytes) -> Any:
+        """The version with this name and manifest, made if it is not there. Other content is a fault if complete."""
+
+    def _end_upload(self, version: Any) -> bool:
+        """Make the version complete; False if it was removed in the meantime."""
+
+    def _find_version(self, name: str) -> tuple[Any, bytes]:
+        """A complete version and its manifest."""
+
+    def _list_chunks(self, version: Any) -> dict[tuple[str, int], str]:
         """The checksum of every chunk that is there, by file and number."""
 
-    def put(self, file: str, number: int, digest: str, data: bytes) -> None:
-        """Keep one chunk; one that is there already is replaced."""
+    def _write_chunk(self, version: Any, file: str, number: int, digest: str, data: bytes) -> bool:
+        """Write one chunk, or replace it; False if the version was removed in the meantime."""
 
-    def get(self, file: str, number: int) -> bytes | None:
+    def _read_chunk(self, version: Any, file: str, number: int) -> bytes | None:
         """One chunk, if it is there."""
+
+    def upload(self, folder: Path, progress: Callable[[int], None] | None = None) -> None:
+        """Write every chunk that is not there yet; the files are checked against the manifest on the way."""
+        files = read_manifest(folder)
+        version = self._begin_upload(files.name, files.manifest)
+        present = self._list_chunks(version)
+        for file, expected in files.checksums.items():
+            whole = hashlib.sha256()
+            if not (folder / file).is_file():
+                raise StoreFault.FILE_CHANGED.error(file=folder / file)
+            with (folder / file).open("rb") as source:
+                number = 0
+                while data := source.read(self.chunk_bytes):
+                    whole.update(data)
+                    digest = hashlib.sha256(data).hexdigest()
+                    missing = present.get((file, number)) != digest
+                    if missing and not self._write_chunk(version, file, number, digest, data):
+                        raise StoreFault.VERSION_REMOVED.error(name=files.name, store=self.url)
+                    if progress is not None:
+                        progress(len(data))
+                    number += 1
+            if whole.hexdigest() != expected:
+                raise StoreFault.FILE_CHANGED.error(file=folder / file)
+        if not self._end_upload(version):
+            raise StoreFault.VERSION_REMOVED.error(name=files.name, store=self.url)
+
+    def fetch(self, name: str, cache: Path) -> Path:
+        """The version in `cache`/`name`: the folder that is there, if it is whole, or downloaded.
+
+        Workers that start together wait for the one that downloads.
+        """
+        version, manifest = self._find_version(name)
+        place, lock = cache / name, cache / f".{name}.lock"
+        cache.mkdir(parents=True, exist_ok=True)
+        with file_lock(lock, _DOWNLOAD_SECONDS) as locked:
+            if not locked:
+                raise StoreFault.LOCKED.error(store=lock, holder="download")
+            if not _is_whole(place, manifest):
+                shutil.rmtree(place, ignore_errors=True)
+                with atomic_directory(place) as folder:
+                    (folder / MARKER).write_bytes(manifest)
+                    for file, size in (files := read_manifest(folder)).sizes.items():
+                        self._download(version, folder / file, size)
+                        if not files.is_whole(folder, file):
+                            raise StoreFault.VERSION_DAMAGED.error(name=name, store=self.url, file=file)
+        return place
+
+    def _download(self, version: Any, target: Path, size: int) -> None:
+        """Write the chunks of a file until it has its size, or a chunk is missing."""
+        with target.open("wb") as writing:
+            number = 0
+            while writing.tell() < size and (data := self._read_chunk(version, target.name, number)):
+                writing.write(data)
+                number += 1
 
 
 def read_manifest(folder: Path) -> VersionFiles:
-    """What the manifest in `folder` says of the version's files."""
+    """The list of a version's files in the manifest in `folder`."""
     path = folder / MARKER
     try:
         content = path.read_bytes()
@@ -71,84 +138,15 @@ def read_manifest(folder: Path) -> VersionFiles:
         sizes = {file: entry["bytes"] for file, entry in manifest["files"].items()}
         checksums = {file: entry["sha256"] for file, entry in manifest["files"].items()}
         if not isinstance(name, str) or not all(isinstance(size, int) for size in sizes.values()):
-            raise TypeError("the name is no text or a size no number")
+            raise TypeError("the name is not text or a size not a number")
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise ArtifactError(f"{path} is not the manifest of a version ({error}): publish the model again") from error
     for file in sizes:
         if not _FILE_NAME.fullmatch(file) or file == MARKER:
             raise ArtifactError(f"{path} lists {file!r}, which is not a plain file name: publish the model again")
     if len(content) > _LARGEST_MANIFEST:
-        raise ArtifactError(
-            f"{path} has {len(content):,} bytes, {_LARGEST_MANIFEST:,} at most: publish with less in it"
-        )
-    return VersionFiles(checked_name(name), content, sizes, checksums)
-
-
-def damaged(name: str, file: str, url: str) -> ArtifactError:
-    return ArtifactError(f"version {name} in {url}: {file} is damaged or missing: publish the model again")
-
-
-def not_as_listed(folder: Path, file: str) -> ArtifactError:
-    return ArtifactError(f"{folder / file} is missing or not what its manifest says: publish the model again")
-
-
-def another_content(name: str, url: str) -> InputError:
-    return InputError(f"{url} has a version {name} with other content: publish under another name")
-
-
-def removed_meanwhile(name: str, url: str) -> InputError:
-    return InputError(f"version {name} was removed from {url} while it was uploaded: upload it again")
-
-
-def send(folder: Path, files: VersionFiles, chunks: Chunks, progress: Callable[[int], None] | None) -> None:
-    """Put every chunk that is not there yet; the files are checked against the manifest on the way."""
-    present = chunks.present()
-    for file, expected in files.checksums.items():
-        whole = hashlib.sha256()
-        if not (folder / file).is_file():
-            raise not_as_listed(folder, file)
-        with (folder / file).open("rb") as source:
-            number = 0
-            while data := source.read(chunks.size):
-                whole.update(data)
-                digest = hashlib.sha256(data).hexdigest()
-                if present.get((file, number)) != digest:
-                    chunks.put(file, number, digest, data)
-                if progress is not None:
-                    progress(len(data))
-                number += 1
-        if whole.hexdigest() != expected:
-            raise not_as_listed(folder, file)
-
-
-def receive(name: str, manifest: bytes, chunks: Chunks, cache: Path, url: str) -> Path:
-    """The version in `cache`/`name`: the folder that is there, if it is whole, or downloaded.
-
-    Workers that start together wait for the one that downloads.
-    """
-    place = cache / checked_name(name)
-    cache.mkdir(parents=True, exist_ok=True)
-    lock = cache / f".{name}.lock"
-    with file_lock(lock, _DOWNLOAD_SECONDS) as locked:
-        if not locked:
-            raise StoreUnavailable(f"{lock} is locked by a download that does not end: try again")
-        if _is_whole(place, manifest):
-            return place
-        shutil.rmtree(place, ignore_errors=True)
-        with atomic_directory(place) as folder:
-            (folder / MARKER).write_bytes(manifest)
-            files = read_manifest(folder)
-            for file, size in files.sizes.items():
-                with (folder / file).open("wb") as target:
-                    number = 0
-                    while target.tell() < size:
-                        if not (data := chunks.get(file, number)):
-                            raise damaged(name, file, url)
-                        target.write(data)
-                        number += 1
-                if not files.is_whole(folder, file):
-                    raise damaged(name, file, url)
-    return place
+        raise ArtifactError(f"{path} has {len(content):,} bytes, {_LARGEST_MANIFEST:,} at most: publish less metadata")
+    return VersionFiles(check_name(name), content, sizes, checksums)
 
 
 def _is_whole(folder: Path, manifest: bytes) -> bool:
@@ -156,14 +154,14 @@ def _is_whole(folder: Path, manifest: bytes) -> bool:
         files = read_manifest(folder)
     except ArtifactError:
         return False
-    return files.manifest == manifest and files.damage(folder) is None
+    return files.manifest == manifest and files.find_damage(folder) is None
 
 
 @contextmanager
 def file_lock(path: Path, seconds: float, *, shared: bool = False) -> Iterator[bool]:
     """A lock between processes and threads that vanishes with its holder, on every system: SQLite's own.
 
-    Any number may hold it `shared`, or one alone. Whether it could be had within `seconds`.
+    Any number may hold it `shared`, or one alone. Yields whether it was obtained within `seconds`.
     """
     with ExitStack() as held:
         try:
@@ -173,13 +171,7 @@ def file_lock(path: Path, seconds: float, *, shared: bool = False) -> Iterator[b
             locked = True
         except sqlite3.Error as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
-                # A fault of this folder: the store is well, and must not be taken for unavailable.
+                # A fault of this folder: the store works, and must not count as unavailable.
                 raise InputError(f"cannot write {path} ({error}): give a folder that can be written") from error
             locked = False
         yield locked
-
-
-def copy_file(source: Path, target: Path) -> None:
-    """Copy the content of a file. `shutil.copyfile` would report a full disk under the name of the source."""
-    with source.open("rb") as reading, target.open("wb") as writing:
-        shutil.copyfileobj(reading, writing, 2**20)

@@ -1,0 +1,155 @@
+"""Histories and live items in SQL, for SQLite and PostgreSQL: what differs between the two is a `Dialect`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from lorentzrec.serving.stores.faults import StoreFault
+from lorentzrec.serving.stores.store import (
+    Added,
+    Event,
+    HistoryEvent,
+    Store,
+    drop_erased,
+    key_of,
+    salted_key,
+    sort_batch,
+)
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The names and forms that the statements below use; by default those of SQLite."""
+
+    schema: str = "main"
+    live: str = "live"
+    """The table with one row about live items."""
+    everything: str = "everything"
+    """Its column: whether every item is live."""
+    revision: str = "revision"
+    item: str = "item"
+    user: str = "user"
+    """The column that identifies a customer in the table of events."""
+    key_type: str = "TEXT"
+    """The type of the keys of customers."""
+    parameter: str = "?"
+    json_values: str = "json_each(?)"
+    """A table of the values of a JSON array, which is its parameter."""
+    lock: str = ""
+    """Ends a query whose rows no other transaction may change."""
+
+    @property
+    def key(self) -> str:
+        """A parameter with the key of a customer."""
+        return f"CAST({self.parameter} AS {self.key_type})"
+
+
+class SqlStore(Store, Protocol):
+    """Histories and live items; a subclass connects to its database and inserts events."""
+
+    dialect: Dialect = Dialect()
+
+    def _reading(self) -> AbstractContextManager[Any]:
+        """A cursor for one query."""
+
+    def _writing(self, *, long: bool = False) -> AbstractContextManager[Any]:
+        """A cursor for several statements, all or nothing, durable at the end. `long`: they may take minutes."""
+
+    def _adding(self, count: int, respect_erasures: bool) -> AbstractContextManager[Any]:
+        """A cursor to add this many events; with `respect_erasures`, no customer can be erased in the meantime."""
+
+    def _insert(self, cursor: Any, events: Sequence[Event]) -> int:
+        """Insert events that are not duplicates; returns how many."""
+
+    def _user_key(self, user: str) -> str:
+        """The customer as the table of events knows them."""
+        return key_of(user)
+
+    def _rows(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
+        with self._reading() as cursor:
+            rows: list[tuple[Any, ...]] = cursor.execute(query, parameters).fetchall()
+        return rows
+
+    def _add_events(self, events: Sequence[Event], respect_erasures: bool) -> Added:
+        erased: frozenset[str] = frozenset()
+        with self._adding(len(events), respect_erasures) as cursor:
+            if respect_erasures:
+                events, erased = drop_erased(events, self._erasures(cursor, {event.user for event in events}))
+            accepted = self._insert(cursor, sort_batch(events)) if events else 0
+        return Added(accepted, len(events) - accepted, erased)
+
+    def _erasures(self, cursor: Any, users: Iterable[str]) -> dict[str, float]:
+        """When each of these customers was erased; only those who were."""
+        sql, salt = self.dialect, self._salt(cursor)
+        by_key = {salted_key(key_of(user), salt): user for user in users}
+        keys = f"SELECT CAST(value AS {sql.key_type}) FROM {sql.json_values}"
+        query = f"SELECT user_key, time FROM {sql.schema}.erasures WHERE user_key IN ({keys})"
+        found = cursor.execute(query, (json.dumps(list(by_key)),)).fetchall()
+        return {by_key[str(key).replace("-", "")]: moment for key, moment in found}  # PostgreSQL returns UUIDs
+
+    def _salt(self, cursor: Any) -> str:
+        return str(cursor.execute(f"SELECT salt FROM {self.dialect.schema}.privacy").fetchall()[0][0])
+
+    def _history(self, user: str, limit: int, weight: str = "weight") -> list[HistoryEvent]:
+        sql = self.dialect
+        query = (
+            f"SELECT {sql.item}, time, {weight} FROM {sql.schema}.events WHERE {sql.user} = {sql.key}"
+            f" ORDER BY time DESC, {sql.item} DESC LIMIT {sql.parameter}"
+        )
+        return [*map(HistoryEvent._make, reversed(self._rows(query, self._user_key(user), limit)))]
+
+    def _forget(self, user: str) -> int:
+        sql = self.dialect
+        record = (
+            f"INSERT INTO {sql.schema}.erasures (user_key, time) VALUES ({sql.key}, {sql.parameter})"
+            " ON CONFLICT (user_key) DO UPDATE SET time = excluded.time"
+        )
+        with self._writing() as cursor:
+            cursor.execute(record, (salted_key(key_of(user), self._salt(cursor)), time.time()))
+            remove = f"DELETE FROM {sql.schema}.events WHERE {sql.user} = {sql.key}"
+            return int(cursor.execute(remove, (self._user_key(user),)).rowcount)
+
+    def live_items(self) -> list[str] | None:
+        sql = self.dialect
+        # One statement sees one state of the database: flag and items belong together.
+        rows = self._rows(
+            f"SELECT {sql.everything}, {sql.item} FROM {sql.schema}.{sql.live}"
+            f" LEFT JOIN {sql.schema}.live_items ON NOT {sql.everything} ORDER BY {sql.item}"
+        )
+        everything, first = rows[0]
+        return None if everything else [] if first is None else [item for _, item in rows]
+
+    def _set_live_items(self, items: list[str] | None) -> None:
+        sql = self.dialect
+        with self._writing(long=True) as cursor:
+            # First, since it is also the lock.
+            cursor.execute(f"{self._next_revision}, {sql.everything} = {sql.parameter}", (items is None,))
+            cursor.execute(f"DELETE FROM {sql.schema}.live_items")
+            self._add_items(cursor, items or [])
+
+    def _change_live_items(self, add: Sequence[str], remove: Sequence[str]) -> int:
+        sql = self.dialect
+        with self._writing() as cursor:
+            if cursor.execute(f"SELECT {sql.everything} FROM {sql.schema}.{sql.live}{sql.lock}").fetchall()[0][0]:
+                raise StoreFault.ALL_ITEMS_LIVE.error()
+            statement = f"DELETE FROM {sql.schema}.live_items WHERE {sql.item} IN (SELECT value FROM {sql.json_values})"
+            removed = cursor.execute(statement, (json.dumps(list(remove)),)).rowcount
+            if self._add_items(cursor, add) + removed:
+                cursor.execute(self._next_revision)
+            return int(cursor.execute(f"SELECT count(*) FROM {sql.schema}.live_items").fetchall()[0][0])
+
+    @property
+    def _next_revision(self) -> str:
+        sql = self.dialect
+        return f"UPDATE {sql.schema}.{sql.live} SET {sql.revision} = {sql.revision} + 1"
+
+    def _add_items(self, cursor: Any, items: Sequence[str]) -> int:
+        sql = self.dialect
+        values = f"SELECT value FROM {sql.json_values} WHERE true"
+        statement = f"INSERT INTO {sql.schema}.live_items {values} ON CONFLICT DO NOTHING"
+        return int(cursor.execute(statement, (json.dumps(items),)).rowcount)

@@ -5,14 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from lorentzrec._version import __version__
@@ -64,8 +60,7 @@ class PartStore:
 
     def _make(self, part: Part, path: Path, key: dict[str, Any]) -> dict[str, Any]:
         started = time.perf_counter()
-        with whole_or_interrupted():
-            result = part.make()
+        result = part.make()
         record = {"key": key, "seconds": time.perf_counter() - started, "result": result}
         text = json.dumps(record, allow_nan=False)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -90,26 +85,3 @@ def _read(path: Path, key: dict[str, Any]) -> dict[str, Any] | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return record if sound else None
-
-
-@contextmanager
-def whole_or_interrupted() -> Iterator[None]:
-    """Ctrl-C stops a part even if the work inside takes it for a wish to end early, as training does: such a result
-    would be kept as if it were whole."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    pressed = False
-
-    def note_and_interrupt(number: int, frame: FrameType | None) -> None:
-        nonlocal pressed
-        pressed = True
-        signal.default_int_handler(number, frame)
-
-    before = signal.signal(signal.SIGINT, note_and_interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if pressed:
-        raise KeyboardInterrupt

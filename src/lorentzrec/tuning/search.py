@@ -22,7 +22,6 @@ from lorentzrec.errors import InputError, TrainingError, how_to_get
 from lorentzrec.evaluation.protocol import cutoff_of
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.threads import available_cores
-from lorentzrec.tuning.parts import whole_or_interrupted
 from lorentzrec.tuning.search_spaces import NEEDS_ORDER, OTHER_SCORE, SPACES, Between, Space
 from lorentzrec.tuning.task import Question
 
@@ -221,17 +220,15 @@ class _Worker:
                 raise TrialPruned
 
         try:
-            # Training takes Ctrl-C for a wish to end early, and half a trial is worth nothing.
-            with whole_or_interrupted():
-                train(
-                    self.learned,
-                    config,
-                    validation=self.validation,
-                    progress=False,
-                    metric=metric,
-                    validate_every=VALIDATE_EVERY,
-                    watch=watch,
-                )
+            train(
+                self.learned,
+                config,
+                validation=self.validation,
+                progress=False,
+                metric=metric,
+                validate_every=VALIDATE_EVERY,
+                watch=watch,
+            )
         except TrialPruned:
             study.tell(trial, state=TrialState.PRUNED)
         except TrainingError as error:

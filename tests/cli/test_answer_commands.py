@@ -11,7 +11,7 @@ import pytest
 
 from cli.command_line import SETTINGS, answer, error_of, run
 from lorentzrec import load
-from lorentzrec.cli import recommend_all
+from lorentzrec.cli import recommend
 
 
 def ids(result: dict[str, list[dict[str, object]]]) -> list[object]:
@@ -103,8 +103,8 @@ def test_titles_of_a_dataset(model: Path, events_file: Path, titles_file: Path, 
     ("arguments", "line"),
     [
         (("recommend", "MODEL", "--history", "i1", "-k", "0"), "k is 0: ask for a whole number of items, 1 or more"),
-        (("recommend", "MODEL"), "the question is either --history or --user: give one of them"),
-        (("recommend", "MODEL", "--history", "i1", "--user", "u1"), "the question is either --history or --user"),
+        (("recommend", "MODEL"), "recommend takes either --history or --user: give one of them"),
+        (("recommend", "MODEL", "--history", "i1", "--user", "u1"), "recommend takes either --history or --user"),
         (("recommend", "MODEL", "--user", "nobody"), "the user 'nobody' is not known to this model"),
         (("recommend", "MODEL", "--history", "@none.txt"), "none.txt cannot be read as a list of ids"),
         (("recommend", "MODEL", "--history", "i1", "--titles", "none.csv"), "none.csv does not exist: check the path"),
@@ -140,14 +140,14 @@ def test_a_model_without_histories_knows_nobody(model: Path, tmp_path: Path) -> 
     assert error_of("recommend", tmp_path / "model", "--user", "u1").startswith(
         "this model holds no training histories"
     )
-    assert "so nobody is known" in error_of("recommend-all", tmp_path / "model", "--out", tmp_path / "all.parquet")
+    assert "so it has no customers" in error_of("recommend-all", tmp_path / "model", "--out", tmp_path / "all.parquet")
 
 
 @pytest.mark.parametrize("users_per_block", [7, 60, 1000])
 def test_everybody_gets_what_each_would_get(
     users_per_block: int, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recommend_all, "USERS_PER_BLOCK", users_per_block)
+    monkeypatch.setattr(recommend, "USERS_PER_BLOCK", users_per_block)
     result = answer("recommend-all", model, "--out", tmp_path / "all.parquet", "-k", "3", "--exclude", "i7")
     found = pl.read_parquet(tmp_path / "all.parquet")
     trained = load(model)
@@ -192,7 +192,7 @@ def as_table(path: Path) -> pl.DataFrame:
 
 @pytest.mark.parametrize("name", ["all.csv", "all.jsonl", "all"])
 def test_the_name_decides_the_format(name: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recommend_all, "USERS_PER_BLOCK", 25)
+    monkeypatch.setattr(recommend, "USERS_PER_BLOCK", 25)
     out = tmp_path / name
     run("recommend-all", model, "--out", out, "-k", "2")
     table = as_table(out)
@@ -209,7 +209,7 @@ def test_the_name_decides_the_format(name: str, model: Path, tmp_path: Path, mon
 @pytest.mark.parametrize("name", ["all.json", "all.xlsx"])
 def test_formats_that_are_not_known(command: str, name: str, model: Path, tmp_path: Path) -> None:
     line = error_of(command, model, "--out", tmp_path / name)
-    assert f"there is no format {Path(name).suffix}: end the name in .parquet, .csv, .jsonl" in line
+    assert f"unknown format {Path(name).suffix}: end the name in .parquet, .csv, .jsonl" in line
     assert list(tmp_path.iterdir()) == []
 
 

@@ -27,7 +27,7 @@ def test_tune_writes_configs_that_train_and_compare_take(shop: Path, tmp_path: P
     run("train", shop, "--out", tmp_path / "model", "--config", out / "hyperboloid.toml")
 
     shown = run("tune", shop, "--trials", "3", *options)
-    assert "hyperboloid: 3 trials, 0 ended early, 0 failed" in shown.stdout
+    assert "hyperboloid: 3 trials, 0 pruned, 0 failed" in shown.stdout
     assert f"The best settings are in {out / 'hyperboloid.toml'}" in shown.stdout.replace("\n", "")
     assert shown.stderr.count("complete") == 2, "one more of each"
     assert error_of("tune", shop, "--out", out, "--metric", "hr@4", *SETTINGS).endswith("choose another --out")
@@ -48,7 +48,7 @@ def test_a_search_that_is_stopped_goes_on(shop: Path, tmp_path: Path) -> None:
     _, rest = process.communicate(timeout=60)
     assert process.returncode == 130
     assert rest.splitlines()[-1] == "stopped by Ctrl-C"
-    assert "the same command goes on from there" in rest
+    assert "run the same command to resume" in rest
     done = len(answer(*options, "--trials", "1")["results"][0]["trials"])
     assert done >= 1
     result = answer(*options, "--trials", str(done + 1))["results"][0]
@@ -97,7 +97,7 @@ def test_compare_shows_tests_and_a_plot_and_keeps_its_runs(
     assert [line.split()[0] for line in rows] == ["hyperboloid", "euclidean", "popularity"]
     assert [line.count("p = ") for line in rows] == [0, 2, 2]
     assert {"ndcg@5", "recall@5"} <= set(lines[header].split())
-    assert "note: with 2 comparisons, ask for p below 0.025" in first.stderr
+    assert "note: with 2 comparisons, a difference is significant at 5 % if p < 0.025" in first.stderr
     assert {path.name for path in (tmp_path / "compared").iterdir()} >= {"comparison.png", "comparison.svg"}
     again = answer("compare", shop, *options)
     assert [system["name"] for system in again["systems"]] == ["hyperboloid", "euclidean", "popularity"]
@@ -110,7 +110,7 @@ def test_compare_shows_tests_and_a_plot_and_keeps_its_runs(
     [
         (("--config", "settings.toml"), "--config 'settings.toml' names no geometry: write hyperboloid=FILE or"),
         (("--systems", "als"), "there is no system 'als': choose from hyperboloid, euclidean"),
-        (("--seeds", "0"), "--seeds 0: ask for at least one"),
+        (("--seeds", "0"), "--seeds is 0: give 1 or more"),
     ],
 )
 def test_impossible_comparisons(shop: Path, options: tuple[str, ...], line: str) -> None:

@@ -36,7 +36,10 @@ def test_a_program_learns_what_is_kept(model: Path, shop: Path, tmp_path: Path) 
     [
         (("--out", "disk.doc"), "end the name in .png, .svg or .pdf"),
         (("--out", "disk.png", "--method", "globe"), "use one of auto, exact, levels, neighbours, plane"),
-        (("--out", "disk.png", "--customers", "61"), "there are 60 customers with events, not 61: ask for fewer"),
+        (
+            ("--out", "disk.png", "--customers", "61"),
+            "60 customers with events, not 61: give a smaller number",
+        ),
         (("--out", "disk.png", "--labels", "3"), "name a dataset or a file with --items"),
     ],
 )

@@ -42,23 +42,23 @@ def test_a_model_with_everything(events_file: Path, model: Path, titles_file: Pa
     opened.close()
     shown = run("publish", model, "--to", store, "--no-map", "--items", tmp_path / "titled", "--histories")
     assert f"is the current version of {store}: 30 items" in shown.stdout
-    assert "histories: 0 events added, 708 were there" in shown.stdout
-    assert "histories: 1 erased customer was left out, but for what they did since" in shown.stdout
+    assert "Histories: 0 events added, 708 were already there" in shown.stdout
+    assert "Histories: 1 customer had been erased; their events before the erasure were skipped" in shown.stdout
     assert "no times" not in shown.stderr
 
 
-def test_histories_without_times_are_told(model: Path, store: str, titles_file: Path, tmp_path: Path) -> None:
+def test_a_note_names_histories_without_times(model: Path, store: str, titles_file: Path, tmp_path: Path) -> None:
     shown = run("publish", model, "--to", store, "--no-map", "--items", titles_file, "--histories")
     assert (
-        f"note: {model} has no times of its events, so their places in each history stand for times, "
-        "and what a service was told counts again: give --items DATASET\n"
+        f"note: {model} has no timestamps; history positions are used instead, "
+        "so events already sent to the service are counted twice: give --items DATASET\n"
     ) in shown.stderr
-    assert "histories: 600 events added, 0 were there" in shown.stdout
+    assert "Histories: 600 events added, 0 were already there" in shown.stdout
     (tmp_path / "pairs.csv").write_text("user,item\nann,i1\nann,i2\n")
     run("prepare", tmp_path / "pairs.csv", "--out", tmp_path / "pairs")
     shown = run("publish", model, "--to", store, "--no-map", "--items", tmp_path / "pairs", "--histories")
-    assert f"note: {tmp_path / 'pairs'} has no times of its events, so their places" in shown.stderr
-    assert "counts again" not in shown.stderr
+    assert f"note: {tmp_path / 'pairs'} has no timestamps; history positions are used instead" in shown.stderr
+    assert "counted twice" not in shown.stderr
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "ndjson"])
@@ -80,8 +80,8 @@ def test_keep_and_rollback(model: Path, store: str) -> None:
     assert answer("publish", "--to", store, "--rollback") == {"model": names[1], "store": store}
     assert f"holds no version that was live before {names[1]}" in error_of("publish", "--to", store, "--rollback")
     for ignored in (["--items", "x"], ["--twin", "x"], ["--histories"], ["--keep", "3"], ["--no-map"]):
-        told = error_of("publish", "--to", store, "--rollback", *ignored)
-        assert told.endswith("takes no --" + ignored[0].removeprefix("--").removeprefix("no-") + ": leave it out")
+        line = error_of("publish", "--to", store, "--rollback", *ignored)
+        assert line.endswith("takes no --" + ignored[0].removeprefix("--").removeprefix("no-") + ": leave it out")
     opened = open_store(store)
     assert opened.versions() == [names[2], names[1]]
     assert opened.state().version == names[1]
@@ -90,13 +90,15 @@ def test_keep_and_rollback(model: Path, store: str) -> None:
 
 def test_publishing_what_cannot_be(model: Path, events_file: Path, store: str, tmp_path: Path) -> None:
     assert "there is no model folder" in error_of("publish", tmp_path / "nothing", "--to", store)
-    assert "publishing takes a MODEL, and --rollback takes none" in error_of("publish", "--to", store)
-    assert "--rollback takes none" in error_of("publish", model, "--to", store, "--rollback")
+    assert "publish takes either a MODEL or --rollback" in error_of("publish", "--to", store)
+    assert "publish takes either a MODEL or --rollback" in error_of("publish", model, "--to", store, "--rollback")
     assert "holds no store: publish a model to" in error_of("publish", "--to", store, "--rollback")
     assert "is not the address of a store" in error_of("publish", model, "--to", "ftp://x")
     assert "is in it twice: give each item once" in error_of("publish", model, "--to", store, "--items", events_file)
     (tmp_path / "bare.csv").write_text("item,colour\ni1,red\n")
-    assert "says nothing of its items" in error_of("publish", model, "--to", store, "--items", tmp_path / "bare.csv")
+    assert "has no information about items" in error_of(
+        "publish", model, "--to", store, "--items", tmp_path / "bare.csv"
+    )
     (tmp_path / "file").touch()
     assert "cannot make a store in" in error_of("publish", model, "--to", f"file:{tmp_path / 'file' / 'store'}")
     load(model).save(tmp_path / "bare", histories=False)

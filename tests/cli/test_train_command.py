@@ -33,8 +33,8 @@ def test_a_person_sees_settings_epochs_notes_and_place(events_file: Path, tmp_pa
     assert "note: negative_count is 40, more than the 30 items: all of them are used" in result.stderr
 
 
-def test_a_model_that_is_replaced_is_told(events_file: Path, tmp_path: Path) -> None:
-    replaced = f"note: the model that was in {tmp_path / 'model'} is replaced by this one"
+def test_a_note_names_a_model_that_is_replaced(events_file: Path, tmp_path: Path) -> None:
+    replaced = f"note: the previous model in {tmp_path / 'model'} was replaced"
     assert replaced not in run("train", events_file, "--out", tmp_path / "model", *SETTINGS).stderr
     assert replaced in run("train", events_file, "--out", tmp_path / "model", *SETTINGS).stderr.splitlines()
 
@@ -89,7 +89,7 @@ def test_resume_without_checkpoint(events_file: Path, tmp_path: Path) -> None:
 
 def test_no_epochs_are_refused(events_file: Path, tmp_path: Path) -> None:
     line = error_of("train", events_file, "--out", tmp_path / "model", "--set", "epochs=0")
-    assert line == "epochs=0 would save a model that has learned nothing: set epochs to 1 or more"
+    assert line == "epochs=0 would save an untrained model: set epochs to 1 or more"
     assert not (tmp_path / "model").exists()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from lorentzrec.errors import InputError
 from lorentzrec.figures import disk
-from lorentzrec.figures.disk import labels_with_room, plot_disk
+from lorentzrec.figures.disk import choose_labels, plot_disk
 
 PLACES = np.array([[0.0, 0.0], [0.5, 0.1], [-0.5, 0.2], [0.1, 0.8]])
 
@@ -70,7 +70,7 @@ def test_words_do_not_overlap() -> None:
     """The second stands on the first, the third is far away, the fourth would be one too many."""
     places = np.array([[0.0, 0.0], [0.01, 0.01], [0.0, 0.5], [0.0, -0.5]])
     long = "A title that goes on and on and on"
-    chosen = labels_with_room(places, [(0, "Tea"), (1, "Cup"), (2, long), (3, "Pot")], 2)
+    chosen = choose_labels(places, [(0, "Tea"), (1, "Cup"), (2, long), (3, "Pot")], 2)
     assert list(chosen) == [0, 2]
     assert chosen[2] == "A title that goes on and on…"
 

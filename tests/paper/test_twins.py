@@ -78,7 +78,7 @@ def test_a_small_run_is_what_train_and_evaluate_give_and_is_kept(tmp_path: Path)
             config = config.replace(dimension=3, threads=1)
             k = 20 if title == "Gowalla" else 10
             reports = [
-                evaluate(train(question.before, config.replace(seed=seed)), question.asked_test(), k=k)
+                evaluate(train(question.before_test, config.replace(seed=seed)), question.require_test(), k=k)
                 for seed in (0, 1)
             ]
             values = [report[f"ndcg@{k}"] for report in reports]
@@ -89,7 +89,7 @@ def test_a_small_run_is_what_train_and_evaluate_give_and_is_kept(tmp_path: Path)
 
     again = context_of(tmp_path, tmp_path)
     assert twins.run(again).to_dict() == found.to_dict()
-    assert (again.parts.made, again.parts.kept) == (0, context.parts.made)
+    assert (again.parts.made, again.parts.reused) == (0, context.parts.made)
     found.figures["differences"](tmp_path / "differences.png")
     assert (tmp_path / "differences.png").read_bytes()[:4] == b"\x89PNG"
 

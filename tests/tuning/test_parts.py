@@ -32,7 +32,7 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
     assert made == [0, 1, 2]
     store, results = squares(tmp_path, made, range(5))
     assert (made, results) == ([0, 1, 2, 3, 4], [0, 1, 4, 9, 16])
-    assert (store.kept, store.made) == (3, 2)
+    assert (store.reused, store.made) == (3, 2)
 
 
 def test_another_key_is_another_part(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_progress_counts_what_is_left(tmp_path: Path) -> None:
     store = PartStore(tmp_path)
     store.run([Part(f"number {number}", {"number": number}, lambda: 0) for number in range(4)], lines.append)
     assert lines == [
-        "2 of 4 parts are kept from before",
+        "2 of 4 parts are reused from an earlier run",
         "part 1 of 2, number 2: 0.0 s",
         "part 2 of 2, number 3: 0.0 s",
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, Protocol, get_args
 
@@ -96,6 +96,31 @@ def evaluate(
         counts=held_out.counts | ranking.counts,
         notes=held_out.notes + ranking.notes,
     )
+
+
+def evaluate_systems(
+    systems: Mapping[str, Recommender],
+    test: Interactions,
+    k: int | Sequence[int] = 10,
+    *,
+    negatives: int = 100,
+    watch: Callable[[float], None] = lambda share: None,
+    **options: Any,
+) -> dict[str, dict[ProtocolName, Report]]:
+    """Evaluate several systems under both protocols: system -> protocol -> report. `options`: as in `evaluate`."""
+    runs: list[tuple[str, ProtocolName]] = [(name, protocol) for name in systems for protocol in get_args(ProtocolName)]
+    reports: dict[str, dict[ProtocolName, Report]] = {name: {} for name in systems}
+    for number, (name, protocol) in enumerate(runs):
+        reports[name][protocol] = evaluate(
+            systems[name],
+            test,
+            protocol,
+            k,
+            negatives=negatives,
+            watch=lambda share, before=number: watch((before + share) / len(runs)),  # type: ignore[misc]
+            **options,
+        )
+    return reports
 
 
 def cutoff_of(metric: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.tuning.task import Question
+from lorentzrec.tuning.task import TuningTask
 
 
 def grouped(events: int = 800, *, ordered: bool = True) -> Interactions:
@@ -16,6 +16,6 @@ def grouped(events: int = 800, *, ordered: bool = True) -> Interactions:
     return Interactions.from_pairs(user, item, times=np.arange(events) if ordered else None)
 
 
-def small_question() -> Question:
+def small_task() -> TuningTask:
     train, validation, test = grouped().split("leave_last_two")
-    return Question.of_parts({"train": train, "validation": validation, "test": test})
+    return TuningTask.from_parts({"train": train, "validation": validation, "test": test})

@@ -101,96 +101,25 @@ def lorentzrec(
         typer.echo(context.get_help())
 
 
+COMMANDS = {
+    "Start here": (demo,),
+    "Data": (prepare, stats, synthesize),
+    "Models": (train, tune, evaluate, compare, warm_up, export, plot),
+    "Recommendations": (recommend, similar, recommend_all),
+    "Service": (publish, live, serve),
+    "Measurements": (bench,),
+}
+"""Panel of the help page -> its commands."""
+
+
 def _add(panel: str, command: Callable[..., None], *examples: str) -> None:
-    lines = "\n\n".join(f"[cyan]lorentzrec {example}[/]" for example in examples)
-    name, text = command.__name__.replace("_", "-"), complete_signature(command)
+    name, (text, more) = command.__name__.replace("_", "-"), complete_signature(command)
+    lines = "\n\n".join(f"[cyan]lorentzrec {example}[/]" for example in (*more, *examples))
     app.command(name, help=text, rich_help_panel=panel, epilog=f"[bold]Examples[/]\n\n{lines}")(command)
 
 
-_add("Start here", demo, "demo", "demo --out my-demo")
-_add(
-    "Data",
-    prepare,
-    "prepare events.csv --out shop --split leave_last_out",
-    "prepare 'logs/*.parquet' --out shop --user-column customer --item-column sku --minimum-user-events 5",
-    "prepare ml-1m --reader movielens-1m --items ml-1m --out films --minimum-rating 4 --split leave_last_two",
-    "prepare az://container/events --out az://container/shop --split last_days:days=14",
-)
-_add("Data", stats, "stats shop", "stats shop films --plot degrees.pdf", "stats events.csv --trials 0 --json")
-_add(
-    "Data",
-    synthesize,
-    "synthesize --out pretend",
-    "synthesize --out large --customers 1000000 --items 100000 --interactions 20000000",
-)
-_add(
-    "Models",
-    train,
-    "train shop --out model",
-    "train events.csv --out model --user-column customer --item-column sku --set dimension=64 --set seed=7",
-    "train shop --out twin --set geometry=euclidean",
-    "train shop --out model --config settings.toml --resume",
-)
-_add(
-    "Models",
-    tune,
-    "tune shop",
-    "tune shop --trials 60 --metric recall@20 --set dimension=64 --parallel 2",
-    "tune shop --geometry hyperboloid --time 3600",
-)
-_add(
-    "Models",
-    evaluate,
-    "evaluate model shop",
-    "evaluate model shop -k 10 -k 20 --baselines",
-    "evaluate model later-events.csv --users 10000 --json",
-)
-_add(
-    "Models",
-    compare,
-    "compare shop",
-    "compare shop --seeds 5 --config hyperboloid=shop-tuning/hyperboloid.toml "
-    "--config euclidean=shop-tuning/euclidean.toml --tune-baselines",
-    "compare shop --systems hyperboloid --systems item-knn --metric recall@20",
-)
-_add("Models", warm_up, "warm-up", "warm-up --set model=symmetric --set loss=bpr")
-_add("Models", export, "export model --out points.parquet", "export model --to npz --out points.npz")
-_add(
-    "Models",
-    plot,
-    "plot disk model --out disk.png --items shop",
-    "plot disk model --out disk.pdf --items items.csv --customers 50 --labels 20",
-    "plot disk model --out disk.svg --method neighbours",
-)
-_add(
-    "Recommendations",
-    recommend,
-    "recommend model --history sku-1,sku-9",
-    "recommend model --user u-17 -k 20 --titles shop",
-    "recommend model --history @basket.txt --items @in-stock.txt --json",
-)
-_add("Recommendations", similar, "similar model sku-1 -k 5 --titles items.csv")
-_add("Recommendations", recommend_all, "recommend-all model --out recommendations.parquet -k 10")
-_add(
-    "Service",
-    publish,
-    "publish model --to file:store --items shop --twin twin --histories",
-    "publish model --to postgresql://shop@db/recommendations --keep 5",
-    "publish --to file:store --rollback",
-)
-_add(
-    "Service",
-    live,
-    "live file:store --set in-stock.txt",
-    "live file:store --add sku-1,sku-9 --remove sku-4",
-    "live file:store",
-)
-_add(
-    "Service",
-    serve,
-    "serve file:store",
-    "serve postgresql://shop@db/recommendations --host 0.0.0.0 --workers 4 --api-key-file keys.txt --log-format json",
-)
-_add("Measurements", bench, "bench", "bench start ranking --quick")
+for panel, commands in COMMANDS.items():
+    for command in commands:
+        _add(panel, command)
 for entry in sorted(entry_points(group="lorentzrec.commands")):
     _add(*entry.load())

@@ -19,6 +19,9 @@ def bench(names: list[str] | None = None, *, quick: bool = False, data: Path | N
     The benchmarks are part of the source checkout, not of the installed package. Results are printed, and saved as JSON
     in benchmarks/results.
 
+    $ lorentzrec bench
+    $ lorentzrec bench start ranking --quick
+
     names NAME: Some of the benchmarks. Default: all.
     quick: Smaller data, for a first impression.
     data: Folder of real data, for the benchmarks that use some.

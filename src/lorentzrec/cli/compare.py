@@ -37,6 +37,11 @@ def compare(
     against each of the others: over customers (do these models differ?) and over seeds (do the methods?). Finished runs
     are kept, so the same command resumes after Ctrl-C, and with another system or more seeds runs only what is new.
 
+    $ lorentzrec compare shop
+    $ lorentzrec compare shop --seeds 5 --config hyperboloid=shop-tuning/hyperboloid.toml \
+        --config euclidean=shop-tuning/euclidean.toml --tune-baselines
+    $ lorentzrec compare shop --systems hyperboloid --systems item-knn --metric recall@20
+
     data DATASET: A dataset with a test part.
     systems: hyperboloid, euclidean, popularity, item-knn, implicit-als or implicit-bpr. Repeatable. Default: all that
         are installed.

@@ -36,6 +36,9 @@ def demo(*, out: Path | None = None, no_serve: bool = False, json: bool = False)
 
     All files are in one folder, ready for the other commands.
 
+    $ lorentzrec demo
+    $ lorentzrec demo --out my-demo
+
     out: Folder for all files. Default: a new temporary one.
     no_serve: Stop before serving; so does --json.
     """

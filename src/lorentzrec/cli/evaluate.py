@@ -40,6 +40,10 @@ def evaluate(
     To hold events out, prepare a dataset with --split, train on it, and evaluate on the same dataset. Held-out events
     can also be files: then the histories are those that the model was trained on.
 
+    $ lorentzrec evaluate model shop
+    $ lorentzrec evaluate model shop -k 10 -k 20 --baselines
+    $ lorentzrec evaluate model later-events.csv --users 10000 --json
+
     data: A dataset with a test part, or files of held-out events.
     k: Length of the lists. Repeatable. Default: 10.
     baselines: Also evaluate popularity and item-kNN.

@@ -17,6 +17,9 @@ def export(model: Path, *, out: Path, to: str | None = None, force: bool = False
     On the hyperboloid, the items for a point u are in the order of the plain inner product of (-u0, u1, ...) and their
     points, so any exact inner-product search works.
 
+    $ lorentzrec export model --out points.parquet
+    $ lorentzrec export model --to npz --out points.npz
+
     out: File to write: .parquet, .csv, .jsonl or .npz; without a suffix, a folder of Parquet files.
     to: The format, if the name has no suffix: npz or parquet.
     """

@@ -2,8 +2,8 @@
 
 A command is a plain function. Parameters before `*` are arguments and those after it are options. A line
 `name: text` or `name METAVAR: text` at the end of its docstring is the help of a parameter; `SHARED` has the texts of
-parameters that several commands have. `**fields` stands for fields of dataclasses, which `field_options` names: type,
-default and help come from the dataclass.
+parameters that several commands have. A line `$ lorentzrec ...` is an example. `**fields` stands for fields of
+dataclasses, which `field_options` names: type, default and help come from the dataclass.
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ def pop_fields(options: dict[str, Any], owner: type) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
 
 
-def complete_signature(command: Callable[..., None]) -> str:
-    """Give a command the signature that Typer makes its arguments and options from; returns the text of its help."""
+def complete_signature(command: Callable[..., None]) -> tuple[str, list[str]]:
+    """Give a command the signature that Typer needs; returns the text of its help, and the examples."""
     signature = inspect.signature(command, eval_str=True)
-    text, described = _read_docstring(command.__doc__ or "", signature.parameters.keys())
+    text, examples, described = _read_docstring(command.__doc__ or "", signature.parameters.keys())
     made = [
         _typer_parameter(parameter, *described.get(name, SHARED.get(name, (None, None))))
         for name, parameter in signature.parameters.items()
@@ -102,7 +102,7 @@ def complete_signature(command: Callable[..., None]) -> str:
     ]
     made += command.__dict__.get("field_options", [])
     command.__signature__ = signature.replace(parameters=made)  # type: ignore[attr-defined]
-    return text
+    return text, examples
 
 
 @cache
@@ -191,13 +191,17 @@ def _typer_parameter(parameter: inspect.Parameter, metavar: str | None, help: st
     return parameter.replace(annotation=Annotated[annotation, info])
 
 
-def _read_docstring(doc: str, names: Iterable[str]) -> tuple[str, dict[str, tuple[str | None, str]]]:
-    """The text, with one line per paragraph for the terminal to wrap, and the metavar and help of parameters."""
+def _read_docstring(doc: str, names: Iterable[str]) -> tuple[str, list[str], dict[str, tuple[str | None, str]]]:
+    """The text with one line per paragraph for the terminal to wrap, the examples, and the metavar and help of
+    parameters."""
     text: list[str] = []
+    examples: list[str] = []
     described: dict[str, tuple[str | None, str]] = {}
     for line in inspect.cleandoc(doc).splitlines():
         found = re.fullmatch(r"(\w+)(?: (\S+))?: (.*)", line)
-        if found and found[1] in names:
+        if line.startswith("$ lorentzrec "):
+            examples.append(" ".join(line.split()[2:]))
+        elif found and found[1] in names:
             described[found[1]] = (found[2], found[3])
         elif described and line.startswith(" "):
             name, (metavar, help) = described.popitem()
@@ -205,4 +209,4 @@ def _read_docstring(doc: str, names: Iterable[str]) -> tuple[str, dict[str, tupl
         else:
             text.append(line)
     paragraphs = "\n".join(text).strip().split("\n\n")
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs), described
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs), examples, described

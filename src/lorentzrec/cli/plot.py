@@ -37,6 +37,10 @@ def plot(
     A customer's star is at the midpoint of the items of their history. Popular items are larger. How well the map
     preserves the model is measured and printed.
 
+    $ lorentzrec plot disk model --out disk.png --items shop
+    $ lorentzrec plot disk model --out disk.pdf --items items.csv --customers 50 --labels 20
+    $ lorentzrec plot disk model --out disk.svg --method neighbours
+
     picture disk: What to draw.
     out: A .png, .svg or .pdf file.
     items DATASET: Categories and titles: a dataset, or a file with a column item.

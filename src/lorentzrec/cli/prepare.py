@@ -52,6 +52,13 @@ def prepare(
 
     The dataset is the same, byte for byte, with either engine. Every step reports how many events it kept, and why.
 
+    $ lorentzrec prepare events.csv --out shop --split leave_last_out
+    $ lorentzrec prepare 'logs/*.parquet' --out shop --user-column customer --item-column sku \
+        --minimum-user-events 5
+    $ lorentzrec prepare ml-1m --reader movielens-1m --items ml-1m --out films --minimum-rating 4 \
+        --split leave_last_two
+    $ lorentzrec prepare az://container/events --out az://container/shop --split last_days:days=14
+
     events: Files, folders or patterns; local, az:// or s3://.
     out: Folder for the dataset; local, az:// or s3://.
     items: A file of item titles, categories, prices, images.

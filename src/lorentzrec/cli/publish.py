@@ -36,6 +36,10 @@ def publish(
     Running services switch to the new version by themselves, and no response mixes two versions. If anything fails, the
     store is unchanged.
 
+    $ lorentzrec publish model --to file:store --items shop --twin twin --histories
+    $ lorentzrec publish model --to postgresql://shop@db/recommendations --keep 5
+    $ lorentzrec publish --to file:store --rollback
+
     to STORE: file:DIR, postgresql://... or cosmos://...
     items DATASET: Titles and categories of the items: a dataset, or a file with columns item, title, category.
     twin MODEL2: Another model of the same items, to compare recommendations.
@@ -135,6 +139,10 @@ def live(
     """Show or change the live items of a store: no other item is recommended.
 
     Items that are not live still count in histories. Running services follow within about a second.
+
+    $ lorentzrec live file:store --set in-stock.txt
+    $ lorentzrec live file:store --add sku-1,sku-9 --remove sku-4
+    $ lorentzrec live file:store
 
     set FILE: Only these are live: one id per line.
     add: Ids that become live, separated by commas. Repeatable.

@@ -39,6 +39,10 @@ def recommend(
 
     A history needs no known customer, and no retraining. Items in the history are not recommended.
 
+    $ lorentzrec recommend model --history sku-1,sku-9
+    $ lorentzrec recommend model --user u-17 -k 20 --titles shop
+    $ lorentzrec recommend model --history @basket.txt --items @in-stock.txt --json
+
     history: Items of the history, oldest first: ids separated by commas, or @FILE with one per line. Repeatable.
     user: A customer of the training data.
     exclude: Items that are never recommended, in the same form.
@@ -61,6 +65,8 @@ def recommend(
 
 def similar(model: Path, item: str, *, k: int = 10, titles: str | None = None, json: bool = False) -> None:
     """List the items nearest to an item, scored by minus the distance.
+
+    $ lorentzrec similar model sku-1 -k 5 --titles items.csv
 
     item: The id of an item.
     """
@@ -107,6 +113,8 @@ def recommend_all(
 
     Uses all cores, block by block, so memory does not grow with the results. The suffix of the file decides its format;
     it is written atomically.
+
+    $ lorentzrec recommend-all model --out recommendations.parquet -k 10
 
     out: Table to write (user, rank, item, score): .parquet, .csv, .jsonl; without a suffix, a folder of Parquet files.
     exclude: Items that are never recommended: ids separated by commas, or @FILE with one per line. Repeatable.

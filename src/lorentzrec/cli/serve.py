@@ -31,6 +31,10 @@ def serve(
     A version that is published later is in use within about a second, without a restart. Stop with Ctrl-C or SIGTERM:
     requests in progress are finished.
 
+    $ lorentzrec serve file:store
+    $ lorentzrec serve postgresql://shop@db/recommendations --host 0.0.0.0 --workers 4 \
+        --api-key-file keys.txt --log-format json
+
     port: The port to listen on.
     workers: Processes; they share one copy of the model. Default: one per core.
     """

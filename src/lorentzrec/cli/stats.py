@@ -31,6 +31,10 @@ def stats(
     A heavy tail indicates a tree-like structure among the items, for which hyperbolic space has room. For the data sets
     of the paper's Table 1, the paper's own row is shown as well.
 
+    $ lorentzrec stats shop
+    $ lorentzrec stats shop films --plot degrees.pdf
+    $ lorentzrec stats events.csv --trials 0 --json
+
     data: One or more datasets or event files.
     plot: Also plot the degrees: a .png, .svg or .pdf file.
     trials: Simulations for each p-value; 0 leaves the p-values out.

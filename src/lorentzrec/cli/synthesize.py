@@ -20,6 +20,9 @@ def synthesize(*, out: Path, json: bool = False, **fields: Any) -> None:
 
     It is written block by block, so memory does not grow with the number of events.
 
+    $ lorentzrec synthesize --out pretend
+    $ lorentzrec synthesize --out large --customers 1000000 --items 100000 --interactions 20000000
+
     out: Folder for events/ and items.parquet.
     """
     from lorentzrec.synthetic.shop import SyntheticConfig

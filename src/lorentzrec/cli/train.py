@@ -71,6 +71,12 @@ def train(
     to OUT.interrupted. Before the end of the first epoch nothing is saved. During training, a checkpoint is kept in
     OUT.checkpoint.
 
+    $ lorentzrec train shop --out model
+    $ lorentzrec train events.csv --out model --user-column customer --item-column sku --set dimension=64 \
+        --set seed=7
+    $ lorentzrec train shop --out twin --set geometry=euclidean
+    $ lorentzrec train shop --out model --config settings.toml --resume
+
     data: A dataset, or event files: CSV, JSON lines, Parquet.
     out: Folder for the model.
     list_settings: Show all hyper-parameters and exit.

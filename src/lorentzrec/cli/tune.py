@@ -39,6 +39,10 @@ def tune(
     Run the same command again to resume, with more --trials if you like. The best settings are written as files for
     train --config and compare --config.
 
+    $ lorentzrec tune shop
+    $ lorentzrec tune shop --trials 60 --metric recall@20 --set dimension=64 --parallel 2
+    $ lorentzrec tune shop --geometry hyperboloid --time 3600
+
     data DATASET: A dataset; its test part is not used.
     out: Folder for trials and configs. Default: DATASET-tuning in the current folder.
     geometry: What is searched; both get the same number of trials.

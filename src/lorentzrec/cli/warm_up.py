@@ -15,6 +15,9 @@ def warm_up(*, config: Path | None = None, settings: list[str] | None = None, js
     Compiles all of them, or with --config or --set those that training with these hyper-parameters needs. They are
     cached in a folder below $NUMBA_CACHE_DIR, $XDG_CACHE_HOME or ~/.cache, for this version of lorentzrec and this kind
     of processor; kernels that are cached already are not compiled again.
+
+    $ lorentzrec warm-up
+    $ lorentzrec warm-up --set model=symmetric --set loss=bpr
     """
     from lorentzrec.learning.kernels.compiling import cache_folder
     from lorentzrec.learning.warm_up import VARIANTS

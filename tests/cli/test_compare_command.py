@@ -60,7 +60,7 @@ def test_a_search_that_is_stopped_goes_on(shop: Path, tmp_path: Path) -> None:
     [
         (("--set", "geometry=euclidean"), "--set geometry=... is fixed by --geometry: use that option"),
         (("--set", "dimensions=3"), "there is no hyper-parameter 'dimensions': did you mean 'dimension'?"),
-        (("--metric", "auc"), "there is no metric 'auc': ask for hr, recall, ndcg or mrr, such as ndcg@20"),
+        (("--metric", "auc"), "there is no metric 'auc': use hr, recall, ndcg or mrr, such as ndcg@20"),
     ],
 )
 def test_impossible_searches(shop: Path, tmp_path: Path, options: tuple[str, ...], line: str) -> None:

@@ -92,9 +92,9 @@ def test_held_out_events_in_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        (("-k", "0"), "k=[0] asks for lists without places: give whole numbers from 1 up"),
+        (("-k", "0"), "k=[0]: give one or more whole numbers of at least 1"),
         (("-k", "20", "--negatives", "10"), "k=20 with 10 negatives always hits"),
-        (("--users", "0"), "users=0 asks for no customer"),
+        (("--users", "0"), "users=0: give 1 or more"),
     ],
 )
 def test_impossible_questions(model: Path, shop: Path, options: tuple[str, ...], line: str) -> None:

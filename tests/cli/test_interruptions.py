@@ -120,7 +120,7 @@ def test_in_the_first_epoch_nothing_is_saved(
     wait_for(process, "now: epoch 1")
     out, lines = interrupt(process, number, code)
     assert out == ""
-    kept = f"interrupted before the end of the first epoch, so no model is saved; {place} is as it was"
+    kept = f"interrupted before the end of the first epoch, so no model is saved; {place} is unchanged"
     assert lines[-2:] == [kept, line]
     assert content_of(place) == before
     assert [path.name for path in place.parent.iterdir()] == ["model"]
@@ -136,8 +136,8 @@ def test_in_a_later_epoch_the_model_so_far_is_saved_next_to_the_good_one(
     out, lines = interrupt(process, number, code)
     unfinished = place.with_name("model.interrupted")
     assert f"The model is in {unfinished}" in out
-    told = f"the unfinished model is in {unfinished}; {place} is as it was: to use the unfinished one, move it there"
-    assert lines[-2:] == [told, line]
+    moved = f"the unfinished model is in {unfinished}; {place} is unchanged: to use the unfinished one, move it there"
+    assert lines[-2:] == [moved, line]
     assert content_of(place) == before
     assert len(load(unfinished).record) >= 1
     assert any(note.startswith("interrupted in epoch ") for note in load(unfinished).notes)

@@ -132,8 +132,8 @@ def test_intervals_are_those_of_the_mean() -> None:
     ("options", "message"),
     [
         ({"protocol": "half"}, "no protocol 'half': choose full or sampled"),
-        ({"k": 0}, "give whole numbers from 1 up"),
-        ({"k": []}, "give whole numbers from 1 up"),
+        ({"k": 0}, "whole numbers of at least 1"),
+        ({"k": []}, "whole numbers of at least 1"),
         ({"users": 0}, "users=0"),
         ({"seed": -1}, "seed=-1"),
         ({"protocol": "sampled", "k": 11, "negatives": 10}, "k=11 with 10 negatives always hits"),
@@ -147,7 +147,7 @@ def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> No
 @pytest.mark.parametrize(
     ("test", "message"),
     [
-        (TRAIN.select(np.zeros(len(TRAIN), bool)), "holds no target"),
+        (TRAIN.select(np.zeros(len(TRAIN), bool)), "has no target"),
         (events([("u", "x"), ("v", "y")]), "knows none of the 2 held-out items"),
         (events([("u", 1)]), "knows none of the 1 held-out items .*strings.*integers"),
         (events([("stranger", "a")]), "none of the 1 test customers has a history"),
@@ -181,5 +181,5 @@ def test_scores_that_are_no_numbers() -> None:
 
 
 def test_scores_of_the_wrong_shape() -> None:
-    with pytest.raises(InputError, match=r"gave a matrix of \(1, 3\): it owes one of \(1, 4\)"):
+    with pytest.raises(InputError, match=r"returned an array of shape \(1, 3\): return \(1, 4\)"):
         evaluate(Wrong(np.zeros((1, 3), np.float32)), events([("u", "c")]))

@@ -62,7 +62,7 @@ def test_the_innermost_points_fill_the_middle_of_a_levelled_map() -> None:
     """Of 100 points on a circle 5 are the innermost: they go to (5 - rank) / 5 of the way to their even spread."""
     angles = np.linspace(0, 6, 100)
     space = np.sinh(np.linspace(1.5, 1.6, 100))[:, None] * np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    places = neighbour_map._filled(lift(space))
+    places = neighbour_map._fill_centre(lift(space))
     levels = [2 * np.arctanh(0.97 * np.sqrt((rank + 0.5) / 100)) for rank in range(5)]
     expected = np.linspace(1.5, 1.6, 100)
     expected[:5] = [(rank * expected[rank] + (5 - rank) * levels[rank]) / 5 for rank in range(5)]

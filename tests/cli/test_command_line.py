@@ -86,11 +86,11 @@ def test_bench_runs_the_script_of_the_checkout(tmp_path: Path, monkeypatch: pyte
     script = tmp_path / "benchmarks" / "run.py"
     script.parent.mkdir()
     script.write_text(
-        "import pathlib, sys; pathlib.Path(__file__).with_name('said').write_text(str(sys.argv[1:])); exit(7)"
+        "import pathlib, sys; pathlib.Path(__file__).with_name('arguments').write_text(str(sys.argv[1:])); exit(7)"
     )
     monkeypatch.setattr(bench, "CHECKOUT", tmp_path)
     run("bench", "start", "--quick", "--data", "here", code=7)
-    assert script.with_name("said").read_text() == "['start', '--quick', '--data', 'here']"
+    assert script.with_name("arguments").read_text() == "['start', '--quick', '--data', 'here']"
 
 
 def test_bench_needs_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

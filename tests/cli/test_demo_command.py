@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from cli.command_line import answer, run
+from cli.command_line import run, run_json
 from lorentzrec import Interactions, Model, TrainingConfig, TrainingInterrupted, evaluate, load
 from lorentzrec.cli import demo
 from lorentzrec.learning import trainer
@@ -122,7 +122,7 @@ def test_it_names_a_script_that_is_not_on_the_path(tmp_path: Path, monkeypatch: 
 
 
 def test_its_numbers_are_those_of_its_folder(tmp_path: Path) -> None:
-    result = answer("demo", "--out", tmp_path)
+    result = run_json("demo", "--out", tmp_path)
     test = Interactions.from_dataset(tmp_path / "shop", "test")
     for geometry in ("hyperboloid", "euclidean"):
         model = load(tmp_path / geometry)

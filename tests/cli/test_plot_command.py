@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import answer, error_of, run
+from cli.command_line import error_of, run, run_json
 
 
 def test_a_model_becomes_a_picture(model: Path, tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_a_model_becomes_a_picture(model: Path, tmp_path: Path) -> None:
 
 def test_a_program_learns_what_is_kept(model: Path, shop: Path, tmp_path: Path) -> None:
     arguments = ("plot", "disk", model, "--out", tmp_path / "disk.png", "--items", shop, "--method", "plane")
-    result = answer(*arguments)
+    result = run_json(*arguments)
     assert (result["items"], result["method"]) == (30, "plane")
     assert 0 < result["kept"]["spread"] < 1
 

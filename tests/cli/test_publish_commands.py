@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cli.command_line import SETTINGS, answer, error_of, run
+from cli.command_line import SETTINGS, error_of, run, run_json
 from lorentzrec import Interactions, load
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Touch
@@ -24,7 +24,7 @@ def test_a_model_with_everything(events_file: Path, model: Path, titles_file: Pa
     run("prepare", events_file, "--items", titles_file, "--out", tmp_path / "titled")
     run("train", tmp_path / "titled", "--out", tmp_path / "twin", *SETTINGS, "--set", "geometry=euclidean")
     parts = ("--items", tmp_path / "titled", "--twin", tmp_path / "twin", "--histories")
-    result = answer("publish", model, "--to", store, *parts)
+    result = run_json("publish", model, "--to", store, *parts)
     assert (result["items"], result["described_items"], result["index"]) == (30, 30, None)
     assert result["events"] == {"accepted": 720, "duplicates": 0, "erased_customers": 0}
     assert result["versions"] == [result["model"]]
@@ -66,7 +66,7 @@ def test_items_are_described_by_a_file(model: Path, store: str, titles_file: Pat
     file = tmp_path / f"items.{kind}"
     table = pl.read_csv(titles_file).with_columns(category=pl.lit("hats|old"))
     getattr(table, f"write_{kind}")(file)
-    result = answer("publish", model, "--to", store, "--no-map", "--items", file)
+    result = run_json("publish", model, "--to", store, "--no-map", "--items", file)
     assert result["described_items"] == 30
     with closing(open_store(store)) as opened:
         items = open_version(opened.fetch(result["model"], tmp_path)).items
@@ -76,8 +76,8 @@ def test_items_are_described_by_a_file(model: Path, store: str, titles_file: Pat
 
 
 def test_keep_and_rollback(model: Path, store: str) -> None:
-    names = [answer("publish", model, "--to", store, "--no-map", "--keep", "2")["model"] for _ in range(3)]
-    assert answer("publish", "--to", store, "--rollback") == {"model": names[1], "store": store}
+    names = [run_json("publish", model, "--to", store, "--no-map", "--keep", "2")["model"] for _ in range(3)]
+    assert run_json("publish", "--to", store, "--rollback") == {"model": names[1], "store": store}
     assert f"holds no version that was live before {names[1]}" in error_of("publish", "--to", store, "--rollback")
     for ignored in (["--items", "x"], ["--twin", "x"], ["--histories"], ["--keep", "3"], ["--no-map"]):
         line = error_of("publish", "--to", store, "--rollback", *ignored)
@@ -112,12 +112,12 @@ def test_publishing_what_cannot_be(model: Path, events_file: Path, store: str, t
 def test_live_items(model: Path, store: str, tmp_path: Path) -> None:
     assert "holds no store" in error_of("live", store)
     run("publish", model, "--to", store, "--no-map")
-    assert answer("live", store) == {"store": store, "items": None}
+    assert run_json("live", store) == {"store": store, "items": None}
     assert run("live", store).stdout == f"every item is live in {store}\n"
     assert "set the live items first" in error_of("live", store, "--add", "i1")
     (tmp_path / "stock.txt").write_text("i3\ni1\n\n i2 \n")
-    assert answer("live", store, "--set", tmp_path / "stock.txt")["items"] == ["i1", "i2", "i3"]
-    assert answer("live", store, "--add", "i9, i8", "--add", "i7", "--remove", "i1")["items"] == [
+    assert run_json("live", store, "--set", tmp_path / "stock.txt")["items"] == ["i1", "i2", "i3"]
+    assert run_json("live", store, "--add", "i9, i8", "--add", "i7", "--remove", "i1")["items"] == [
         "i2",
         "i3",
         "i7",
@@ -125,6 +125,6 @@ def test_live_items(model: Path, store: str, tmp_path: Path) -> None:
         "i9",
     ]
     assert run("live", store, "--remove", "i7,i8,i9").stdout == f"2 items are live in {store}\ni2\ni3\n"
-    assert answer("live", store, "--all")["items"] is None
+    assert run_json("live", store, "--all")["items"] is None
     assert "give one of them" in error_of("live", store, "--all", "--add", "i1")
     assert "cannot be read as a list of ids" in error_of("live", store, "--set", tmp_path / "nothing")

@@ -120,7 +120,7 @@ def test_fewer_candidates_than_places() -> None:
 
 
 def test_an_empty_list_is_worth_nothing() -> None:
-    """u has touched every item of the model, and is to find one that it does not know."""
+    """The history of u has every item of the model, and the item to find is unknown to it."""
     train = events([("u", "a"), ("u", "b"), ("v", "a")])
     report = evaluate(FixedScores(train, {}), events([("u", "new"), ("v", "b")]), k=2, intervals=False)
     assert [report[f"{name}@2"] for name in ("hr", "recall", "ndcg", "mrr")] == [1 / 2] * 4

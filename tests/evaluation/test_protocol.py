@@ -1,4 +1,4 @@
-"""`evaluate`: ids that differ, customers without history, samples, intervals, and questions that make no sense."""
+"""`evaluate`: ids that differ, customers without history, samples, intervals, and invalid options."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MODEL = FixedScores(TRAIN, TABLE)
 
 
 def test_a_test_file_with_other_rows() -> None:
-    """The same answers whether the test shares the model's vocabularies or has its own, in another order."""
+    """The same result whether the test shares the model's vocabularies or has its own, in another order."""
     pairs: list[tuple[Id, Id]] = [("w", "c"), ("u", "c"), ("w", "b")]
     own_rows = events(pairs)
     assert own_rows.items != TRAIN.items
@@ -83,7 +83,7 @@ def test_a_repeated_event_is_one_item() -> None:
 
 
 def test_histories_of_new_customers() -> None:
-    """Strong generalisation: nobody in the test was trained on; one event is of an item the model never saw."""
+    """Strong generalisation: no customer of the test is in training; one event is of an item the model never saw."""
     histories = events([("x", "d"), ("x", "never"), ("y", "a")])
     model = FixedScores(TRAIN, {"x": {"d": 9, "c": 2, "b": 1}, "y": {"b": 5}}, carried=False)
     report = evaluate(model, events([("x", "c"), ("y", "c")]), k=1, histories=histories, intervals=False)

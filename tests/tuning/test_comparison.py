@@ -1,4 +1,4 @@
-"""Systems side by side: kept runs, honest settings, and differences that are those of the customers."""
+"""Comparisons of systems: saved runs, their settings, and paired differences."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_every_system_is_measured_on_the_test_and_runs_are_kept(tmp_path: Path) 
     first = comparer(tmp_path)
     systems = make_systems(["hyperboloid", "item-knn"], CONFIGS)
     curved, neighbours = first.run(systems)
-    assert first.store.made == 3, "two seeds of the one, and one run of the other, which has no chance in it"
+    assert first.store.made == 3, "two seeds of the one, and one run of the other, which is deterministic"
     task = first.task
     report = evaluate(ItemKNN(task.before_test), task.require_test(), k=5)
     assert neighbours.value == report["ndcg@5"]
@@ -47,7 +47,7 @@ def test_differences_are_paired_and_tested_twice(tmp_path: Path) -> None:
     assert difference.over_users.difference == pytest.approx(curved.value - popular.value, abs=1e-6)
     assert difference.over_seeds is not None
     assert difference.over_seeds.difference == pytest.approx(curved.value - popular.value)
-    assert measure.compare(neighbours, popular).over_seeds is None, "no chance in either"
+    assert measure.compare(neighbours, popular).over_seeds is None, "both are deterministic"
 
 
 def test_grids_are_chosen_by_validation(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_grids_are_chosen_by_validation(tmp_path: Path) -> None:
     assert values[neighbours.settings["neighbours"], neighbours.settings["shrinkage"]] == max(values.values())
 
 
-def test_a_config_with_validation_learns_from_everything_all_the_same() -> None:
+def test_a_config_with_validation_is_trained_on_everything() -> None:
     system = make_systems(["hyperboloid"], {"hyperboloid": TrainingConfig(validation=0.5, geometry="euclidean")})[0]
     assert (system.config.validation, system.config.geometry) == (0.0, "hyperboloid")
 

@@ -1,4 +1,4 @@
-"""Parts: kept when finished, found by what they depend on, made again when damaged, never kept when interrupted."""
+"""Parts are saved when finished, found by their key, made again when damaged, and not saved when interrupted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def squares(
     return store, store.run(parts, lambda line: None)
 
 
-def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
+def test_a_stopped_run_resumes(tmp_path: Path) -> None:
     made: list[int] = []
     with pytest.raises(RuntimeError):
         squares(tmp_path, made, range(5), fails_at=3)

@@ -1,4 +1,4 @@
-"""The search: equal trials for the twins, the defaults first, and a journal to go on from."""
+"""The search: equal trials for both geometries, the defaults first, and a journal from which it resumes."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from tuning.small_data import grouped, small_task
 SEARCH = Search("ndcg@5", {"dimension": 4, "epochs": 3})
 
 
-def test_twins_take_turns_and_the_defaults_come_first(tmp_path: Path) -> None:
-    said: list[str] = []
+def test_geometries_take_turns_and_the_defaults_come_first(tmp_path: Path) -> None:
+    lines: list[str] = []
     task = small_task()
-    curved, flat = tune(task, SEARCH, tmp_path, trials=3, threads=1, say=said.append)
-    assert [line.split()[0] for line in said] == ["hyperboloid", "euclidean"] * 3
+    curved, flat = tune(task, SEARCH, tmp_path, trials=3, threads=1, say=lines.append)
+    assert [line.split()[0] for line in lines] == ["hyperboloid", "euclidean"] * 3
     assert [len(curved.trials), len(flat.trials)] == [3, 3]
     config = SEARCH.base("hyperboloid").resolve(ordered=True, events=720, users=40, items=30)
-    asked_first = curved.trials[0].settings
-    assert asked_first == {name: getattr(config, name) for name in SEARCH.space("hyperboloid", ordered=True)}
+    first_settings = curved.trials[0].settings
+    assert first_settings == {name: getattr(config, name) for name in SEARCH.space("hyperboloid", ordered=True)}
     assert curved.value == max(trial.value or 0 for trial in curved.trials)
     assert {trial.epochs for trial in curved.trials} == {3}
 
 
-def test_the_best_config_trained_again_is_worth_what_was_found(tmp_path: Path) -> None:
-    """Without any validation: the value is that of the last epoch, not of the luckiest."""
+def test_the_best_config_trained_again_has_the_same_value(tmp_path: Path) -> None:
+    """Without any validation: the value is that of the last epoch, not of the best."""
     task = small_task()
     (tuned,) = tune(task, SEARCH, tmp_path, geometries=["euclidean"], trials=2, threads=1)
     assert tuned.config is not None
@@ -46,21 +46,21 @@ def test_the_best_config_trained_again_is_worth_what_was_found(tmp_path: Path) -
     assert evaluate(model, task.validation, k=5)["ndcg@5"] == tuned.value
 
 
-def test_the_test_part_is_not_looked_at(tmp_path: Path) -> None:
+def test_the_test_part_is_not_used(tmp_path: Path) -> None:
     task = replace(small_task(), test=None, histories=None, before_test=None)  # type: ignore[arg-type]
     assert tune(task, SEARCH, tmp_path, trials=1, threads=1)[0].value is not None
 
 
-def test_a_search_goes_on(tmp_path: Path) -> None:
+def test_a_search_resumes(tmp_path: Path) -> None:
     task = small_task()
     before = tune(task, SEARCH, tmp_path, geometries=["hyperboloid"], trials=2, threads=1)[0].trials
     after = tune(task, SEARCH, tmp_path, geometries=["hyperboloid"], trials=4, threads=1)[0].trials
     assert after[:2] == before
     assert len(after) == 4
     assert len({str(trial.settings) for trial in after}) == 4, "nothing is drawn twice"
-    said: list[str] = []
-    assert tune(task, SEARCH, tmp_path, trials=4, geometries=["hyperboloid"], threads=1, say=said.append)
-    assert said == []
+    lines: list[str] = []
+    assert tune(task, SEARCH, tmp_path, trials=4, geometries=["hyperboloid"], threads=1, say=lines.append)
+    assert lines == []
     with pytest.raises(InputError, match=r"trials of another search \(other metric\): choose another --out"):
         tune(task, replace(SEARCH, metric="hr@5"), tmp_path, trials=4, threads=1)
 

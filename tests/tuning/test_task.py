@@ -1,4 +1,4 @@
-"""What is learned from, what is chosen by, and what is never looked at."""
+"""The parts of a dataset that are used for training, for choosing, and for the test."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lorentzrec.tuning.task import TuningTask
 from tuning.small_data import grouped
 
 
-def test_a_validation_part_is_used_and_learned_from_in_the_end() -> None:
+def test_a_validation_part_is_used_and_trained_on_in_the_end() -> None:
     data = grouped()
     train, validation, test = data.split("leave_last_two")
     task = TuningTask.from_parts({"train": train, "validation": validation, "test": test})
@@ -19,8 +19,8 @@ def test_a_validation_part_is_used_and_learned_from_in_the_end() -> None:
 
 
 @pytest.mark.parametrize(("ordered", "least", "most"), [(True, 40, 40), (False, 30, 110)])
-def test_else_validation_comes_out_of_training(ordered: bool, least: int, most: int) -> None:
-    """The last of everybody's events; without times about a tenth of 760."""
+def test_otherwise_validation_is_held_out_of_training(ordered: bool, least: int, most: int) -> None:
+    """The last event of every customer; without times about a tenth of 760."""
     train, test = grouped(ordered=ordered).split("leave_last_out")
     task = TuningTask.from_parts({"train": train, "test": test})
     assert task.before_test is train
@@ -28,7 +28,7 @@ def test_else_validation_comes_out_of_training(ordered: bool, least: int, most: 
     assert least <= len(task.validation) <= most
 
 
-def test_new_customers_have_histories_of_their_own() -> None:
+def test_new_customers_have_their_own_histories() -> None:
     train, history, test = grouped().split("held_out_customers", share=0.3)
     task = TuningTask.from_parts({"train": train, "history": history, "test": test})
     assert task.before_test is train

@@ -69,10 +69,10 @@ def test_popular_items_are_larger_by_the_root() -> None:
 def test_words_do_not_overlap() -> None:
     """The second overlaps the first, the third is far away, the fourth would be one too many."""
     places = np.array([[0.0, 0.0], [0.01, 0.01], [0.0, 0.5], [0.0, -0.5]])
-    long = "A title of many words and on and o"
+    long = "A title that is much too long for it"
     chosen = choose_labels(places, [(0, "Tea"), (1, "Cup"), (2, long), (3, "Pot")], 2)
     assert list(chosen) == [0, 2]
-    assert chosen[2] == "A title that goes on and on…"
+    assert chosen[2] == "A title that is much too lo…"
 
 
 def test_bad_requests_are_refused(tmp_path: Path) -> None:

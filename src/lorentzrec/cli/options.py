@@ -55,7 +55,9 @@ class FieldOption(NamedTuple):
     help: str
 
 
-def field_options(owner: str, panel: str | None, names: Sequence[Any], *, override: bool = False) -> Any:
+def field_options(
+    owner: str, panel: str | None, names: Sequence[Any], *, override: bool = False
+) -> Callable[[Command], Command]:
     """A decorator that adds options for fields of the dataclass `owner` ("module:Class") to a command.
 
     names: names of fields; `...` between two names stands for the fields between them.
@@ -81,7 +83,7 @@ def event_file_options(command: Command) -> Command:
     """A decorator that adds the options for reading event files, for commands that take a dataset or files."""
     columns = ("user_column", "item_column", "time_column", "weight_column")
     command = field_options("lorentzrec.ingest.sources:Source", "Event files", columns, override=True)(command)
-    return field_options("lorentzrec.ingest.prepare:PrepareConfig", "Event files", ["reader"])(command)  # type: ignore[no-any-return]
+    return field_options("lorentzrec.ingest.prepare:PrepareConfig", "Event files", ["reader"])(command)
 
 
 def pop_fields(options: dict[str, Any], owner: type) -> dict[str, Any]:

@@ -108,10 +108,10 @@ def evaluate_systems(
     negatives: int = 100,
     watch: Callable[[float], None] = lambda share: None,
     **options: Any,
-) -> dict[str, dict[ProtocolName, Report]]:
+) -> dict[str, dict[str, Report]]:
     """Evaluate several systems under both protocols: system -> protocol -> report. `options`: as in `evaluate`."""
     runs: list[tuple[str, ProtocolName]] = [(name, protocol) for name in systems for protocol in get_args(ProtocolName)]
-    reports: dict[str, dict[ProtocolName, Report]] = {name: {} for name in systems}
+    reports: dict[str, dict[str, Report]] = {name: {} for name in systems}
     for number, (name, protocol) in enumerate(runs):
         reports[name][protocol] = evaluate(
             systems[name],

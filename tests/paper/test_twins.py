@@ -175,13 +175,13 @@ def test_positives_and_parts_of_each_data_set(tmp_path: Path) -> None:
     tools, films, places = (
         twins.DATA_SETS[place].question(DataFolder(tmp_path).find(twins.DATA_SETS[place].name)) for place in (0, 4, 5)
     )
-    assert (len(tools.before), len(tools.learned)) == (30 * (7 + 23), 30 * (6 + 22))
-    assert (len(films.before), len(films.asked_test())) == (50 * 7, 50), "of ten ratings two are 3 stars"
-    assert (len(places.before), len(places.asked_test())) == (40 * 9, 40 * 3)
+    assert (len(tools.before_test), len(tools.train)) == (30 * (7 + 23), 30 * (6 + 22))
+    assert (len(films.before_test), len(films.require_test())) == (50 * 7, 50), "of ten ratings two are 3 stars"
+    assert (len(places.before_test), len(places.require_test())) == (40 * 9, 40 * 3)
     assert 0 < len(places.validation) < 0.2 * 360
-    assert len(places.learned) + len(places.validation) == 360, "validation is of training alone"
+    assert len(places.train) + len(places.validation) == 360, "validation is of training alone"
     first = (tmp_path / "gowalla" / "test.txt").read_text().split("\n")[0].split()
-    owner = places.asked_test().history_ids(int(first[0]))
+    owner = places.require_test().history_ids(int(first[0]))
     assert sorted(owner) == sorted(map(int, first[1:]))
 
 

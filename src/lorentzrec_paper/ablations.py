@@ -55,7 +55,7 @@ def measure(asked: Asked, context: Context) -> Table:
     """Every change on one data set."""
     found = context.data.find(asked.name)
     question = asked.question(found)
-    learned, validation = question.learned, question.validation_of(USERS)
+    learned, validation = question.train, question.sample_validation(USERS)
     changes = [change for change in CHANGES if _matters(change, learned)]
     if context.quick:
         changes = changes[:QUICK_CHANGES]

@@ -24,8 +24,7 @@ from lorentzrec.ingest.prepare import PrepareConfig, prepare
 from lorentzrec.ingest.sources import Source
 from lorentzrec.learning.trainer import train
 from lorentzrec.model.config import TrainingConfig
-from lorentzrec.reduction.customers import customer_coordinates, sampled_customers
-from lorentzrec.reduction.disk_map import disk_map
+from lorentzrec.reduction.disk_map import customer_coordinates, disk_map, sample_customers
 from lorentzrec.synthetic.shop import Space, SyntheticConfig, synthesize
 from lorentzrec.tuning.parts import Part
 from lorentzrec_paper.asos_report import outcome_of
@@ -151,7 +150,7 @@ class Shop:
     def drawn(self) -> dict[str, Any]:
         """The paper's map: a sample of customers, a model of two dimensions, some of its items and customers."""
         train_part = self._parts[0]
-        chosen = sampled_customers(train_part, min(MAP_CUSTOMERS, int((train_part.lengths > 0).sum())))
+        chosen = sample_customers(train_part, min(MAP_CUSTOMERS, int((train_part.lengths > 0).sum())))
         sample = train_part.select(np.isin(train_part.user_rows, chosen))
         # Known items are those with a place worth showing; the others have hardly moved from their start.
         known = np.argsort(-sample.item_counts, kind="stable")[:MAP_ITEMS]
@@ -161,7 +160,7 @@ class Shop:
         )
         model = train(sample, MAP, progress=False)
         drawn = disk_map(model.item_points, geometry="hyperboloid", counts=model.item_counts)
-        stars = sampled_customers(sample, min(MAP_STARS, len(sample.users)))
+        stars = sample_customers(sample, min(MAP_STARS, len(sample.users)))
         return {
             "coordinates": np.round(drawn.coordinates.astype(np.float64), 4).tolist(),
             "departments": [self.departments[item] for item in model.items.series.to_list()],

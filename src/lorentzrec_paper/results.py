@@ -50,7 +50,7 @@ def _write(
         **outcome.to_dict(),
         "notes": notes,
         "figures": [{"file": name, "caption": outcome.captions.get(Path(name).stem, "")} for name in drawn],
-        "parts": {"made": context.parts.made, "kept": context.parts.kept, "seconds": context.parts.seconds},
+        "parts": {"made": context.parts.made, "kept": context.parts.reused, "seconds": context.parts.seconds},
         "seconds": seconds,
         "environment": environment(),
     }

@@ -23,7 +23,7 @@ from lorentzrec.tuning.comparison import GEOMETRIES, Comparer, geometry_table
 from lorentzrec.tuning.parts import Part
 from lorentzrec.tuning.search import Search, tune
 from lorentzrec.tuning.search_spaces import SPACES
-from lorentzrec.tuning.task import Question
+from lorentzrec.tuning.task import TuningTask
 from lorentzrec_paper.data_sets import FoundData, five_core_name
 from lorentzrec_paper.experiment import Context, Experiment, Outcome
 from lorentzrec_paper.twins_report import outcome_of
@@ -48,14 +48,14 @@ class Asked:
     """Whole stars: the paper's "rating score > 1"."""
     given_split: bool = False
 
-    def question(self, found: FoundData) -> Question:
+    def question(self, found: FoundData) -> TuningTask:
         """The test is a customer's last event and validation the one before, or the test is that of the files and
         validation a random tenth of training."""
         if self.given_split:
             train, test = found.given_split()
-            return Question.of_parts({"train": train, "test": test})
+            return TuningTask.from_parts({"train": train, "test": test})
         train, validation, test = found.interactions(minimum_rating=self.minimum_rating).split("leave_last_two")
-        return Question.of_parts({"train": train, "validation": validation, "test": test})
+        return TuningTask.from_parts({"train": train, "validation": validation, "test": test})
 
 
 DATA_SETS = (
@@ -84,7 +84,7 @@ def measure(
     tuned = _chosen(question, search, asked.trials, found, context, say)
     configs = {geometry: TrainingConfig.from_mapping(one["config"]) for geometry, one in tuned.items()}
     comparer = Comparer(question, context.parts, asked.metric, seeds, THREADS, say)
-    before, test = question.before, question.asked_test()
+    before, test = question.before_test, question.require_test()
     return {
         "title": found.title,
         "metric": asked.metric,
@@ -97,13 +97,13 @@ def measure(
 
 
 def _chosen(
-    question: Question, search: Search, trials: int, found: FoundData, context: Context, say: Callable[[str], None]
+    question: TuningTask, search: Search, trials: int, found: FoundData, context: Context, say: Callable[[str], None]
 ) -> dict[str, Any]:
     """Geometry -> its best settings on validation. Every trial is kept as it ends, in a folder of this search alone.
 
     Neither the key nor what the search is handed has the test in it: another test changes nothing here.
     """
-    learned, validation = question.learned, question.validation
+    learned, validation = question.train, question.validation
     key = {
         "data": [learned.digest, validation.digest],
         "search": asdict(search),
@@ -113,7 +113,7 @@ def _chosen(
     }
     digest = hashlib.sha256(json.dumps([__version__, key], sort_keys=True).encode()).hexdigest()
     folder = context.parts.folder / "tuning" / f"{found.name}-{digest[:16]}"
-    without_test = Question(learned, validation, before=learned, test=None, histories=learned)
+    without_test = TuningTask(learned, validation, before_test=learned, test=None, histories=learned)
     make = partial(_search, without_test, search, trials, folder, say)
     (chosen,) = context.run([Part(f"tune {found.title}", key, make)])
     return dict(chosen)
@@ -125,7 +125,7 @@ def _defaults(data: Interactions) -> dict[str, Any]:
 
 
 def _search(
-    question: Question, search: Search, trials: int, folder: Path, say: Callable[[str], None]
+    question: TuningTask, search: Search, trials: int, folder: Path, say: Callable[[str], None]
 ) -> dict[str, Any]:
     chosen = {}
     for tuned in tune(question, search, folder, geometries=GEOMETRIES, trials=trials, threads=THREADS, say=say):
@@ -135,7 +135,7 @@ def _search(
         config, states = tuned.config.to_dict(), [trial.state for trial in tuned.trials]
         chosen[tuned.geometry] = {
             "config": config,
-            "settings": {name: config[name] for name in search.space(tuned.geometry, ordered=question.learned.ordered)},
+            "settings": {name: config[name] for name in search.space(tuned.geometry, ordered=question.train.ordered)},
             "value": tuned.value,
             "trials": len(states),
             "pruned": states.count("pruned"),

@@ -1,4 +1,4 @@
-"""Commands run as a user runs them: in this process for speed, or in one of their own for signals and pipes."""
+"""Run commands as a user does: in this process for speed, or in their own process for signals and pipes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from lorentzrec.cli import app
 
 SETTINGS = ("--set", "dimension=4", "--set", "epochs=3", "--set", "threads=1")
-"""Of a training run that takes no time."""
+"""Settings of a very short training run."""
 
 
 def run(*arguments: str | Path, code: int = 0) -> Result:
@@ -23,22 +23,22 @@ def run(*arguments: str | Path, code: int = 0) -> Result:
     return result
 
 
-def answer(*arguments: str | Path) -> Any:
-    """What a command says with --json."""
+def run_json(*arguments: str | Path) -> Any:
+    """The result of a command with --json."""
     return json.loads(run(*arguments, "--json").stdout)
 
 
 def error_of(*arguments: str | Path, code: int = 2) -> str:
-    """The one line that a command fails with, without its `error: `."""
+    """The error line of a command that fails, without its `error: `."""
     result = run(*arguments, code=code)
     assert result.stdout == ""
-    *said, line = result.stderr.splitlines()
+    *others, line = result.stderr.splitlines()
     assert line.startswith("error: ")
-    assert not any("Traceback" in other or other.startswith("error") for other in said)
+    assert not any("Traceback" in other or other.startswith("error") for other in others)
     return line.removeprefix("error: ")
 
 
 def start(*arguments: str | Path) -> subprocess.Popen[str]:
-    """Begin a command in a process of its own."""
+    """Start a command in its own process."""
     command = [sys.executable, "-m", "lorentzrec.cli", *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

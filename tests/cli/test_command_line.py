@@ -51,7 +51,7 @@ def test_usage_errors_are_one_line() -> None:
         (lorentzrec.InputError("two\nlines"), 2, "error: two lines"),
         (PermissionError(13, "Permission denied", "/x"), 2, "error: /x: Permission denied: check the path, the"),
         (OSError("odd"), 2, "error: odd: check the path"),
-        (MemoryError(), 1, "error: the memory is not enough"),
+        (MemoryError(), 1, "error: out of memory"),
         (KeyboardInterrupt(), 130, "stopped by Ctrl-C"),
     ],
 )
@@ -86,13 +86,13 @@ def test_bench_runs_the_script_of_the_checkout(tmp_path: Path, monkeypatch: pyte
     script = tmp_path / "benchmarks" / "run.py"
     script.parent.mkdir()
     script.write_text(
-        "import pathlib, sys; pathlib.Path(__file__).with_name('said').write_text(str(sys.argv[1:])); exit(7)"
+        "import pathlib, sys; pathlib.Path(__file__).with_name('arguments').write_text(str(sys.argv[1:])); exit(7)"
     )
     monkeypatch.setattr(bench, "CHECKOUT", tmp_path)
     run("bench", "start", "--quick", "--data", "here", code=7)
-    assert script.with_name("said").read_text() == "['start', '--quick', '--data', 'here']"
+    assert script.with_name("arguments").read_text() == "['start', '--quick', '--data', 'here']"
 
 
 def test_bench_needs_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "CHECKOUT", tmp_path)
-    assert error_of("bench").startswith("the benchmarks come with the source")
+    assert error_of("bench").startswith("the benchmarks are in the source")

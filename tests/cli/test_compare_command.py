@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import SETTINGS, answer, error_of, run, start
+from cli.command_line import SETTINGS, error_of, run, run_json, start
 from lorentzrec.model.config import TrainingConfig
 
 
 def test_tune_writes_configs_that_train_and_compare_take(shop: Path, tmp_path: Path) -> None:
     out = tmp_path / "tuning"
     options = ("--out", out, "--metric", "hr@3", *SETTINGS)
-    result = answer("tune", shop, "--trials", "2", *options)
+    result = run_json("tune", shop, "--trials", "2", *options)
     assert [tuned["geometry"] for tuned in result["results"]] == ["hyperboloid", "euclidean"]
     assert all(len(tuned["trials"]) == 2 and 0 < tuned["value"] <= 1 for tuned in result["results"])
     with (out / "trials.csv").open() as file:
@@ -27,7 +27,7 @@ def test_tune_writes_configs_that_train_and_compare_take(shop: Path, tmp_path: P
     run("train", shop, "--out", tmp_path / "model", "--config", out / "hyperboloid.toml")
 
     shown = run("tune", shop, "--trials", "3", *options)
-    assert "hyperboloid: 3 trials, 0 ended early, 0 failed" in shown.stdout
+    assert "hyperboloid: 3 trials, 0 pruned, 0 failed" in shown.stdout
     assert f"The best settings are in {out / 'hyperboloid.toml'}" in shown.stdout.replace("\n", "")
     assert shown.stderr.count("complete") == 2, "one more of each"
     assert error_of("tune", shop, "--out", out, "--metric", "hr@4", *SETTINGS).endswith("choose another --out")
@@ -35,11 +35,11 @@ def test_tune_writes_configs_that_train_and_compare_take(shop: Path, tmp_path: P
 
 def test_trials_side_by_side(shop: Path, tmp_path: Path) -> None:
     settings = ("--set", "dimension=4", "--set", "epochs=2", "--set", "threads=2")
-    result = answer("tune", shop, "--out", tmp_path / "tuning", "--trials", "2", "--parallel", "2", *settings)
+    result = run_json("tune", shop, "--out", tmp_path / "tuning", "--trials", "2", "--parallel", "2", *settings)
     assert [len(tuned["trials"]) for tuned in result["results"]] == [2, 2]
 
 
-def test_a_search_that_is_stopped_goes_on(shop: Path, tmp_path: Path) -> None:
+def test_a_stopped_search_resumes(shop: Path, tmp_path: Path) -> None:
     options = ("tune", shop, "--out", tmp_path / "tuning", "--geometry", "hyperboloid", *SETTINGS)
     process = start(*options, "--trials", "5000")
     assert process.stderr is not None
@@ -48,10 +48,10 @@ def test_a_search_that_is_stopped_goes_on(shop: Path, tmp_path: Path) -> None:
     _, rest = process.communicate(timeout=60)
     assert process.returncode == 130
     assert rest.splitlines()[-1] == "stopped by Ctrl-C"
-    assert "the same command goes on from there" in rest
-    done = len(answer(*options, "--trials", "1")["results"][0]["trials"])
+    assert "run the same command to resume" in rest
+    done = len(run_json(*options, "--trials", "1")["results"][0]["trials"])
     assert done >= 1
-    result = answer(*options, "--trials", str(done + 1))["results"][0]
+    result = run_json(*options, "--trials", str(done + 1))["results"][0]
     assert [trial["state"] in ("complete", "pruned") for trial in result["trials"]] == [True] * (done + 1)
 
 
@@ -60,7 +60,7 @@ def test_a_search_that_is_stopped_goes_on(shop: Path, tmp_path: Path) -> None:
     [
         (("--set", "geometry=euclidean"), "--set geometry=... is fixed by --geometry: use that option"),
         (("--set", "dimensions=3"), "there is no hyper-parameter 'dimensions': did you mean 'dimension'?"),
-        (("--metric", "auc"), "there is no metric 'auc': ask for hr, recall, ndcg or mrr, such as ndcg@20"),
+        (("--metric", "auc"), "there is no metric 'auc': use hr, recall, ndcg or mrr, such as ndcg@20"),
     ],
 )
 def test_impossible_searches(shop: Path, tmp_path: Path, options: tuple[str, ...], line: str) -> None:
@@ -97,9 +97,9 @@ def test_compare_shows_tests_and_a_plot_and_keeps_its_runs(
     assert [line.split()[0] for line in rows] == ["hyperboloid", "euclidean", "popularity"]
     assert [line.count("p = ") for line in rows] == [0, 2, 2]
     assert {"ndcg@5", "recall@5"} <= set(lines[header].split())
-    assert "note: with 2 comparisons, ask for p below 0.025" in first.stderr
+    assert "note: with 2 comparisons, a difference is significant at 5 % if p < 0.025" in first.stderr
     assert {path.name for path in (tmp_path / "compared").iterdir()} >= {"comparison.png", "comparison.svg"}
-    again = answer("compare", shop, *options)
+    again = run_json("compare", shop, *options)
     assert [system["name"] for system in again["systems"]] == ["hyperboloid", "euclidean", "popularity"]
     assert len(again["systems"][0]["runs"]) == 2
     assert again["differences"][0]["over_users"]["p_value"] <= 1
@@ -110,7 +110,7 @@ def test_compare_shows_tests_and_a_plot_and_keeps_its_runs(
     [
         (("--config", "settings.toml"), "--config 'settings.toml' names no geometry: write hyperboloid=FILE or"),
         (("--systems", "als"), "there is no system 'als': choose from hyperboloid, euclidean"),
-        (("--seeds", "0"), "--seeds 0: ask for at least one"),
+        (("--seeds", "0"), "--seeds is 0: give 1 or more"),
     ],
 )
 def test_impossible_comparisons(shop: Path, options: tuple[str, ...], line: str) -> None:

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from cli.command_line import SETTINGS, answer, error_of, run
+from cli.command_line import SETTINGS, error_of, run, run_json
 from lorentzrec import Interactions
 from lorentzrec.cli import app
 from lorentzrec.cli.output import table
@@ -37,7 +37,7 @@ def test_every_option_reaches_the_preparation(tmp_path: Path) -> None:
     filters = ("--minimum-rating", "4", "--since", "60", "--until", "900", "--bot-events", "3", "--duplicates", "last")
     weights = ("--event-weight", "view=1", "--event-weight", "buy=3", "--on-error", "skip")
     items = ("--items", tmp_path / "items.csv", "--item-field", "item=sku", "--item-field", "title=name")
-    result = answer(
+    result = run_json(
         "prepare", tmp_path / "log.txt", "--out", tmp_path / "shop", *layout, *roles, *filters, *weights, *items
     )
     assert result["rejected"] == 1
@@ -50,7 +50,7 @@ def test_every_option_reaches_the_preparation(tmp_path: Path) -> None:
 
 
 def test_splits_take_their_options(events_file: Path, tmp_path: Path) -> None:
-    result = answer("prepare", events_file, "--out", tmp_path / "shop", "--split", "random:ratio=0.5,seed=3")
+    result = run_json("prepare", events_file, "--out", tmp_path / "shop", "--split", "random:ratio=0.5,seed=3")
     train_part, test_part = Interactions.from_file(events_file).split("random", ratio=0.5, seed=3)
     assert result["parts"] == {"train": len(train_part), "test": len(test_part)}
 
@@ -69,7 +69,7 @@ def test_a_person_sees_every_step(events_file: Path, tmp_path: Path) -> None:
     text = run(*arguments).stdout
     assert "720 events, 60 users, 30 items" in text
     assert "Its parts: 660 train, 60 test events" in text
-    assert "the same dataset was there already, so nothing was done" in run(*arguments).stderr
+    assert "the same dataset exists already, so nothing was done" in run(*arguments).stderr
     assert "already" not in run(*arguments, "--force").stderr
 
 
@@ -193,7 +193,7 @@ def test_a_model_is_not_overwritten_with_a_dataset(events_file: Path, tmp_path: 
 
 
 def test_statistics_are_those_of_the_library(shop: Path, events_file: Path) -> None:
-    of_dataset, of_file = answer("stats", shop, events_file, "--trials", "3", "--seed", "5")
+    of_dataset, of_file = run_json("stats", shop, events_file, "--trials", "3", "--seed", "5")
     expected = network_statistics(Interactions.from_dataset(shop), name="shop", trials=3, seed=5).to_dict()
     assert of_dataset == json.loads(json.dumps(expected))
     assert of_file == of_dataset | {"name": "events.csv"}
@@ -216,10 +216,10 @@ def test_statistics_stand_in_columns_with_a_plot(shop: Path, tmp_path: Path) -> 
 
 def test_synthesize_then_prepare(tmp_path: Path) -> None:
     sizes = ("--customers", "50", "--items", "40", "--interactions", "300", "--seed", "3")
-    result = answer("synthesize", "--out", tmp_path / "raw", *sizes)
+    result = run_json("synthesize", "--out", tmp_path / "raw", *sizes)
     assert result["interactions"] == 300
     assert pl.read_parquet(Path(result["events"], "*.parquet")).columns == ["user", "item", "time"]
-    prepared = answer("prepare", result["events"], "--items", result["items_file"], "--out", tmp_path / "shop")
+    prepared = run_json("prepare", result["events"], "--items", result["items_file"], "--out", tmp_path / "shop")
     assert prepared["counts"] == {"events": 300, "users": 50, "items": result["items_met"]}
     assert error_of("synthesize", "--out", tmp_path / "shop", *sizes).endswith(
         "choose another name, or remove it first"

@@ -1,4 +1,4 @@
-"""`lorentzrec demo`: the whole way, on a shop small enough for a test."""
+"""`lorentzrec demo`, on a small shop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from cli.command_line import answer, run
+from cli.command_line import run, run_json
 from lorentzrec import Interactions, Model, TrainingConfig, TrainingInterrupted, evaluate, load
 from lorentzrec.cli import demo
 from lorentzrec.learning import trainer
@@ -36,10 +36,10 @@ def test_it_ends_with_commands_that_work(tmp_path: Path, monkeypatch: pytest.Mon
     folder = tmp_path / "my demo"
     text = run("demo", "--no-serve", "--out", folder).stdout
     assert re.search(r"hr@10 +hyperboloid .*\n +euclidean .*\n +popularity ", text)
-    assert text.count("and may like") == 2
+    assert text.count("Recommendations") == 2
     assert "Running Top" in text
     assert (folder / "degrees.png").is_file()
-    change_folder, *commands = [shlex.split(line) for line in text.partition("Try next:")[2].splitlines() if line]
+    change_folder, *commands = [shlex.split(line) for line in text.partition("Next steps:")[2].splitlines() if line]
     monkeypatch.chdir(change_folder[1])
     *commands, serve = commands
     assert len(commands) == 5
@@ -51,19 +51,19 @@ def test_it_ends_with_commands_that_work(tmp_path: Path, monkeypatch: pytest.Mon
 
 @contextmanager
 def served(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str, list[str]]]:
-    """The demo of a small shop as a process of its own: the process, its address, and what it said until then."""
+    """The demo of a small shop in its own process: the process, its address, and the lines it printed before."""
     program = f"from lorentzrec.cli import demo, main\nvars(demo).update({SMALL})\nmain()"
     command = [sys.executable, "-c", program, "demo", "--out", str(folder)]
-    said: list[str] = []
+    printed: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:
             for line in process.stderr:
-                said.append(line.strip())
+                printed.append(line.strip())
                 if line.startswith("http://"):
                     break
-            yield process, said[-1], said
-            said += process.stderr
+            yield process, printed[-1], printed
+            printed += process.stderr
         finally:
             process.kill()
 
@@ -84,23 +84,23 @@ def test_it_ends_in_a_page_and_ctrl_c_ends_that(tmp_path: Path) -> None:
             taken.bind((demo.HOST, demo.PORT))
             taken.listen()
         except OSError:
-            pass  # somebody else has it, which does as well
-        with served(tmp_path) as (process, address, said), httpx.Client(base_url=address, timeout=60) as http:
+            pass  # another process uses it, which has the same effect
+        with served(tmp_path) as (process, address, printed), httpx.Client(base_url=address, timeout=60) as http:
             wait_until_ready(http)
             page = http.get("/")
-            question: dict[str, Any] = {"user": "c017", "k": 3, "reasons": True, "twin": True}
-            answered = http.post("/v1/recommend", json=question).json()
+            query: dict[str, Any] = {"user": "c017", "k": 3, "reasons": True, "twin": True}
+            response = http.post("/v1/recommend", json=query).json()
             information = http.get("/v1/model").json()
             process.send_signal(signal.SIGINT)
             assert process.wait(60) == 0
-    assert f"note: port 8000 is taken, so the page is at port {address.rpartition(':')[2]}" in said
+    assert f"note: port 8000 is in use, so the page is on port {address.rpartition(':')[2]}" in printed
     assert page.headers["content-type"].startswith("text/html")
-    assert len(answered["items"]) == 3
-    assert answered["degraded"] is answered["fallback"] is None
-    assert all(item["title"] and item["category"] for item in answered["items"])
+    assert len(response["items"]) == 3
+    assert response["degraded"] is response["fallback"] is None
+    assert all(item["title"] and item["category"] for item in response["items"])
     assert information["twin"]
     assert information["map"] is not None
-    assert said[-1] == address, "no line a request, so that the address stays in sight"
+    assert printed[-1] == address, "no line per request, so that the address stays visible"
 
 
 def test_without_the_parts_of_a_service_it_says_how_to_get_them(
@@ -122,7 +122,7 @@ def test_it_names_a_script_that_is_not_on_the_path(tmp_path: Path, monkeypatch: 
 
 
 def test_its_numbers_are_those_of_its_folder(tmp_path: Path) -> None:
-    result = answer("demo", "--out", tmp_path)
+    result = run_json("demo", "--out", tmp_path)
     test = Interactions.from_dataset(tmp_path / "shop", "test")
     for geometry in ("hyperboloid", "euclidean"):
         model = load(tmp_path / geometry)

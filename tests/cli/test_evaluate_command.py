@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cli.command_line import SETTINGS, answer, error_of, run
+from cli.command_line import SETTINGS, error_of, run, run_json
 from lorentzrec import Interactions, evaluate, load
 from lorentzrec.data.splitting import before_test, split
 from lorentzrec.evaluation.baselines import ItemKNN, Popularity
@@ -15,7 +15,7 @@ from lorentzrec.evaluation.protocol import Recommender
 
 
 def test_the_numbers_are_those_of_the_library(model: Path, shop: Path) -> None:
-    result = answer("evaluate", model, shop, "-k", "3", "-k", "5", "--negatives", "10", "--baselines")
+    result = run_json("evaluate", model, shop, "-k", "3", "-k", "5", "--negatives", "10", "--baselines")
     trained, test = load(model), Interactions.from_dataset(shop, "test")
     assert trained.histories is not None
     systems: dict[str, Recommender] = {
@@ -47,7 +47,7 @@ def test_both_protocols_stand_side_by_side(model: Path, shop: Path) -> None:
 
 
 def test_histories_go_up_to_the_test() -> None:
-    """ann: tea, cup, pot, jam; the last two are held out, and the test goes on from all that came before."""
+    """ann: tea, cup, pot, jam; the last two are held out, and the histories are everything before them."""
     data = Interactions.from_pairs(["ann"] * 4 + ["bob"], ["tea", "cup", "pot", "jam", "tea"], times=[1, 2, 3, 4, 5])
     train_part, validation, test = split(data, "leave_last_two")
     histories = before_test({"train": train_part, "validation": validation, "test": test})
@@ -62,7 +62,9 @@ def test_histories_go_up_to_the_test() -> None:
 def test_new_customers_are_asked_by_their_own_histories(events_file: Path, tmp_path: Path) -> None:
     run("prepare", events_file, "--out", tmp_path / "shop", "--split", "held_out_customers:share=0.3,seed=1")
     run("train", tmp_path / "shop", "--out", tmp_path / "model", *SETTINGS)
-    report = answer("evaluate", tmp_path / "model", tmp_path / "shop", "--negatives", "15")["systems"]["model"]["full"]
+    report = run_json("evaluate", tmp_path / "model", tmp_path / "shop", "--negatives", "15")["systems"]["model"][
+        "full"
+    ]
     assert 5 < report["counts"]["users"] < 35
     assert report["counts"]["without_history"] == 0
 
@@ -70,7 +72,7 @@ def test_new_customers_are_asked_by_their_own_histories(events_file: Path, tmp_p
 def test_a_model_that_saw_the_test_is_named(events_file: Path, shop: Path, tmp_path: Path) -> None:
     run("train", events_file, "--out", tmp_path / "model", *SETTINGS)
     result = run("evaluate", tmp_path / "model", shop, "--negatives", "15")
-    assert "note: the model was not trained on this dataset's training part: it may have seen" in result.stderr
+    assert "note: the model was not trained on this dataset's training part, so held-out events may be" in result.stderr
 
 
 def test_held_out_events_in_a_file(tmp_path: Path) -> None:
@@ -81,23 +83,23 @@ def test_held_out_events_in_a_file(tmp_path: Path) -> None:
     pl.DataFrame({"who": [1, 2], "what": [8, 8]}).write_parquet(tmp_path / "test.parquet")
     run("train", tmp_path / "train.csv", "--out", tmp_path / "model", *SETTINGS)
     options = ("-k", "1", "--negatives", "1")
-    from_text = answer("evaluate", tmp_path / "model", tmp_path / "test.csv", *options)["systems"]["model"]["full"]
+    from_text = run_json("evaluate", tmp_path / "model", tmp_path / "test.csv", *options)["systems"]["model"]["full"]
     assert from_text["counts"] | {"users": 2, "unknown_items": 0, "without_history": 0} == from_text["counts"]
     assert from_text["metrics"]["hr@1"]["value"] == 1.0, "z is the only item that 1 and 2 do not have"
     columns = ("--user-column", "who", "--item-column", "what")
-    numbers = answer("evaluate", tmp_path / "model", tmp_path / "test.parquet", *columns, *options)
+    numbers = run_json("evaluate", tmp_path / "model", tmp_path / "test.parquet", *columns, *options)
     assert numbers["systems"]["model"]["full"]["counts"]["in_history"] == 2
 
 
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        (("-k", "0"), "k=[0] asks for lists without places: give whole numbers from 1 up"),
+        (("-k", "0"), "k=[0]: give one or more whole numbers of at least 1"),
         (("-k", "20", "--negatives", "10"), "k=20 with 10 negatives always hits"),
-        (("--users", "0"), "users=0 asks for no customer"),
+        (("--users", "0"), "users=0: give 1 or more"),
     ],
 )
-def test_impossible_questions(model: Path, shop: Path, options: tuple[str, ...], line: str) -> None:
+def test_invalid_options(model: Path, shop: Path, options: tuple[str, ...], line: str) -> None:
     assert error_of("evaluate", model, shop, *options).startswith(line)
 
 
@@ -109,9 +111,9 @@ def test_a_dataset_without_test_part(model: Path, events_file: Path, tmp_path: P
 
 def test_a_model_without_histories(model: Path, shop: Path, tmp_path: Path) -> None:
     load(model).save(tmp_path / "model", histories=False)
-    assert answer("evaluate", tmp_path / "model", shop, "--negatives", "15")["systems"].keys() == {"model"}
+    assert run_json("evaluate", tmp_path / "model", shop, "--negatives", "15")["systems"].keys() == {"model"}
     line = error_of("evaluate", tmp_path / "model", shop, "--baselines")
-    assert line.endswith("carries no training histories to make baselines from: leave --baselines out")
+    assert line.endswith("was saved without the histories that baselines need: leave --baselines out")
 
 
 def test_a_folder_that_is_no_model(shop: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import SETTINGS, answer, run
+from cli.command_line import SETTINGS, run, run_json
 from lorentzrec import load
 from lorentzrec.learning.kernels.compiling import COMPILING
 
@@ -120,8 +120,8 @@ def test_in_the_first_epoch_nothing_is_saved(
     wait_for(process, "now: epoch 1")
     out, lines = interrupt(process, number, code)
     assert out == ""
-    kept = f"interrupted before the end of the first epoch, so no model is saved; {place} is as it was"
-    assert lines[-2:] == [kept, line]
+    saved = f"interrupted before the end of the first epoch, so no model is saved; {place} is unchanged"
+    assert lines[-2:] == [saved, line]
     assert content_of(place) == before
     assert [path.name for path in place.parent.iterdir()] == ["model"]
 
@@ -136,8 +136,8 @@ def test_in_a_later_epoch_the_model_so_far_is_saved_next_to_the_good_one(
     out, lines = interrupt(process, number, code)
     unfinished = place.with_name("model.interrupted")
     assert f"The model is in {unfinished}" in out
-    told = f"the unfinished model is in {unfinished}; {place} is as it was: to use the unfinished one, move it there"
-    assert lines[-2:] == [told, line]
+    moved = f"the unfinished model is in {unfinished}; {place} is unchanged: to use the unfinished one, move it there"
+    assert lines[-2:] == [moved, line]
     assert content_of(place) == before
     assert len(load(unfinished).record) >= 1
     assert any(note.startswith("interrupted in epoch ") for note in load(unfinished).notes)
@@ -168,7 +168,7 @@ def test_while_the_model_is_written(place: Path, shop: Path, processes: list[sub
     interrupt(process, signal.SIGINT, 130)
     assert content_of(place) == before
     assert sorted(path.name for path in place.parent.iterdir()) == ["model", "model.checkpoint"]
-    assert answer("train", shop, "--out", place, *SETTINGS, "--set", "seed=5", "--resume")["config"]["seed"] == 5
+    assert run_json("train", shop, "--out", place, *SETTINGS, "--set", "seed=5", "--resume")["config"]["seed"] == 5
     assert load(place).config.seed == 5
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import answer, error_of, run
+from cli.command_line import error_of, run, run_json
 
 
 def test_a_model_becomes_a_picture(model: Path, tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_a_model_becomes_a_picture(model: Path, tmp_path: Path) -> None:
 
 def test_a_program_learns_what_is_kept(model: Path, shop: Path, tmp_path: Path) -> None:
     arguments = ("plot", "disk", model, "--out", tmp_path / "disk.png", "--items", shop, "--method", "plane")
-    result = answer(*arguments)
+    result = run_json(*arguments)
     assert (result["items"], result["method"]) == (30, "plane")
     assert 0 < result["kept"]["spread"] < 1
 
@@ -36,7 +36,10 @@ def test_a_program_learns_what_is_kept(model: Path, shop: Path, tmp_path: Path) 
     [
         (("--out", "disk.doc"), "end the name in .png, .svg or .pdf"),
         (("--out", "disk.png", "--method", "globe"), "use one of auto, exact, levels, neighbours, plane"),
-        (("--out", "disk.png", "--customers", "61"), "there are 60 customers with events, not 61: ask for fewer"),
+        (
+            ("--out", "disk.png", "--customers", "61"),
+            "60 customers with events, not 61: give a smaller number",
+        ),
         (("--out", "disk.png", "--labels", "3"), "name a dataset or a file with --items"),
     ],
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cli.command_line import SETTINGS, answer, error_of, run
+from cli.command_line import SETTINGS, error_of, run, run_json
 from lorentzrec import Interactions, load
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import HistoryEvent
@@ -24,7 +24,7 @@ def test_a_model_with_everything(events_file: Path, model: Path, titles_file: Pa
     run("prepare", events_file, "--items", titles_file, "--out", tmp_path / "titled")
     run("train", tmp_path / "titled", "--out", tmp_path / "twin", *SETTINGS, "--set", "geometry=euclidean")
     parts = ("--items", tmp_path / "titled", "--twin", tmp_path / "twin", "--histories")
-    result = answer("publish", model, "--to", store, *parts)
+    result = run_json("publish", model, "--to", store, *parts)
     assert (result["items"], result["described_items"], result["index"]) == (30, 30, None)
     assert result["events"] == {"accepted": 720, "duplicates": 0, "erased_customers": 0}
     assert result["versions"] == [result["model"]]
@@ -42,23 +42,23 @@ def test_a_model_with_everything(events_file: Path, model: Path, titles_file: Pa
     opened.close()
     shown = run("publish", model, "--to", store, "--no-map", "--items", tmp_path / "titled", "--histories")
     assert f"is the current version of {store}: 30 items" in shown.stdout
-    assert "histories: 0 events added, 708 were there" in shown.stdout
-    assert "histories: 1 erased customer was left out, but for what they did since" in shown.stdout
+    assert "Histories: 0 events added, 708 were already there" in shown.stdout
+    assert "Histories: 1 customer had been erased; their events before the erasure were skipped" in shown.stdout
     assert "no times" not in shown.stderr
 
 
-def test_histories_without_times_are_told(model: Path, store: str, titles_file: Path, tmp_path: Path) -> None:
+def test_a_note_names_histories_without_times(model: Path, store: str, titles_file: Path, tmp_path: Path) -> None:
     shown = run("publish", model, "--to", store, "--no-map", "--items", titles_file, "--histories")
     assert (
-        f"note: {model} has no times of its events, so their places in each history stand for times, "
-        "and what a service was told counts again: give --items DATASET\n"
+        f"note: {model} has no timestamps; history positions are used instead, "
+        "so events already sent to the service are counted twice: give --items DATASET\n"
     ) in shown.stderr
-    assert "histories: 600 events added, 0 were there" in shown.stdout
+    assert "Histories: 600 events added, 0 were already there" in shown.stdout
     (tmp_path / "pairs.csv").write_text("user,item\nann,i1\nann,i2\n")
     run("prepare", tmp_path / "pairs.csv", "--out", tmp_path / "pairs")
     shown = run("publish", model, "--to", store, "--no-map", "--items", tmp_path / "pairs", "--histories")
-    assert f"note: {tmp_path / 'pairs'} has no times of its events, so their places" in shown.stderr
-    assert "counts again" not in shown.stderr
+    assert f"note: {tmp_path / 'pairs'} has no timestamps; history positions are used instead" in shown.stderr
+    assert "counted twice" not in shown.stderr
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "ndjson"])
@@ -66,7 +66,7 @@ def test_items_are_described_by_a_file(model: Path, store: str, titles_file: Pat
     file = tmp_path / f"items.{kind}"
     table = pl.read_csv(titles_file).with_columns(category=pl.lit("hats|old"))
     getattr(table, f"write_{kind}")(file)
-    result = answer("publish", model, "--to", store, "--no-map", "--items", file)
+    result = run_json("publish", model, "--to", store, "--no-map", "--items", file)
     assert result["described_items"] == 30
     with closing(open_store(store)) as opened:
         items = open_version(opened.fetch(result["model"], tmp_path)).items
@@ -76,12 +76,12 @@ def test_items_are_described_by_a_file(model: Path, store: str, titles_file: Pat
 
 
 def test_keep_and_rollback(model: Path, store: str) -> None:
-    names = [answer("publish", model, "--to", store, "--no-map", "--keep", "2")["model"] for _ in range(3)]
-    assert answer("publish", "--to", store, "--rollback") == {"model": names[1], "store": store}
+    names = [run_json("publish", model, "--to", store, "--no-map", "--keep", "2")["model"] for _ in range(3)]
+    assert run_json("publish", "--to", store, "--rollback") == {"model": names[1], "store": store}
     assert f"holds no version that was live before {names[1]}" in error_of("publish", "--to", store, "--rollback")
     for ignored in (["--items", "x"], ["--twin", "x"], ["--histories"], ["--keep", "3"], ["--no-map"]):
-        told = error_of("publish", "--to", store, "--rollback", *ignored)
-        assert told.endswith("takes no --" + ignored[0].removeprefix("--").removeprefix("no-") + ": leave it out")
+        line = error_of("publish", "--to", store, "--rollback", *ignored)
+        assert line.endswith("takes no --" + ignored[0].removeprefix("--").removeprefix("no-") + ": leave it out")
     opened = open_store(store)
     assert opened.versions() == [names[2], names[1]]
     assert opened.state().version == names[1]
@@ -90,13 +90,15 @@ def test_keep_and_rollback(model: Path, store: str) -> None:
 
 def test_publishing_what_cannot_be(model: Path, events_file: Path, store: str, tmp_path: Path) -> None:
     assert "there is no model folder" in error_of("publish", tmp_path / "nothing", "--to", store)
-    assert "publishing takes a MODEL, and --rollback takes none" in error_of("publish", "--to", store)
-    assert "--rollback takes none" in error_of("publish", model, "--to", store, "--rollback")
+    assert "publish takes either a MODEL or --rollback" in error_of("publish", "--to", store)
+    assert "publish takes either a MODEL or --rollback" in error_of("publish", model, "--to", store, "--rollback")
     assert "holds no store: publish a model to" in error_of("publish", "--to", store, "--rollback")
     assert "is not the address of a store" in error_of("publish", model, "--to", "ftp://x")
     assert "is in it twice: give each item once" in error_of("publish", model, "--to", store, "--items", events_file)
     (tmp_path / "bare.csv").write_text("item,colour\ni1,red\n")
-    assert "says nothing of its items" in error_of("publish", model, "--to", store, "--items", tmp_path / "bare.csv")
+    assert "has no information about items" in error_of(
+        "publish", model, "--to", store, "--items", tmp_path / "bare.csv"
+    )
     (tmp_path / "file").touch()
     assert "cannot make a store in" in error_of("publish", model, "--to", f"file:{tmp_path / 'file' / 'store'}")
     load(model).save(tmp_path / "bare", histories=False)
@@ -110,12 +112,12 @@ def test_publishing_what_cannot_be(model: Path, events_file: Path, store: str, t
 def test_live_items(model: Path, store: str, tmp_path: Path) -> None:
     assert "holds no store" in error_of("live", store)
     run("publish", model, "--to", store, "--no-map")
-    assert answer("live", store) == {"store": store, "items": None}
+    assert run_json("live", store) == {"store": store, "items": None}
     assert run("live", store).stdout == f"every item is live in {store}\n"
     assert "set the live items first" in error_of("live", store, "--add", "i1")
     (tmp_path / "stock.txt").write_text("i3\ni1\n\n i2 \n")
-    assert answer("live", store, "--set", tmp_path / "stock.txt")["items"] == ["i1", "i2", "i3"]
-    assert answer("live", store, "--add", "i9, i8", "--add", "i7", "--remove", "i1")["items"] == [
+    assert run_json("live", store, "--set", tmp_path / "stock.txt")["items"] == ["i1", "i2", "i3"]
+    assert run_json("live", store, "--add", "i9, i8", "--add", "i7", "--remove", "i1")["items"] == [
         "i2",
         "i3",
         "i7",
@@ -123,6 +125,6 @@ def test_live_items(model: Path, store: str, tmp_path: Path) -> None:
         "i9",
     ]
     assert run("live", store, "--remove", "i7,i8,i9").stdout == f"2 items are live in {store}\ni2\ni3\n"
-    assert answer("live", store, "--all")["items"] is None
+    assert run_json("live", store, "--all")["items"] is None
     assert "give one of them" in error_of("live", store, "--all", "--add", "i1")
     assert "cannot be read as a list of ids" in error_of("live", store, "--set", tmp_path / "nothing")

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import SETTINGS, answer, error_of, run
+from cli.command_line import SETTINGS, error_of, run, run_json
 from lorentzrec import Interactions, TrainingConfig, load, train
 
 
 def test_a_file_becomes_a_model(events_file: Path, tmp_path: Path) -> None:
-    result = answer("train", events_file, "--out", tmp_path / "model", *SETTINGS)
+    result = run_json("train", events_file, "--out", tmp_path / "model", *SETTINGS)
     model = load(tmp_path / "model")
     assert result["model"] == str(tmp_path / "model")
     assert result["config"] == model.config.to_dict()
@@ -33,8 +33,8 @@ def test_a_person_sees_settings_epochs_notes_and_place(events_file: Path, tmp_pa
     assert "note: negative_count is 40, more than the 30 items: all of them are used" in result.stderr
 
 
-def test_a_model_that_is_replaced_is_told(events_file: Path, tmp_path: Path) -> None:
-    replaced = f"note: the model that was in {tmp_path / 'model'} is replaced by this one"
+def test_a_note_names_a_model_that_is_replaced(events_file: Path, tmp_path: Path) -> None:
+    replaced = f"note: the previous model in {tmp_path / 'model'} was replaced"
     assert replaced not in run("train", events_file, "--out", tmp_path / "model", *SETTINGS).stderr
     assert replaced in run("train", events_file, "--out", tmp_path / "model", *SETTINGS).stderr.splitlines()
 
@@ -50,7 +50,7 @@ def test_the_parts_of_a_dataset_have_their_uses(shop: Path, model: Path) -> None
 def test_settings_come_from_the_file_then_from_the_line(events_file: Path, tmp_path: Path) -> None:
     (tmp_path / "settings.toml").write_text('[training]\nepochs = 1\ndimension = 3\ngeometry = "euclidean"\n')
     config = ("--config", tmp_path / "settings.toml", "--set", "dimension=2")
-    result = answer("train", events_file, "--out", tmp_path / "model", *config)
+    result = run_json("train", events_file, "--out", tmp_path / "model", *config)
     chosen = {name: result["config"][name] for name in ("epochs", "dimension", "geometry")}
     assert chosen == {"epochs": 1, "dimension": 2, "geometry": "euclidean"}
 
@@ -59,8 +59,8 @@ def test_columns_may_have_other_names(events_file: Path, tmp_path: Path) -> None
     renamed = tmp_path / "sales.csv"
     renamed.write_text(events_file.read_text().replace("user,item,time", "customer,sku,day", 1))
     columns = ("--user-column", "customer", "--item-column", "sku")
-    ordered = answer("train", renamed, "--out", tmp_path / "a", *columns, "--time-column", "day", *SETTINGS)
-    unordered = answer("train", renamed, "--out", tmp_path / "b", *columns, *SETTINGS)
+    ordered = run_json("train", renamed, "--out", tmp_path / "a", *columns, "--time-column", "day", *SETTINGS)
+    unordered = run_json("train", renamed, "--out", tmp_path / "b", *columns, *SETTINGS)
     assert (ordered["config"]["history"], unordered["config"]["history"]) == ("causal", "leave_one_out")
 
 
@@ -89,7 +89,7 @@ def test_resume_without_checkpoint(events_file: Path, tmp_path: Path) -> None:
 
 def test_no_epochs_are_refused(events_file: Path, tmp_path: Path) -> None:
     line = error_of("train", events_file, "--out", tmp_path / "model", "--set", "epochs=0")
-    assert line == "epochs=0 would save a model that has learned nothing: set epochs to 1 or more"
+    assert line == "epochs=0 would save an untrained model: set epochs to 1 or more"
     assert not (tmp_path / "model").exists()
 
 
@@ -120,7 +120,7 @@ def test_no_epochs_are_refused(events_file: Path, tmp_path: Path) -> None:
         ("user,item\na,b\n", ("--reader", "spotify"), "there is no reader 'spotify': use one of movielens-100k"),
     ],
 )
-def test_what_cannot_be_used_is_said_in_one_line(
+def test_invalid_input_is_one_line(
     content: str, options: tuple[str, ...], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -152,7 +152,7 @@ def test_a_file_that_may_not_be_read(events_file: Path, tmp_path: Path, monkeypa
     ],
 )
 def test_where_no_model_can_be_written(out: str, line: str, tmp_path: Path, events_file: Path) -> None:
-    """Said before anything is read: the data do not even exist."""
+    """Refused before anything is read: the data do not even exist."""
     (tmp_path / "file").touch()
     (tmp_path / "pictures").mkdir()
     (tmp_path / "pictures" / "cat.png").touch()

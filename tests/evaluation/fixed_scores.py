@@ -40,6 +40,6 @@ class FixedScores:
 
 
 def tied_lists(scores: Mapping[Id, float]) -> Iterator[tuple[Id, ...]]:
-    """The candidates from best to worst, once for every order of all: ties stand in each order equally often."""
+    """The candidates from best to worst, once for every order of all: all orders of ties are equally frequent."""
     for order in permutations(scores):
         yield tuple(sorted(order, key=lambda item: -scores[item]))

@@ -61,7 +61,7 @@ def test_scores_by_hand() -> None:
     history = Interactions(history.users, TRAIN.items, history.offsets, np.array([A, A, C], np.int32))
     ((scores),) = model.score_histories(history, np.array([0]))
     expected = np.zeros(4)
-    expected[B] = 2 / (sqrt(6) + 1)  # a counts once, though it stands twice
+    expected[B] = 2 / (sqrt(6) + 1)  # a counts once, though it occurs twice
     expected[D] = 1 / (sqrt(2) + 1)
     np.testing.assert_allclose(scores, expected, rtol=1e-6)
 
@@ -88,10 +88,10 @@ def test_an_empty_history_ties_everything() -> None:
 )
 def test_as_the_dense_twin(pairs: list[tuple[Id, Id]], neighbours: int, shrinkage: float) -> None:
     train = events(pairs)
-    touches = np.zeros((len(train.users), len(train.items)), np.float32)
-    touches[train.user_rows, train.item_rows] = 1
-    norms = np.sqrt(touches.sum(axis=0))
-    dense = touches.T @ touches / (np.outer(norms, norms) + np.float32(shrinkage))
+    incidence = np.zeros((len(train.users), len(train.items)), np.float32)
+    incidence[train.user_rows, train.item_rows] = 1
+    norms = np.sqrt(incidence.sum(axis=0))
+    dense = incidence.T @ incidence / (np.outer(norms, norms) + np.float32(shrinkage))
     np.fill_diagonal(dense, 0)
     for row in dense:
         row[np.argsort(-row, kind="stable")[neighbours:]] = 0
@@ -100,7 +100,7 @@ def test_as_the_dense_twin(pairs: list[tuple[Id, Id]], neighbours: int, shrinkag
         model = ItemKNN(train, neighbours, shrinkage)
     np.testing.assert_allclose(model.similarity.toarray(), dense, rtol=1e-6)
     rows = np.arange(len(train.users))[::-1]
-    np.testing.assert_allclose(model.score_histories(train, rows), (touches @ dense)[rows], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(model.score_histories(train, rows), (incidence @ dense)[rows], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(("neighbours", "shrinkage"), [(0, 1.0), (5, -1.0), (5, float("nan"))])

@@ -39,7 +39,7 @@ def test_several_items() -> None:
 
 
 def test_one_item_in_a_tie() -> None:
-    """One better candidate, then four alike: ranks 2, 3, 4 and 5 with 1/4 each."""
+    """One better candidate, then four ties: ranks 2, 3, 4 and 5 with 1/4 each."""
     tie = ranks([0], [1], [4], [1])
     assert hit_rate(tie, 3) == pytest.approx([2 / 4])
     assert recall(tie, 3) == pytest.approx([2 / 4])
@@ -48,7 +48,7 @@ def test_one_item_in_a_tie() -> None:
 
 
 def test_two_items_in_one_tie() -> None:
-    """Both among five alike, a list of two: both miss with 3/5 * 2/4; the first is at rank 1 with 2/5, 2 with 3/10."""
+    """Both among five ties, a list of two: both miss with 3/5 * 2/4; the first is at rank 1 with 2/5, 2 with 3/10."""
     tie = ranks([0, 0], [0, 0], [5, 5], [2])
     assert hit_rate(tie, 2) == pytest.approx([1 - 3 / 5 * 2 / 4])
     assert recall(tie, 2) == pytest.approx([2 / 5])

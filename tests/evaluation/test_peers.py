@@ -1,4 +1,4 @@
-"""Peers behind our protocol: the scores are theirs, and nobody is left without an answer."""
+"""Other libraries under our protocol: the scores are theirs, and every customer gets recommendations."""
 
 from __future__ import annotations
 

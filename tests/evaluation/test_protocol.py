@@ -1,4 +1,4 @@
-"""`evaluate`: ids that differ, customers without history, samples, intervals, and questions that make no sense."""
+"""`evaluate`: ids that differ, customers without history, samples, intervals, and invalid options."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MODEL = FixedScores(TRAIN, TABLE)
 
 
 def test_a_test_file_with_other_rows() -> None:
-    """The same answers whether the test shares the model's vocabularies or has its own, in another order."""
+    """The same result whether the test shares the model's vocabularies or has its own, in another order."""
     pairs: list[tuple[Id, Id]] = [("w", "c"), ("u", "c"), ("w", "b")]
     own_rows = events(pairs)
     assert own_rows.items != TRAIN.items
@@ -83,7 +83,7 @@ def test_a_repeated_event_is_one_item() -> None:
 
 
 def test_histories_of_new_customers() -> None:
-    """Strong generalisation: nobody in the test was trained on; one event is of an item the model never saw."""
+    """Strong generalisation: no customer of the test is in training; one event is of an item the model never saw."""
     histories = events([("x", "d"), ("x", "never"), ("y", "a")])
     model = FixedScores(TRAIN, {"x": {"d": 9, "c": 2, "b": 1}, "y": {"b": 5}}, carried=False)
     report = evaluate(model, events([("x", "c"), ("y", "c")]), k=1, histories=histories, intervals=False)
@@ -132,8 +132,8 @@ def test_intervals_are_those_of_the_mean() -> None:
     ("options", "message"),
     [
         ({"protocol": "half"}, "no protocol 'half': choose full or sampled"),
-        ({"k": 0}, "give whole numbers from 1 up"),
-        ({"k": []}, "give whole numbers from 1 up"),
+        ({"k": 0}, "whole numbers of at least 1"),
+        ({"k": []}, "whole numbers of at least 1"),
         ({"users": 0}, "users=0"),
         ({"seed": -1}, "seed=-1"),
         ({"protocol": "sampled", "k": 11, "negatives": 10}, "k=11 with 10 negatives always hits"),
@@ -147,7 +147,7 @@ def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> No
 @pytest.mark.parametrize(
     ("test", "message"),
     [
-        (TRAIN.select(np.zeros(len(TRAIN), bool)), "holds no target"),
+        (TRAIN.select(np.zeros(len(TRAIN), bool)), "has no target"),
         (events([("u", "x"), ("v", "y")]), "knows none of the 2 held-out items"),
         (events([("u", 1)]), "knows none of the 1 held-out items .*strings.*integers"),
         (events([("stranger", "a")]), "none of the 1 test customers has a history"),
@@ -181,5 +181,5 @@ def test_scores_that_are_no_numbers() -> None:
 
 
 def test_scores_of_the_wrong_shape() -> None:
-    with pytest.raises(InputError, match=r"gave a matrix of \(1, 3\): it owes one of \(1, 4\)"):
+    with pytest.raises(InputError, match=r"returned an array of shape \(1, 3\): return \(1, 4\)"):
         evaluate(Wrong(np.zeros((1, 3), np.float32)), events([("u", "c")]))

@@ -1,4 +1,4 @@
-"""The paper's protocol: the negatives are the right ones, and the same for everybody who asks."""
+"""The paper's protocol: negatives are drawn from the right items, and are the same for all models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import Id
 from lorentzrec.evaluation import held_out
 from lorentzrec.evaluation.protocol import evaluate
-from lorentzrec.evaluation.sampled_ranking import draw_untouched
+from lorentzrec.evaluation.report import render_counts
+from lorentzrec.evaluation.sampled_ranking import draw_others
 
 
 class ByRow(FixedScores):
@@ -34,33 +35,33 @@ TRAIN = [*many_events(0, 400), *(("everything", item) for item in range(200))]
 TEST = many_events(1, 60)
 
 
-@given(touched=st.sets(st.integers(0, 19), max_size=20), wanted=st.integers(0, 25), seed=st.integers(0, 5))
-def test_draws_are_distinct_and_untouched(touched: set[int], wanted: int, seed: int) -> None:
-    drawn = draw_untouched(np.array(sorted(touched), np.int64), 20, wanted, np.random.default_rng(seed)).tolist()
-    assert len(set(drawn)) == len(drawn) == min(wanted, 20 - len(touched))
-    assert set(drawn) <= set(range(20)) - touched
+@given(excluded=st.sets(st.integers(0, 19), max_size=20), wanted=st.integers(0, 25), seed=st.integers(0, 5))
+def test_draws_are_distinct_and_unexcluded(excluded: set[int], wanted: int, seed: int) -> None:
+    drawn = draw_others(np.array(sorted(excluded), np.int64), 20, wanted, np.random.default_rng(seed)).tolist()
+    assert len(set(drawn)) == len(drawn) == min(wanted, 20 - len(excluded))
+    assert set(drawn) <= set(range(20)) - excluded
 
 
-def test_every_untouched_item_is_as_likely() -> None:
+def test_every_unexcluded_item_is_as_likely() -> None:
     generator = np.random.default_rng(0)
-    drawn = np.concatenate([draw_untouched(np.array([0, 3, 4]), 8, 2, generator) for _ in range(5000)])
+    drawn = np.concatenate([draw_others(np.array([0, 3, 4]), 8, 2, generator) for _ in range(5000)])
     counts = np.bincount(drawn, minlength=8)
     assert counts[[0, 3, 4]].tolist() == [0, 0, 0]
     # 10,000 draws on five items: each 2,000 times, with a standard deviation of sqrt(5000 * 2/5 * 3/5) = 35.
     assert np.abs(counts[[1, 2, 5, 6, 7]] - 2000).max() < 5 * 35
 
 
-def test_all_untouched_items_by_hand() -> None:
+def test_all_unexcluded_items_by_hand() -> None:
     """Six items. u has a and is to find b and c: three are left, fewer than five, so that nothing is left to chance."""
     train = events([("u", "a"), *(("v", item) for item in "abcdef")])
     table: dict[Id, dict[Id, float]] = {"u": {"a": 9, "d": 8, "b": 7, "c": 6, "e": 6, "f": 1}}
     report = evaluate(FixedScores(train, table), events([("u", "b"), ("u", "c")]), "sampled", k=[1, 2], negatives=5)
-    # b is second of d, b, e, f. c is second or third of d, c, e, f: it ties with e. Neither a nor b stands in c's way.
+    # b is second of d, b, e, f. c is second or third of d, c, e, f: it ties with e. Neither a nor b competes with c.
     assert report["hr@1"] == 0
     assert report["hr@2"] == pytest.approx((1 + 1 / 2) / 2)
     assert report["ndcg@2"] == pytest.approx((1 / log2(3) + 1 / 2 * 1 / log2(3)) / 2)
     assert report.counts["few_negatives"] == 1
-    assert report.notes == ("1 customers have fewer than 5 untouched items: all of these were used",)
+    assert report.notes == render_counts({"few_negatives": 1, "negatives": 5})
     assert set(report.metrics) == {"hr@1", "ndcg@1", "hr@2", "ndcg@2"}
 
 

@@ -30,5 +30,5 @@ def test_an_svg_holds_each_system_best_last_and_is_the_same_each_time(tmp_path: 
 def test_the_ending_decides_the_kind(tmp_path: Path) -> None:
     plot_comparison(SYSTEMS, "ndcg@20", tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(InputError, match=r"a\.txt does not say the kind of picture: end the name in \.png"):
+    with pytest.raises(InputError, match=r"a\.txt has no known image format: end the name in \.png"):
         plot_comparison(SYSTEMS, "ndcg@20", tmp_path / "a.txt")

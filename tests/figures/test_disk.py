@@ -10,7 +10,7 @@ import pytest
 
 from lorentzrec.errors import InputError
 from lorentzrec.figures import disk
-from lorentzrec.figures.disk import labels_with_room, plot_disk
+from lorentzrec.figures.disk import choose_labels, plot_disk
 
 PLACES = np.array([[0.0, 0.0], [0.5, 0.1], [-0.5, 0.2], [0.1, 0.8]])
 
@@ -59,7 +59,7 @@ def test_many_points_are_one_picture_inside(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_popular_items_are_larger_by_the_root() -> None:
-    """Counts of 3 and 15 weigh 2 and 4, beside 99,996 items that weigh 1."""
+    """Counts of 3 and 15 weigh 2 and 4, among 99,996 items that weigh 1."""
     sizes = disk._sizes(100_000, np.array([3, 15, *[0] * 99_998]))
     assert sizes.min() == 0.15
     sizes = disk._sizes(2_000, np.array([3, 15, *[0] * 1_998]))
@@ -67,12 +67,12 @@ def test_popular_items_are_larger_by_the_root() -> None:
 
 
 def test_words_do_not_overlap() -> None:
-    """The second stands on the first, the third is far away, the fourth would be one too many."""
+    """The second overlaps the first, the third is far away, the fourth would be one too many."""
     places = np.array([[0.0, 0.0], [0.01, 0.01], [0.0, 0.5], [0.0, -0.5]])
-    long = "A title that goes on and on and on"
-    chosen = labels_with_room(places, [(0, "Tea"), (1, "Cup"), (2, long), (3, "Pot")], 2)
+    long = "A title that is much too long for it"
+    chosen = choose_labels(places, [(0, "Tea"), (1, "Cup"), (2, long), (3, "Pot")], 2)
     assert list(chosen) == [0, 2]
-    assert chosen[2] == "A title that goes on and on…"
+    assert chosen[2] == "A title that is much too lo…"
 
 
 def test_bad_requests_are_refused(tmp_path: Path) -> None:

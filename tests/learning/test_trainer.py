@@ -363,7 +363,7 @@ def test_a_metric_of_ones_own_and_a_watcher_who_ends_it(tmp_path: Path) -> None:
     assert model.metrics.keys() == {"validation recall@3", "validation hr@3"}
     with pytest.raises(InputError, match="not validated by ndcg@10: resume with the metric it began with"):
         train(TRAIN, quick(), validation=TEST, checkpoint=tmp_path / "run", resume=True)
-    with pytest.raises(ConfigError, match="there is no metric 'coverage@3': ask for hr"):
+    with pytest.raises(ConfigError, match="there is no metric 'coverage@3': use hr"):
         train(TRAIN, quick(), validation=TEST, metric="coverage@3")
 
 

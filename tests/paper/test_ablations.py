@@ -50,7 +50,7 @@ def test_every_change_that_matters_is_measured_once(tmp_path: Path) -> None:
     assert [row[0] for row in places.rows] == ["nothing: the defaults", "loss bpr", "learning_rate 0.1"]
     assert published[-1] == found
     question = DATA_SETS[4].question(context.data.find("movielens-1m"))
-    model = train(question.learned, TrainingConfig(dimension=4, epochs=2, threads=1, learning_rate=0.1))
+    model = train(question.train, TrainingConfig(dimension=4, epochs=2, threads=1, learning_rate=0.1))
     report = evaluate(model, question.validation, k=10)
     assert films.rows[-1][1:3] == (report["ndcg@10"], report["recall@10"])
     assert films.rows[0][3] == 0

@@ -58,7 +58,7 @@ def test_complete_files_are_the_papers_and_5_core_files_are_named(tmp_path: Path
     assert any("order of Cell Phones' events is lost" in note for note in found.notes)
     assert store.made == 3 + 5 * (2 * 6 + 3)  # three files to read, five sets of customers
     again, kept = outcome(tmp_path, tmp_path / "parts")
-    assert (kept.made, kept.kept) == (0, store.made)
+    assert (kept.made, kept.reused) == (0, store.made)
     assert again.to_dict() == found.to_dict()
 
 

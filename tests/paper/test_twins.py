@@ -78,7 +78,7 @@ def test_a_small_run_is_what_train_and_evaluate_give_and_is_kept(tmp_path: Path)
             config = config.replace(dimension=3, threads=1)
             k = 20 if title == "Gowalla" else 10
             reports = [
-                evaluate(train(question.before, config.replace(seed=seed)), question.asked_test(), k=k)
+                evaluate(train(question.before_test, config.replace(seed=seed)), question.require_test(), k=k)
                 for seed in (0, 1)
             ]
             values = [report[f"ndcg@{k}"] for report in reports]
@@ -89,7 +89,7 @@ def test_a_small_run_is_what_train_and_evaluate_give_and_is_kept(tmp_path: Path)
 
     again = context_of(tmp_path, tmp_path)
     assert twins.run(again).to_dict() == found.to_dict()
-    assert (again.parts.made, again.parts.kept) == (0, context.parts.made)
+    assert (again.parts.made, again.parts.reused) == (0, context.parts.made)
     found.figures["differences"](tmp_path / "differences.png")
     assert (tmp_path / "differences.png").read_bytes()[:4] == b"\x89PNG"
 
@@ -175,13 +175,13 @@ def test_positives_and_parts_of_each_data_set(tmp_path: Path) -> None:
     tools, films, places = (
         twins.DATA_SETS[place].question(DataFolder(tmp_path).find(twins.DATA_SETS[place].name)) for place in (0, 4, 5)
     )
-    assert (len(tools.before), len(tools.learned)) == (30 * (7 + 23), 30 * (6 + 22))
-    assert (len(films.before), len(films.asked_test())) == (50 * 7, 50), "of ten ratings two are 3 stars"
-    assert (len(places.before), len(places.asked_test())) == (40 * 9, 40 * 3)
+    assert (len(tools.before_test), len(tools.train)) == (30 * (7 + 23), 30 * (6 + 22))
+    assert (len(films.before_test), len(films.require_test())) == (50 * 7, 50), "of ten ratings two are 3 stars"
+    assert (len(places.before_test), len(places.require_test())) == (40 * 9, 40 * 3)
     assert 0 < len(places.validation) < 0.2 * 360
-    assert len(places.learned) + len(places.validation) == 360, "validation is of training alone"
+    assert len(places.train) + len(places.validation) == 360, "validation is of training alone"
     first = (tmp_path / "gowalla" / "test.txt").read_text().split("\n")[0].split()
-    owner = places.asked_test().history_ids(int(first[0]))
+    owner = places.require_test().history_ids(int(first[0]))
     assert sorted(owner) == sorted(map(int, first[1:]))
 
 

@@ -16,8 +16,7 @@ from lorentzrec.geometry.charts import from_poincare, poincare_distance
 from lorentzrec.geometry.hyperboloid import distance, lift
 from lorentzrec.geometry.midpoint import einstein_midpoint
 from lorentzrec.reduction import neighbour_map
-from lorentzrec.reduction.customers import customer_coordinates, sampled_customers
-from lorentzrec.reduction.disk_map import Method, disk_map
+from lorentzrec.reduction.disk_map import Method, customer_coordinates, disk_map, sample_customers
 from lorentzrec.reduction.neighbours import Geometry
 
 
@@ -63,7 +62,7 @@ def test_the_innermost_points_fill_the_middle_of_a_levelled_map() -> None:
     """Of 100 points on a circle 5 are the innermost: they go to (5 - rank) / 5 of the way to their even spread."""
     angles = np.linspace(0, 6, 100)
     space = np.sinh(np.linspace(1.5, 1.6, 100))[:, None] * np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    places = neighbour_map._filled(lift(space))
+    places = neighbour_map._fill_centre(lift(space))
     levels = [2 * np.arctanh(0.97 * np.sqrt((rank + 0.5) / 100)) for rank in range(5)]
     expected = np.linspace(1.5, 1.6, 100)
     expected[:5] = [(rank * expected[rank] + (5 - rank) * levels[rank]) / 5 for rank in range(5)]
@@ -142,8 +141,8 @@ def test_a_plane_says_what_it_keeps() -> None:
         ({"method": "globe"}, "there is no map method 'globe': use one of auto, exact"),
         ({"method": "exact"}, "exact only for a hyperboloid of two dimensions"),
         ({"counts": np.ones(3)}, "there are 200 points and 3 counts"),
-        ({"points": np.empty((0, 4))}, "have no map: give at least one row"),
-        ({"points": np.full((2, 4), np.nan)}, "have no map: give at least one row"),
+        ({"points": np.empty((0, 4))}, "cannot be mapped: give at least one row"),
+        ({"points": np.full((2, 4), np.nan)}, "cannot be mapped: give at least one row"),
     ],
 )
 def test_bad_requests_are_refused(options: dict[str, Any], line: str) -> None:
@@ -160,6 +159,6 @@ def test_a_customer_stands_at_the_midpoint_of_their_history() -> None:
     rows = np.array([data.users.row("ann"), data.users.row("bob")])
     expected = np.array([[0, 0], [0.6, 0]])
     np.testing.assert_allclose(customer_coordinates(coordinates, data, rows), expected, atol=1e-6)
-    assert sampled_customers(data, 2).tolist() == [0, 1]
-    with pytest.raises(InputError, match="there are 2 customers with events, not 3: ask for fewer"):
-        sampled_customers(data, 3)
+    assert sample_customers(data, 2).tolist() == [0, 1]
+    with pytest.raises(InputError, match="there are 2 customers with events, not 3: give a smaller number"):
+        sample_customers(data, 3)

@@ -78,6 +78,6 @@ def test_flat_points_by_hand() -> None:
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     points = cloud()
     whole = hyperbolic_plane(points)[0], flat_plane(points)[0]
-    monkeypatch.setattr(principal_plane, "ROWS_A_BLOCK", 7)
+    monkeypatch.setattr(principal_plane, "BLOCK_ROWS", 7)
     np.testing.assert_allclose(hyperbolic_plane(points)[0], whole[0], atol=1e-10)
     np.testing.assert_allclose(flat_plane(points)[0], whole[1], atol=1e-10)

@@ -190,8 +190,8 @@ def test_notes_at_the_start(store: str, tmp_path: Path) -> None:
         assert service.http.get("/v1/model").status_code == 200
         assert service.http.get("/v1/model", headers={"Host": "recommender:8000"}).status_code == 421
         log = " ".join(service.log.read_text().split())
-    assert "note: anybody who reaches 0.0.0.0 may read and write" in log
-    assert "note: only requests to localhost are answered: name the hosts that clients use with --allow-host" in log
+    assert "note: anyone who can reach 0.0.0.0 may read and write" in log
+    assert "note: only requests to localhost are accepted: name the hosts that clients use with --allow-host" in log
     assert "note: every web site may read, write and erase" in log
 
 

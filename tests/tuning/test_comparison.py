@@ -1,4 +1,4 @@
-"""Systems side by side: kept runs, honest settings, and differences that are those of the customers."""
+"""Comparisons of systems: saved runs, their settings, and paired differences."""
 
 from __future__ import annotations
 
@@ -11,68 +11,68 @@ from lorentzrec.errors import ConfigError
 from lorentzrec.evaluation.baselines import ItemKNN
 from lorentzrec.evaluation.protocol import evaluate
 from lorentzrec.model.config import TrainingConfig
-from lorentzrec.tuning.comparison import Comparer, System, geometry_table, systems_of
+from lorentzrec.tuning.comparison import Comparer, System, geometry_table, make_systems
 from lorentzrec.tuning.parts import PartStore
-from tuning.small_task import small_question
+from tuning.small_data import small_task
 
 CONFIGS = {geometry: TrainingConfig(dimension=4, epochs=2) for geometry in ("hyperboloid", "euclidean")}
 
 
 def comparer(folder: Path, seeds: int = 2) -> Comparer:
-    return Comparer(small_question(), PartStore(folder), "ndcg@5", range(seeds), threads=1)
+    return Comparer(small_task(), PartStore(folder), "ndcg@5", range(seeds), threads=1)
 
 
 def test_every_system_is_measured_on_the_test_and_runs_are_kept(tmp_path: Path) -> None:
     first = comparer(tmp_path)
-    systems = systems_of(["hyperboloid", "item-knn"], CONFIGS)
-    curved, neighbours = first.runs(systems)
-    assert first.store.made == 3, "two seeds of the one, and one run of the other, which has no chance in it"
-    question = first.question
-    report = evaluate(ItemKNN(question.before), question.asked_test(), k=5)
+    systems = make_systems(["hyperboloid", "item-knn"], CONFIGS)
+    curved, neighbours = first.run(systems)
+    assert first.store.made == 3, "two seeds of the one, and one run of the other, which is deterministic"
+    task = first.task
+    report = evaluate(ItemKNN(task.before_test), task.require_test(), k=5)
     assert neighbours.value == report["ndcg@5"]
     assert neighbours.all_metrics["coverage@5"] == report["coverage@5"]
     np.testing.assert_allclose(neighbours.per_user, report.per_user["ndcg@5"], atol=1e-7)
     assert curved.values[0] != curved.values[1]
 
     more = comparer(tmp_path, seeds=3)
-    again = more.runs(systems_of(["hyperboloid", "popularity"], CONFIGS))[0]
-    assert (more.store.made, more.store.kept) == (2, 2), "a third seed and another system"
+    again = more.run(make_systems(["hyperboloid", "popularity"], CONFIGS))[0]
+    assert (more.store.made, more.store.reused) == (2, 2), "a third seed and another system"
     assert again.values[:2] == curved.values
 
 
 def test_differences_are_paired_and_tested_twice(tmp_path: Path) -> None:
     measure = comparer(tmp_path)
-    curved, popular, neighbours = measure.runs(systems_of(["hyperboloid", "popularity", "item-knn"], CONFIGS))
-    difference = measure.difference(curved, popular)
+    curved, popular, neighbours = measure.run(make_systems(["hyperboloid", "popularity", "item-knn"], CONFIGS))
+    difference = measure.compare(curved, popular)
     assert difference.over_users.difference == pytest.approx(curved.value - popular.value, abs=1e-6)
     assert difference.over_seeds is not None
     assert difference.over_seeds.difference == pytest.approx(curved.value - popular.value)
-    assert measure.difference(neighbours, popular).over_seeds is None, "no chance in either"
+    assert measure.compare(neighbours, popular).over_seeds is None, "both are deterministic"
 
 
 def test_grids_are_chosen_by_validation(tmp_path: Path) -> None:
     measure = comparer(tmp_path)
-    curved, neighbours = measure.tuned(systems_of(["hyperboloid", "item-knn"], CONFIGS))
-    assert curved == systems_of(["hyperboloid"], CONFIGS)[0], "a geometry has no grid: it has lorentzrec tune"
-    question = measure.question
+    curved, neighbours = measure.tune(make_systems(["hyperboloid", "item-knn"], CONFIGS))
+    assert curved == make_systems(["hyperboloid"], CONFIGS)[0], "a geometry has no grid: it has lorentzrec tune"
+    task = measure.task
     values = {
-        (count, shrinkage): evaluate(ItemKNN(question.learned, count, shrinkage), question.validation, k=5)["ndcg@5"]
+        (count, shrinkage): evaluate(ItemKNN(task.train, count, shrinkage), task.validation, k=5)["ndcg@5"]
         for count in (20, 50, 100, 300)
         for shrinkage in (0.0, 10.0, 50.0)
     }
     assert values[neighbours.settings["neighbours"], neighbours.settings["shrinkage"]] == max(values.values())
 
 
-def test_a_config_with_validation_learns_from_everything_all_the_same() -> None:
-    system = systems_of(["hyperboloid"], {"hyperboloid": TrainingConfig(validation=0.5, geometry="euclidean")})[0]
+def test_a_config_with_validation_is_trained_on_everything() -> None:
+    system = make_systems(["hyperboloid"], {"hyperboloid": TrainingConfig(validation=0.5, geometry="euclidean")})[0]
     assert (system.config.validation, system.config.geometry) == (0.0, "hyperboloid")
 
 
 def test_peers_have_the_dimension_of_the_hyperboloid() -> None:
-    assert systems_of(["implicit-als"], CONFIGS) == [System("implicit-als", "implicit-als", {"factors": 4})]
-    assert systems_of(["implicit-bpr"], CONFIGS, dimension=7)[0].settings == {"factors": 7}
+    assert make_systems(["implicit-als"], CONFIGS) == [System("implicit-als", "implicit-als", {"factors": 4})]
+    assert make_systems(["implicit-bpr"], CONFIGS, dimension=7)[0].settings == {"factors": 7}
     with pytest.raises(ConfigError, match="there is no system 'als': choose from hyperboloid, euclidean, popularity"):
-        systems_of(["als"])
+        make_systems(["als"])
 
 
 def test_geometries_at_several_dimensions(tmp_path: Path) -> None:

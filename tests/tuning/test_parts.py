@@ -1,4 +1,4 @@
-"""Parts: kept when finished, found by what they depend on, made again when damaged, never kept when interrupted."""
+"""Parts are saved when finished, found by their key, made again when damaged, and not saved when interrupted."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def squares(
     return store, store.run(parts, lambda line: None)
 
 
-def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
+def test_a_stopped_run_resumes(tmp_path: Path) -> None:
     made: list[int] = []
     with pytest.raises(RuntimeError):
         squares(tmp_path, made, range(5), fails_at=3)
     assert made == [0, 1, 2]
     store, results = squares(tmp_path, made, range(5))
     assert (made, results) == ([0, 1, 2, 3, 4], [0, 1, 4, 9, 16])
-    assert (store.kept, store.made) == (3, 2)
+    assert (store.reused, store.made) == (3, 2)
 
 
 def test_another_key_is_another_part(tmp_path: Path) -> None:
@@ -55,18 +55,13 @@ def test_results_have_the_types_of_a_later_run(tmp_path: Path) -> None:
     assert PartStore(tmp_path).run([Part("x", {}, lambda: {"pair": (1, 2)})], print) == [{"pair": [1, 2]}]
 
 
-def test_work_that_swallows_an_interrupt_is_not_kept(tmp_path: Path) -> None:
-    def ends_early() -> str:
-        try:
-            os.kill(os.getpid(), signal.SIGINT)
-        except KeyboardInterrupt:
-            return "half"
-        return "whole"
+def test_an_interrupted_part_is_not_saved(tmp_path: Path) -> None:
+    def interrupt() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        PartStore(tmp_path).run([Part("x", {}, ends_early)], print)
+        PartStore(tmp_path).run([Part("x", {}, interrupt)], print)
     assert list(tmp_path.iterdir()) == []
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_progress_counts_what_is_left(tmp_path: Path) -> None:
@@ -75,7 +70,7 @@ def test_progress_counts_what_is_left(tmp_path: Path) -> None:
     store = PartStore(tmp_path)
     store.run([Part(f"number {number}", {"number": number}, lambda: 0) for number in range(4)], lines.append)
     assert lines == [
-        "2 of 4 parts are kept from before",
+        "2 of 4 parts are reused from an earlier run",
         "part 1 of 2, number 2: 0.0 s",
         "part 2 of 2, number 3: 0.0 s",
     ]

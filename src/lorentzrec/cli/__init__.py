@@ -1,4 +1,4 @@
-"""The command line: `lorentzrec COMMAND`, or `python -m lorentzrec.cli`. Commands are thin covers over the library."""
+"""The command line: `lorentzrec COMMAND`, or `python -m lorentzrec.cli`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """What the `lorentzrec` script runs.
+    """Run the `lorentzrec` script.
 
-    The commands are imported here and not above, so that Ctrl-C during the imports is handled, too: one line and the
-    exit code 130, whatever exception an import made of it.
+    The commands are imported here and not at the top, so that Ctrl-C during the imports is handled, too: one line and
+    the exit code 130, even if an import turns it into another exception.
     """
     pressed = False
 
@@ -25,7 +25,7 @@ def main() -> None:
         pressed = True
         raise KeyboardInterrupt
 
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a job in the background ignores it: so be it
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a background job ignores the signal
         signal.signal(signal.SIGINT, interrupt)
     try:
         from lorentzrec.cli.application import app

@@ -1,4 +1,4 @@
-"""`python -m lorentzrec.cli`, for where the `lorentzrec` script is not on the path."""
+"""`python -m lorentzrec.cli`, where the `lorentzrec` script is not on the path."""
 
 from lorentzrec.cli import main
 

@@ -10,43 +10,40 @@ import tempfile
 from contextlib import closing, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from lorentzrec.cli.evaluate import comparison, evaluated, to_dict
-from lorentzrec.cli.options import Json
+from lorentzrec.cli.evaluate import report_table, to_dict
+from lorentzrec.cli.inputs import Titles
 from lorentzrec.cli.output import note, print_json, say, show, working
-from lorentzrec.cli.recommend import answer_table
+from lorentzrec.cli.recommend import recommendation_table
 from lorentzrec.cli.serve import serve
 from lorentzrec.errors import InputError, how_to_get
 
 if TYPE_CHECKING:
-    from lorentzrec.cli.titles import Titles
     from lorentzrec.data.interactions import Interactions
     from lorentzrec.data.vocabulary import Id
     from lorentzrec.model.model import Model
 
 CUSTOMERS, ITEMS, EVENTS = 3_000, 1_000, 60_000
 NEW_BASKET = "Running Top"
-"""The category that the customer nobody knows has bought from."""
+"""The category of the new customer's purchases."""
 METRICS = ("hr@10", "ndcg@10", "coverage@10")
 HOST, PORT = "127.0.0.1", 8000
 
 
-def demo(
-    out: Annotated[
-        Path | None, typer.Option(help="Folder to keep everything in.", show_default="a new temporary one")
-    ] = None,
-    no_serve: Annotated[bool, typer.Option("--no-serve", help="End before serving; --json does, too.")] = False,
-    json: Json = False,
-) -> None:
-    """Grow a shop, train on it in both geometries, compare, recommend, and show it all on a page until Ctrl-C.
+def demo(*, out: Path | None = None, no_serve: bool = False, json: bool = False) -> None:
+    """Generate a shop, train in both geometries, compare, recommend, and serve it all on a page until Ctrl-C.
 
-    Everything it makes stays in one folder, ready for the other commands.
+    All files are in one folder, ready for the other commands.
+
+    $ lorentzrec demo
+    $ lorentzrec demo --out my-demo
+
+    out: Folder for all files. Default: a new temporary one.
+    no_serve: Stop before serving; so does --json.
     """
-    from lorentzrec.cli.titles import Titles
     from lorentzrec.evaluation.baselines import Popularity
+    from lorentzrec.evaluation.protocol import evaluate_systems
     from lorentzrec.evaluation.significance import compare_users
     from lorentzrec.ingest.dataset import open_dataset
     from lorentzrec.learning.trainer import train
@@ -57,49 +54,51 @@ def demo(
     folder.mkdir(parents=True, exist_ok=True)
     shop = folder / "shop"
     with compiling_ahead(TrainingConfig()) as until_compiled:
-        described = f"{EVENTS:,} events of {CUSTOMERS:,} customers with {ITEMS:,} items"
-        with working(f"A shop that does not exist: {described} ..."):
+        with working(
+            f"Generating a synthetic shop: {EVENTS:,} events of {CUSTOMERS:,} customers with {ITEMS:,} items ..."
+        ):
             _make_shop(folder / "raw", shop)
             train_part, test_part = open_dataset(shop).parts()
         until_compiled(say)
     models: dict[str, Model] = {}
     for geometry in ("hyperboloid", "euclidean"):
-        with working(f"One point for each item, {geometry} ..."):
+        with working(f"Training the {geometry} model ..."):
             models[geometry] = train(train_part, TrainingConfig(geometry=geometry), progress=False)
             models[geometry].save(folder / geometry)
-    with working("The last purchase of every customer was held out: which system finds it? ..."):
-        reports = evaluated({**models, "popularity": Popularity(train_part)}, test_part, None, [10])
+    with working(
+        "Evaluating both models and popularity on the last purchase of every customer, which was held out ..."
+    ):
+        reports = evaluate_systems({**models, "popularity": Popularity(train_part)}, test_part, [10])
         difference = compare_users(reports["hyperboloid"]["full"], reports["euclidean"]["full"], "ndcg@10")
-    with working("Both models, the items and the histories go to a store, with a map of the items ..."):
+    with working("Publishing both models, the items, the histories and a map of the items to a store ..."):
         store = _publish(models, shop, folder / "store")
 
     model, titles = models["hyperboloid"], Titles(str(shop))
-    known = _regular_customer(train_part)
-    basket = _basket(shop)
-    answers = {"known customer": model.recommend(user=known, k=5), "new basket": model.recommend(basket, k=5)}
+    known = train_part.users.id(int(abs(train_part.lengths - 12).argmin()))  # a customer with about a dozen events
+    basket = _best_sellers(shop)
+    found = {"known customer": model.recommend(user=known, k=5), "new basket": model.recommend(basket, k=5)}
     if json:
         print_json(
             {
                 "folder": str(folder),
                 "store": store,
                 "systems": to_dict(reports),
-                "recommendations": {name: [{"id": i, "score": s} for i, s in one] for name, one in answers.items()},
+                "recommendations": {name: [{"id": i, "score": s} for i, s in one] for name, one in found.items()},
             }
         )
         return
-    show("", comparison(reports, METRICS), "")
-    chance = "chance hardly explains it" if difference.significant else "chance explains it"
+    show("", report_table(reports, METRICS), "")
     show(
-        f"Hyperboloid against Euclidean twin, ndcg@10 of full ranking: {difference.difference:+.4f} "
-        f"[{difference.low:+.4f}, {difference.high:+.4f}], p = {difference.p_value:.2g}: {chance}.\n"
+        f"Hyperboloid minus Euclidean twin, ndcg@10 of full ranking: {difference.difference:+.4f} "
+        f"[{difference.low:+.4f}, {difference.high:+.4f}], {difference.verdict}.\n"
     )
-    show(f"Customer {known} bought, among others:", _titles(train_part.history_ids(known)[-3:], titles))
-    show(answer_table(answers["known customer"], titles, "and may like"), "")
-    show("Somebody who was never seen before has in the basket:", _titles(basket, titles))
-    show(answer_table(answers["new basket"], titles, "and may like"), "")
-    note([one.fallback for one in answers.values() if one.fallback])
-    _draw(train_part, folder / "degrees.png")
-    _next_steps(folder, basket)
+    show(f"The last purchases of customer {known}:", _titles(train_part.history_ids(known)[-3:], titles))
+    show(recommendation_table(found["known customer"], titles, "Recommendations"), "")
+    show("The basket of a new customer:", _titles(basket, titles))
+    show(recommendation_table(found["new basket"], titles, "Recommendations"), "")
+    note([one.fallback for one in found.values() if one.fallback])
+    _plot(train_part, folder / "degrees.png")
+    _show_next_steps(folder, basket)
     if not no_serve:
         _serve(store)
 
@@ -114,48 +113,40 @@ def _make_shop(raw: Path, shop: Path) -> None:
 
 
 def _publish(models: dict[str, Model], shop: Path, folder: Path) -> str:
-    """The address of a new store that holds what `lorentzrec serve` needs."""
+    """Publish to a new store; returns its address."""
     from lorentzrec.ingest.dataset import open_dataset
-    from lorentzrec.reduction.disk_map import disk_map
     from lorentzrec.serving.stores.address import open_store
     from lorentzrec.serving.versions.publish import publish
 
     model, twin = models["hyperboloid"], models["euclidean"]
-    drawn = disk_map(model.item_points, geometry=model.config.geometry, counts=model.item_counts)
     with closing(open_store(f"file:{folder}", create=True)) as store:
-        items, histories = open_dataset(shop).items, model.histories
-        publish(model, store, items=items, disk_map=drawn, twin=twin, histories=histories)
+        publish(model, store, items=open_dataset(shop).items, disk_map=True, twin=twin, histories=model.histories)
         return store.url
 
 
 def _serve(store: str) -> None:
-    """Answer until Ctrl-C, if the parts of a service are installed."""
+    """Serve until Ctrl-C, if the dependencies of the service are installed."""
     if any(find_spec(name) is None for name in ("litestar", "granian", "prometheus_client")):
-        note([f"to see it on a page: {how_to_get('serve')}, then the last of these commands"])
+        note([f"to see it on a page: {how_to_get('serve')}, then run the last of these commands"])
         return
     port = _free_port(PORT)
     if port != PORT:
-        note([f"port {PORT} is taken, so the page is at port {port}"])
-    show("\nOpen the page in a browser; Ctrl-C ends it.")
+        note([f"port {PORT} is in use, so the page is on port {port}"])
+    show("\nOpen the page in a browser; stop with Ctrl-C.")
     serve(store, host=HOST, port=port, log_level="warning")
 
 
-def _free_port(wanted: int) -> int:
-    """This port, or any other if somebody listens there."""
-    for port in (wanted, 0):
+def _free_port(preferred: int) -> int:
+    """This port, or any other if it is in use."""
+    for port in (preferred, 0):
         with socket.socket() as attempt, suppress(OSError):
             attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             attempt.bind((HOST, port))
             return int(attempt.getsockname()[1])
-    raise InputError(f"no port of {HOST} is free: end another service first")
+    raise InputError(f"no port of {HOST} is free: stop another service first")
 
 
-def _regular_customer(events: Interactions) -> Id:
-    """Somebody with about a dozen events."""
-    return events.users.id(int(abs(events.lengths - 12).argmin()))
-
-
-def _basket(shop: Path) -> list[Id]:
+def _best_sellers(shop: Path) -> list[Id]:
     """The three best sellers of one category."""
     from lorentzrec.ingest.dataset import open_dataset
 
@@ -167,8 +158,8 @@ def _titles(items: list[Id], titles: Titles) -> str:
     return "  " + ", ".join(f"{titles[item]}" for item in items)
 
 
-def _draw(events: Interactions, path: Path) -> None:
-    """The degrees of the items, if there is something to draw with."""
+def _plot(events: Interactions, path: Path) -> None:
+    """Plot the degrees of the items, if matplotlib is installed."""
     if find_spec("matplotlib") is None:
         return
     from lorentzrec.figures.degrees import plot_degrees
@@ -178,12 +169,12 @@ def _draw(events: Interactions, path: Path) -> None:
     show(f"A few items are popular and most are not: {path} shows the power law.\n")
 
 
-def _next_steps(folder: Path, basket: list[Id]) -> None:
+def _show_next_steps(folder: Path, basket: list[Id]) -> None:
     called = Path(sys.argv[0])
     # `make demo` runs the script of an environment that is not on the path.
     hidden = called.name == "lorentzrec" and shutil.which("lorentzrec") is None
     program = shlex.quote(str(called.absolute())) if hidden else "lorentzrec"
-    show("Try next:", f"  cd {shlex.quote(str(folder))}")
+    show("Next steps:", f"  cd {shlex.quote(str(folder))}")
     for command in (
         "evaluate hyperboloid shop --baselines",
         f"recommend hyperboloid --history {','.join(map(str, basket))} --titles shop",

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from lorentzrec.cli.options import Json, ModelFolder
+from lorentzrec.atomic import atomic_file
 from lorentzrec.cli.output import print_json, show
-from lorentzrec.cli.table_files import FORMATS, Force, refuse_target, write_table
+from lorentzrec.cli.results import FORMATS, refuse_target, write_table
 from lorentzrec.errors import ConfigError
 
 
-def export(
-    model: ModelFolder,
-    out: Annotated[Path, typer.Option(help="File to write: .parquet, .csv, .jsonl or .npz; else a folder of parts.")],
-    to: Annotated[
-        str | None, typer.Option(help="The format, if the name does not tell it: npz or parquet.", show_default=False)
-    ] = None,
-    force: Force = False,
-    json: Json = False,
-) -> None:
+def export(model: Path, *, out: Path, to: str | None = None, force: bool = False, json: bool = False) -> None:
     """Write ids, counts and points of all items to one file.
 
-    On the hyperboloid the items for a point u are in the order of the plain inner product of (-u0, u1, ...) and their
-    points, so any exact inner-product search will do.
+    On the hyperboloid, the items for a point u are in the order of the plain inner product of (-u0, u1, ...) and their
+    points, so any exact inner-product search works.
+
+    $ lorentzrec export model --out points.parquet
+    $ lorentzrec export model --to npz --out points.npz
+
+    out: File to write: .parquet, .csv, .jsonl or .npz; without a suffix, a folder of Parquet files.
+    to: The format, if the name has no suffix: npz or parquet.
     """
     from lorentzrec.model.artifact import load
 
@@ -33,28 +29,23 @@ def export(
     if to is not None and to not in kinds:
         raise ConfigError(f"there is no format {to!r}: use one of {', '.join(kinds)}")
     if to is not None and out.suffix not in ("", f".{to}"):
-        raise ConfigError(f"{out} is not the name of a file of the format {to}: end it in .{to}, or leave --to out")
+        raise ConfigError(f"{out} does not have the suffix of the format {to}: end it in .{to}, or leave --to out")
     out = out.with_suffix(f".{to}") if to is not None else out
     refuse_target(out, force=force, formats=(*FORMATS, ".npz"))
     trained = load(model)
-    if out.suffix != ".npz":
-        import polars as pl
-
-        columns = {"id": trained.items.series, "count": trained.item_counts, "point": trained.item_points}
-        if trained.history_points is not trained.item_points:
-            columns["history_point"] = trained.history_points
-        write_table([pl.DataFrame(columns)], out)
-    else:
+    columns: dict[str, Any] = {"id": trained.items.series, "count": trained.item_counts, "point": trained.item_points}
+    if trained.history_points is not trained.item_points:
+        columns["history_point"] = trained.history_points
+    if out.suffix == ".npz":
         import numpy as np
 
-        from lorentzrec.atomic import atomic_file
-
-        arrays: dict[str, Any] = {"id": np.array(trained.item_ids), "count": trained.item_counts}
-        arrays["point"] = trained.item_points
-        if trained.history_points is not trained.item_points:
-            arrays["history_point"] = trained.history_points
+        arrays = columns | {"id": np.array(trained.item_ids)}
         with atomic_file(out) as partial, partial.open("wb") as file:
             np.savez(file, allow_pickle=False, **arrays)
+    else:
+        import polars as pl
+
+        write_table([pl.DataFrame(columns)], out)
     if json:
         print_json({"file": str(out), "format": out.suffix[1:] or "parquet", "items": len(trained.items)})
     else:

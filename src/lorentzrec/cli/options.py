@@ -1,28 +1,214 @@
-"""Options that several commands share, each described once."""
+"""The options of a command, generated from what describes them: its signature, its docstring, and dataclasses.
+
+A command is a plain function. Parameters before `*` are arguments and those after it are options. A line
+`name: text` or `name METAVAR: text` at the end of its docstring is the help of a parameter; `SHARED` has the texts of
+parameters that several commands have. A line `$ lorentzrec ...` is an example. `**fields` stands for fields of
+dataclasses, which `field_options` names: type, default and help come from the dataclass.
+"""
 
 from __future__ import annotations
 
+import ast
+import inspect
+import re
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
+from dataclasses import fields
+from functools import cache
+from importlib.util import find_spec
+from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar, get_args, get_origin
 
 import typer
+from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
 
+from lorentzrec.cli.output import flag_of
 
-def _file_option(help: str) -> Any:
-    return typer.Option(help=help, rich_help_panel="Event files")
-
+Command = TypeVar("Command", bound=Callable[..., None])
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-ModelFolder: TypeAlias = Annotated[Path, typer.Argument(metavar="MODEL", help="The folder of a trained model.")]
-Count: TypeAlias = Annotated[int, typer.Option("-k", help="How many items.")]
-TitlesFrom: TypeAlias = Annotated[
-    str | None, typer.Option(help="Where item titles are: a dataset, or a file with columns item and title.")
-]
-Reader: TypeAlias = Annotated[
-    str | None,
-    _file_option("The layout of a well-known data set: movielens-1m, amazon-reviews, recbole, adjacency, ..."),
-]
-UserColumn: TypeAlias = Annotated[str | None, _file_option("Column of the customer, if not user.")]
-ItemColumn: TypeAlias = Annotated[str | None, _file_option("Column of the item, if not item.")]
-TimeColumn: TypeAlias = Annotated[str | None, _file_option("Column of the time, if not time: unix seconds, or dates.")]
-WeightColumn: TypeAlias = Annotated[str | None, _file_option("Column of the weight, if not weight.")]
+Natural: TypeAlias = Annotated[int, typer.Option(min=0)]
+Positive: TypeAlias = Annotated[int, typer.Option(min=1)]
+
+SHARED = {
+    "json": (None, "Print the result as JSON."),
+    "model": (None, "The folder of a trained model."),
+    "k": (None, "Number of items."),
+    "config": (None, "TOML file of hyper-parameters: name = value."),
+    "settings": ("NAME=VALUE", "A hyper-parameter. Repeatable."),
+    "titles": (None, "Item titles: a dataset, or a file with columns item and title."),
+    "seed": (None, "Random seed."),
+    "force": (None, "Overwrite what is there."),
+    "store": (None, "file:DIR, postgresql://... or cosmos://..."),
+}
+"""Parameter -> metavar and help, unless the command has its own."""
+
+
+class FieldOption(NamedTuple):
+    """A field of a dataclass, as an option."""
+
+    name: str
+    type: Any
+    default: Any
+    choices: tuple[str, ...]
+    help: str
+
+
+def field_options(
+    owner: str, panel: str | None, names: Sequence[Any], *, override: bool = False
+) -> Callable[[Command], Command]:
+    """A decorator that adds options for fields of the dataclass `owner` ("module:Class") to a command.
+
+    names: names of fields; `...` between two names stands for the fields between them.
+    override: an option that is not given is None and not the field's default, because it overrides other defaults.
+    """
+
+    def decorate(command: Command) -> Command:
+        known = dataclass_fields(owner)
+        order, chosen = list(known), []
+        for place, name in enumerate(names):
+            if name is ...:
+                chosen += order[order.index(names[place - 1]) + 1 : order.index(names[place + 1])]
+            else:
+                chosen.append(name)
+        made = [_field_parameter(known[name], panel, override) for name in chosen]
+        command.__dict__["field_options"] = [*made, *command.__dict__.get("field_options", [])]
+        return command
+
+    return decorate
+
+
+def event_file_options(command: Command) -> Command:
+    """A decorator that adds the options for reading event files, for commands that take a dataset or files."""
+    columns = ("user_column", "item_column", "time_column", "weight_column")
+    command = field_options("lorentzrec.ingest.sources:Source", "Event files", columns, override=True)(command)
+    return field_options("lorentzrec.ingest.prepare:PrepareConfig", "Event files", ["reader"])(command)
+
+
+def pop_fields(options: dict[str, Any], owner: type) -> dict[str, Any]:
+    """Remove the fields of the dataclass `owner` from `options`, and return those that were given."""
+    taken = {field.name: options.pop(field.name) for field in fields(owner) if field.name in options}
+    given = {name: value for name, value in taken.items() if value is not None}
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+
+
+def complete_signature(command: Callable[..., None]) -> tuple[str, list[str]]:
+    """Give a command the signature that Typer needs; returns the text of its help, and the examples."""
+    signature = inspect.signature(command, eval_str=True)
+    text, examples, described = _read_docstring(command.__doc__ or "", signature.parameters.keys())
+    made = [
+        _typer_parameter(parameter, *described.get(name, SHARED.get(name, (None, None))))
+        for name, parameter in signature.parameters.items()
+        if parameter.kind is not parameter.VAR_KEYWORD
+    ]
+    made += command.__dict__.get("field_options", [])
+    command.__signature__ = signature.replace(parameters=made)  # type: ignore[attr-defined]
+    return text, examples
+
+
+@cache
+def dataclass_fields(owner: str) -> dict[str, FieldOption]:
+    """The fields of a dataclass by name, read from its source: importing it would take longer than printing help."""
+    module, _, class_name = owner.partition(":")
+    spec = find_spec(module)
+    assert spec is not None
+    tree = ast.parse(spec.loader.get_source(module))  # type: ignore[union-attr]
+    aliases = {
+        target.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    [body] = [node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == class_name]
+    declared = [
+        (node, follower)
+        for node, follower in zip_longest(body, body[1:])
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    ]
+    names = {node.target.id for node, _ in declared}  # type: ignore[union-attr]
+    return {node.target.id: _field_option(node, follower, aliases, names) for node, follower in declared}  # type: ignore[union-attr]
+
+
+def _field_option(
+    node: ast.AnnAssign, follower: ast.stmt | None, aliases: dict[str, ast.expr], names: set[str]
+) -> FieldOption:
+    class Resolver(ast.NodeTransformer):
+        def visit_Name(self, name: ast.Name) -> ast.expr:
+            return aliases.get(name.id, name)
+
+    annotation = ast.unparse(Resolver().visit(node.annotation))
+    literal = re.search(r"Literal\[(.*?)\]", annotation)
+    choices = ast.literal_eval(f"({literal[1]},)") if literal else ()
+    words = () if literal else re.findall(r"\w+", annotation)
+    kind: Any = next((kind for kind in (str, bool, float, int, Path) if kind.__name__ in words), str)
+    kind = list[kind] if "tuple" in words else kind
+    doc = ""
+    if isinstance(follower, ast.Expr) and isinstance(follower.value, ast.Constant):
+        doc = " ".join(str(follower.value.value).split("\n\n")[0].split())
+    # A field in backticks is an option here; what else is in backticks needs none.
+    doc = re.sub(
+        r"`(\w+)`", lambda found: flag_of(found[1]) if found[1] in names else found[1], doc.replace("[", r"\[")
+    )
+    default = node.value.value if isinstance(node.value, ast.Constant) else None
+    assert isinstance(node.target, ast.Name)
+    return FieldOption(node.target.id, kind, default, choices, doc.replace("`", ""))
+
+
+def _field_parameter(field: FieldOption, panel: str | None, override: bool) -> inspect.Parameter:
+    flag = field.type is bool
+    default = None if override and not flag else field.default
+    shown = str(field.default) if override and field.default not in (None, False) else True
+    info = typer.Option(
+        flag_of(field.name),
+        help=field.help,
+        metavar="|".join(field.choices) or None,
+        rich_help_panel=panel,
+        show_default=shown,
+    )
+    return inspect.Parameter(
+        field.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[field.type if default is not None else field.type | None, info],
+    )
+
+
+def _typer_parameter(parameter: inspect.Parameter, metavar: str | None, help: str | None) -> inspect.Parameter:
+    """With the argument or option of Typer that the parameter is, unless it has one that is complete."""
+    annotation, info = parameter.annotation, None
+    if get_origin(annotation) is Annotated:
+        annotation, *notes = get_args(annotation)
+        info = next((copy(note) for note in notes if isinstance(note, ParameterInfo)), None)
+    if annotation is typer.Context or (info is not None and info.help):
+        return parameter
+    if info is None:
+        info = typer.Option() if parameter.kind is parameter.KEYWORD_ONLY else typer.Argument()
+    info.help, info.metavar = help, metavar or info.metavar
+    if isinstance(info, ArgumentInfo):
+        info.metavar = info.metavar or parameter.name.upper()
+    elif isinstance(info, OptionInfo) and parameter.default is not True:  # Typer adds a --no-... to what is on
+        info.default = flag_of(parameter.name)
+    return parameter.replace(annotation=Annotated[annotation, info])
+
+
+def _read_docstring(doc: str, names: Iterable[str]) -> tuple[str, list[str], dict[str, tuple[str | None, str]]]:
+    """The text with one line per paragraph for the terminal to wrap, the examples, and the metavar and help of
+    parameters."""
+    text: list[str] = []
+    examples: list[str] = []
+    described: dict[str, tuple[str | None, str]] = {}
+    for line in inspect.cleandoc(doc).splitlines():
+        found = re.fullmatch(r"(\w+)(?: (\S+))?: (.*)", line)
+        if line.startswith("$ lorentzrec "):
+            examples.append(" ".join(line.split()[2:]))
+        elif found and found[1] in names:
+            described[found[1]] = (found[2], found[3])
+        elif described and line.startswith(" "):
+            name, (metavar, help) = described.popitem()
+            described[name] = (metavar, f"{help} {line.strip()}")
+        else:
+            text.append(line)
+    paragraphs = "\n".join(text).strip().split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs), examples, described

@@ -1,4 +1,4 @@
-"""What commands print: the result on standard output, progress and notes on standard error."""
+"""What commands print: results on standard output, progress and notes on standard error."""
 
 from __future__ import annotations
 
@@ -19,62 +19,71 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
-_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters but tab and line end, what turns the direction of writing, and what is no character at all."""
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters except tab and newline, marks that change the direction of text, and surrogates."""
 LONGEST_CELL = 200
-"""Characters of a cell of a table; ids may be longer."""
-
+"""Characters in a cell of a table; ids may be longer."""
 WIDTH_OF_FILES = 120
-"""Columns of a table that is not shown on a terminal, unless COLUMNS says otherwise."""
-
-
-_FLAGS = {"event_weights": "--event-weight", "label_events": "--label-event", "item_columns": "--item-field"}
+"""Columns of a table that is not printed to a terminal, unless COLUMNS is set."""
+_FLAGS = {
+    "settings": "--set",
+    "event_weights": "--event-weight",
+    "label_events": "--label-event",
+    "item_columns": "--item-field",
+    "allowed_hosts": "--allow-host",
+    "allowed_origins": "--allow-origin",
+}
 """Options whose names on the command line differ from those in Python by more than dashes."""
 
 
+def flag_of(name: str) -> str:
+    """The option for a parameter or field: --time-column for `time_column`, -k for `k`."""
+    return _FLAGS.get(name, ("--" if len(name) > 1 else "-") + name.replace("_", "-"))
+
+
 def printable(text: str) -> str:
-    r"""The text with what a terminal would obey written out (`\x1b`): titles and ids may come from anybody."""
-    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    r"""The text with control characters escaped (`\x1b`), since titles and ids may come from anywhere."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def with_flags(message: str) -> str:
-    """A message of the library with its options as the command line has them: `time_column` is --time-column."""
+    """A message of the library with its options as on the command line: --time-column for `time_column`."""
 
     def flag(found: re.Match[str]) -> str:
         name, value = found.groups()
-        shown = _FLAGS.get(name, "--" + name.replace("_", "-"))
+        shown = flag_of(name)
         return shown if value is None else f"{shown} {shlex.quote(str(ast.literal_eval(value)))}"
 
     return re.sub(r"`([a-z]+(?:_[a-z]+)*)(?:=('[^`']*'|\"[^`\"]*\"|\d+))?`", flag, message)
 
 
 def print_json(result: Any) -> None:
-    """The result for a program."""
+    """Print the result for a program."""
     text = json.dumps(result, indent=2, ensure_ascii=False)
-    # Only strings can hold such characters, and there JSON has an escape of its own for them.
-    typer.echo(_OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+    # Only strings can contain such characters, and JSON has an escape for them.
+    typer.echo(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def show(*parts: RenderableType) -> None:
-    """The result for a person: text and tables. Ids and titles may hold anything: see `printable`."""
+    """Print the result for a person: text and tables."""
     console = _console(stderr=False)
     for part in parts:
         console.print(part, soft_wrap=isinstance(part, str))
 
 
 def say(text: str) -> None:
-    """A line about what is going on, beside the result."""
+    """Print a line of progress, which is not part of the result."""
     _console(stderr=True).print(text, soft_wrap=True)
 
 
 def note(sentences: Iterable[str]) -> None:
-    """Sentences that a reader of the result should know."""
+    """Print what a reader of the result should know."""
     for sentence in sentences:
         _console(stderr=True).print(f"note: {with_flags(sentence)}", style="yellow", soft_wrap=True)
 
 
 def table(columns: Mapping[str, str], rows: Iterable[Sequence[Any]], *, title: str | None = None) -> Table:
-    """`columns`: heading -> "left" or "right", perhaps with a style: "right bold"."""
+    """`columns`: heading -> "left" or "right", optionally with a style: "right bold"."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -95,7 +104,7 @@ def _cut(cell: str) -> str:
 
 @contextmanager
 def working(text: str) -> Iterator[None]:
-    """Say what is being done; on a terminal, with something that moves until it is."""
+    """Print what is being done; on a terminal, with a spinner until it is done."""
     if sys.stderr.isatty():
         with _console(stderr=True).status(text):
             yield
@@ -106,7 +115,7 @@ def working(text: str) -> Iterator[None]:
 
 @contextmanager
 def progress(what: str, total: float) -> Iterator[Callable[[float], None]]:
-    """A bar on standard error, if that is a terminal; the function given says how much of `total` is done."""
+    """A bar on standard error, if that is a terminal; call the function with how much of `total` is done."""
     from rich.progress import Progress
 
     with Progress(console=_console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as bar:
@@ -115,37 +124,22 @@ def progress(what: str, total: float) -> Iterator[Callable[[float], None]]:
 
 
 @contextmanager
-def steps(text: str, names: Sequence[str]) -> Iterator[Callable[[str], None]]:
-    """A bar over named steps, or one line without a terminal; the function given is called when a step begins."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    if not sys.stderr.isatty():
-        say(f"{text} ...")
-        yield lambda name: None
-        return
-    looks = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*looks, console=_console(stderr=True), transient=True) as bar:
-        task = bar.add_task(text, total=len(names))
-        yield lambda name: bar.update(task, completed=names.index(name), description=f"{text}: {name}")
-
-
-@contextmanager
 def stages() -> Iterator[Callable[[str, float], None]]:
-    """One bar after another: the function given says what is being done, and what share of it is."""
+    """One bar after another: call the function with what is being done, and what share of it is done."""
     from rich.progress import Progress
 
     shown = sys.stderr.isatty()
     with Progress(console=_console(stderr=True), disable=not shown, transient=True) as bar:
         tasks: dict[str, Any] = {}
 
-        def tell(what: str, share: float) -> None:
+        def report(what: str, share: float) -> None:
             if what not in tasks:
                 tasks[what] = bar.add_task(what, total=None if share == 0 else 1.0)
                 if not shown:
                     say(what)
             bar.update(tasks[what], completed=share, total=None if share == 0 else 1.0)
 
-        yield tell
+        yield report
 
 
 def _console(*, stderr: bool) -> Console:
@@ -160,7 +154,7 @@ def _console_type() -> type[Console]:
     from rich.text import Text
 
     class PrintableConsole(Console):
-        """A console that prints every text, in lines and in tables, without the control characters in it."""
+        """A console that escapes control characters in all text, in lines and in tables."""
 
         def render_str(self, text: str, **options: Any) -> Text:
             return super().render_str(printable(text), **options)

@@ -1,18 +1,17 @@
-"""`lorentzrec prepare`: raw events in, a dataset out."""
+"""`lorentzrec prepare`: from raw events to a dataset."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lorentzrec.cli.options import ItemColumn, Json, Reader, TimeColumn, UserColumn, WeightColumn
-from lorentzrec.cli.output import note, print_json, show, steps, table
-from lorentzrec.cli.targets import refuse_unwritable
+from lorentzrec.cli.options import field_options, pop_fields
+from lorentzrec.cli.output import note, print_json, show, stages, table
+from lorentzrec.cli.results import refuse_unwritable
 from lorentzrec.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,161 +20,89 @@ if TYPE_CHECKING:
     from lorentzrec.ingest.engine import Engine
     from lorentzrec.ingest.prepare import PrepareReport
 
-Text = str | None
-Number = int | None
+SOURCE, CONFIG = "lorentzrec.ingest.sources:Source", "lorentzrec.ingest.prepare:PrepareConfig"
 
 
-def _option(panel: str, help: str, *names: str, **more: Any) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel=panel, **more)
+def _option(panel: str) -> Any:
+    return typer.Option(rich_help_panel=panel)
 
 
-_file, _filter, _part, _engine_option = (
-    partial(_option, panel) for panel in ("Event files", "What stays", "Parts", "Where it runs")
-)
-
-
+@field_options(SOURCE, "Event files", ("format", ..., "decimal", "encoding", ..., "ties"), override=True)
+@field_options(CONFIG, "Event files", ("reader", "on_error"))
+@field_options(CONFIG, "Filters", ("minimum_rating", ..., "maximum_history"))
+@field_options(CONFIG, "Split", ("drop_unseen_items", "test_events"))
 def prepare(
-    events: Annotated[
-        list[str], typer.Argument(metavar="EVENTS", help="Files, folders or patterns; local, az:// or s3://.")
-    ],
-    out: Annotated[str, typer.Option(help="Folder for the dataset; local, az:// or s3://.")],
-    items: Annotated[Text, typer.Option(help="A file of item titles, categories, prices, images.")] = None,
-    item_fields: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--item-field",
-            metavar="FIELD=COLUMN",
-            help="The item file's column of item, title, category, price or image, if named otherwise.",
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Prepare again even if the same dataset is there.")] = False,
-    reader: Reader = None,
-    user_column: UserColumn = None,
-    item_column: ItemColumn = None,
-    time_column: TimeColumn = None,
-    weight_column: WeightColumn = None,
-    rating_column: Annotated[Text, _file("Column of the rating.")] = None,
-    event_column: Annotated[Text, _file("Column of the kind of event: view, purchase, ...")] = None,
-    file_format: Annotated[Text, _file("csv, json, parquet, adjacency or csr.", "--format")] = None,
-    separator: Annotated[
-        Text, _file("Between the fields of CSV lines: a character, tab or space.", show_default="from the first lines")
-    ] = None,
-    quote: Annotated[Text, _file("Around fields that hold a separator; none for no quotes.", show_default='"')] = None,
-    escape: Annotated[Text, _file("Before quotes inside of fields, where they are not doubled: '\\'.")] = None,
-    decimal: Annotated[
-        Text, _file("Decimal point of weights and ratings: . or ,", show_default="from the first values")
-    ] = None,
-    columns: Annotated[Text, _file("Columns of files without header: user,item,time")] = None,
-    encoding: Annotated[Text, _file("Text encoding.", show_default="utf-8")] = None,
-    time_unit: Annotated[Text, _file("seconds, milliseconds, microseconds or iso.", show_default="auto")] = None,
-    time_format: Annotated[Text, _file("Form of times that are not ISO 8601: '%d.%m.%Y %H:%M'.")] = None,
-    ordered: Annotated[
-        bool, _file("Events have no times but are in order, oldest first: positions become times.", "--ordered")
-    ] = False,
-    ties: Annotated[
-        Text, _file("Order of a customer's events with equal times: by item id, or as in the file.", show_default="id")
-    ] = None,
-    on_error: Annotated[str, _file("A faulty row: raise stops, skip sets it aside and counts it.")] = "raise",
-    minimum_rating: Annotated[float | None, _filter("Only events rated so or higher.")] = None,
-    event_weights: Annotated[
-        list[str] | None,
-        _filter("Weight of a kind of event; other kinds are left out.", "--event-weight", metavar="KIND=WEIGHT"),
-    ] = None,
-    label_events: Annotated[
-        list[str] | None,
-        _filter("A kind of event to predict; histories hold all kinds. Repeatable.", "--label-event", metavar="KIND"),
-    ] = None,
-    since: Annotated[Text, _filter("Only from this time on: 2024-01-31, or unix seconds.")] = None,
-    until: Annotated[Text, _filter("Only before this time.")] = None,
-    bot_events: Annotated[Number, _filter("Leave out customers with more events than this.")] = None,
-    duplicates: Annotated[str, _filter("Of repeated pairs: keep all, the first, the last, or their sum.")] = "keep",
-    minimum_user_events: Annotated[int, _filter("Fewest events of a customer.")] = 1,
-    minimum_item_events: Annotated[int, _filter("Fewest events of an item.")] = 1,
-    k_core: Annotated[bool, _filter("Apply both minimum counts until nothing changes.", "--k-core")] = False,
-    maximum_history: Annotated[Number, _filter("Only so many newest events of each customer.")] = None,
-    split: Annotated[
-        Text,
-        _part(
-            "leave_last_out, leave_last_two, last_days:days=7, random:ratio=0.2 (of the events, except for one of each "
-            "customer, which stays in training), held_out_customers, given.",
-            metavar="NAME[:OPTION=VALUE,...]",
-        ),
-    ] = None,
-    drop_unseen_items: Annotated[
-        bool, _part("No test events of items that training has not.", "--drop-unseen-items")
-    ] = False,
-    test_events: Annotated[list[str] | None, _part("Files of the test part, for --split given.")] = None,
-    engine: Annotated[str, _engine_option("polars: this machine. spark: many.")] = "polars",
-    master: Annotated[Text, _engine_option("Spark's master, or sc://HOST.", show_default="this machine")] = None,
-    scratch: Annotated[Path | None, _engine_option("Folder for intermediate files.")] = None,
-    json: Json = False,
+    events: list[str],
+    *,
+    out: str,
+    items: str | None = None,
+    item_columns: list[str] | None = None,
+    force: bool = False,
+    columns: Annotated[str | None, _option("Event files")] = None,
+    event_weights: Annotated[list[str] | None, _option("Filters")] = None,
+    label_events: Annotated[list[str] | None, _option("Filters")] = None,
+    split: Annotated[str | None, _option("Split")] = None,
+    engine: Annotated[str, _option("Engine")] = "polars",
+    master: Annotated[str | None, _option("Engine")] = None,
+    scratch: Annotated[Path | None, _option("Engine")] = None,
+    json: bool = False,
+    **fields: Any,
 ) -> None:
-    """Clean, filter, order, number and split raw events.
+    """Clean, filter, sort and split raw events into a dataset.
 
-    The dataset is the same, to the bit, whichever engine makes it. Every step says how many events it kept, and why.
+    The dataset is the same, byte for byte, with either engine. Every step reports how many events it kept, and why.
+
+    $ lorentzrec prepare events.csv --out shop --split leave_last_out
+    $ lorentzrec prepare 'logs/*.parquet' --out shop --user-column customer --item-column sku \
+        --minimum-user-events 5
+    $ lorentzrec prepare ml-1m --reader movielens-1m --items ml-1m --out films --minimum-rating 4 \
+        --split leave_last_two
+    $ lorentzrec prepare az://container/events --out az://container/shop --split last_days:days=14
+
+    events: Files, folders or patterns; local, az:// or s3://.
+    out: Folder for the dataset; local, az:// or s3://.
+    items: A file of item titles, categories, prices, images.
+    item_columns FIELD=COLUMN: The column of the item file for item, title, category, price or image, if it has another
+        name. Repeatable.
+    force: Prepare again even if the same dataset exists.
+    columns: Column names of files without a header: user,item,time
+    event_weights KIND=WEIGHT: Weight of a kind of event; other kinds are dropped. Repeatable.
+    label_events KIND: A kind of event to predict; histories have all kinds. Repeatable.
+    split NAME[:OPTION=VALUE,...]: leave_last_out, leave_last_two, last_days:days=7, random:ratio=0.2 (of the events,
+        but one event per customer always stays in training), held_out_customers, given.
+    engine: polars: this machine. spark: a cluster.
+    master: Spark's master URL, or sc://HOST. Default: this machine.
+    scratch: Folder for intermediate files.
     """
     from lorentzrec.ingest.dataset import FORMAT
-    from lorentzrec.ingest.prepare import STAGES, PrepareConfig
+    from lorentzrec.ingest.prepare import PrepareConfig
     from lorentzrec.ingest.prepare import prepare as run
     from lorentzrec.ingest.sources import Source, source_named
     from lorentzrec.ingest.storage import is_remote
 
     if not is_remote(out):
         refuse_unwritable(Path(out), FORMAT)
-    given = {
-        "format": file_format,
-        "user_column": user_column,
-        "item_column": item_column,
-        "time_column": time_column,
-        "weight_column": weight_column,
-        "rating_column": rating_column,
-        "event_column": event_column,
-        "separator": separator,
-        "quote": quote,
-        "escape": escape,
-        "decimal": decimal,
-        "encoding": encoding,
-        "time_unit": time_unit,
-        "time_format": time_format,
-        "ordered": ordered or None,
-        "ties": ties,
-        "columns": tuple(columns.split(",")) if columns else None,
-    }
-    fields = _pairs("--item-field", item_fields)
+    source = pop_fields(fields, Source) | ({"columns": tuple(columns.split(","))} if columns else {})
+    if not source["ordered"]:
+        del source["ordered"]
+    item_fields = _pairs("--item-field", item_columns)
     split_name, _, split_options = (split or "").partition(":")
     config = PrepareConfig(
         events=tuple(events),
         out=out,
-        source=source_named(reader, **{name: value for name, value in given.items() if value is not None}),
-        reader=reader,
-        on_error=on_error,  # type: ignore[arg-type]
-        event_weights={
-            kind: _number("--event-weight", text) for kind, text in _pairs("--event-weight", event_weights).items()
-        },
+        source=source_named(fields["reader"], **source),
+        event_weights=_numbers("--event-weight", event_weights),
         label_events=tuple(label_events) if label_events else None,
-        minimum_rating=minimum_rating,
-        since=since,
-        until=until,
-        bot_events=bot_events,
-        duplicates=duplicates,  # type: ignore[arg-type]
-        minimum_user_events=minimum_user_events,
-        minimum_item_events=minimum_item_events,
-        k_core=k_core,
-        maximum_history=maximum_history,
         split=split_name or None,
-        split_options={
-            name: _number("--split", text)
-            for name, text in _pairs("--split", split_options.split(",") if split_options else []).items()
-        },
-        drop_unseen_items=drop_unseen_items,
-        test_events=tuple(test_events or ()),
+        split_options=_numbers("--split", split_options.split(",") if split_options else None),
         items=items,
-        item_source=Source(item_column=fields.pop("item")) if "item" in fields else None,
-        item_columns=fields,
+        item_source=Source(item_column=item_fields.pop("item")) if "item" in item_fields else None,
+        item_columns=item_fields,
         force=force,
+        **pop_fields(fields, PrepareConfig),
     )
-    with _engine(engine, master) as runner, steps("Preparing", STAGES) as watch:
-        report = run(config, runner, scratch=scratch, watch=watch)
+    with _engine(engine, master) as runner, stages() as report_stage:
+        report = run(config, runner, scratch=scratch, watch=lambda stage: report_stage(stage, 0))
     if json:
         print_json(report.to_dict())
         return
@@ -184,7 +111,7 @@ def prepare(
     if report.parts:
         show(f"Its parts: {_counts(report.parts)} events")
     note(report.notes)
-    note(["the same dataset was there already, so nothing was done"] if report.unchanged else [])
+    note(["the same dataset exists already, so nothing was done"] if report.unchanged else [])
 
 
 @contextmanager
@@ -204,12 +131,12 @@ def _engine(name: str, master: str | None) -> Iterator[Engine | None]:
 
 
 def step_table(report: PrepareReport) -> Table:
-    """What each step left of the events."""
+    """How many events each step kept."""
     rows = [
         (step.name, f"{step.rows_in:,}", f"{step.rows_out:,}", f"{step.rows_in - step.rows_out:,}", step.why)
         for step in report.steps
     ]
-    columns = {"step": "left bold", "events in": "right", "out": "right", "left out": "right", "which": "left dim"}
+    columns = {"step": "left bold", "events in": "right", "out": "right", "dropped": "right", "which": "left dim"}
     return table(columns, rows, title=f"Prepared with {report.engine} in {report.seconds:.1f} s")
 
 
@@ -227,8 +154,9 @@ def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:
     return pairs
 
 
-def _number(option: str, text: str) -> float:
+def _numbers(option: str, texts: list[str] | None) -> dict[str, float]:
+    pairs = _pairs(option, texts)
     try:
-        return int(text) if text.lstrip("-").isdigit() else float(text)
-    except ValueError:
-        raise ConfigError(f"{option}: {text!r} is not a number: write name=number") from None
+        return {name: int(text) if text.lstrip("-").isdigit() else float(text) for name, text in pairs.items()}
+    except ValueError as error:
+        raise ConfigError(f"{option}: {str(error).partition(': ')[2]} is not a number: write name=number") from None

@@ -1,161 +1,169 @@
-"""`lorentzrec publish`: a model becomes what the service answers with."""
+"""`lorentzrec publish` and `live`: the current version of a store, and the items that may be recommended from it."""
 
 from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Any
 
 import typer
 
-from lorentzrec.cli.events import dataset_at
-from lorentzrec.cli.options import Json
-from lorentzrec.cli.output import note, print_json, show, stages
+from lorentzrec.cli.inputs import dataset_at, item_table_at, read_ids, split_ids
+from lorentzrec.cli.options import Positive
+from lorentzrec.cli.output import flag_of, note, print_json, show, stages
 from lorentzrec.errors import InputError
 
-if TYPE_CHECKING:
-    import polars as pl
-
-    from lorentzrec.ingest.dataset import Dataset
-    from lorentzrec.serving.stores.store import Added
-
-PARTS = ("items", "twin", "histories", "keep", "map", "index")
-"""Options of a new version."""
+VERSION_OPTIONS = ("items", "twin", "histories", "keep", "map", "index")
+"""Options of a new version, which --rollback does not take."""
 
 
 def publish(
     context: typer.Context,
-    to: Annotated[str, typer.Option("--to", metavar="STORE", help="file:DIR, postgresql://... or cosmos://...")],
-    model: Annotated[Path | None, typer.Argument(metavar="MODEL", help="The folder of a trained model.")] = None,
-    items: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DATASET",
-            help="What the items are called: a dataset, or a file with columns item, title, category.",
-        ),
-    ] = None,
-    twin: Annotated[
-        Path | None, typer.Option(metavar="MODEL2", help="Another model of the same items, to compare answers.")
-    ] = None,
-    histories: Annotated[
-        bool,
-        typer.Option("--histories", help="Put what customers did into the store: all events of the --items dataset."),
-    ] = False,
-    keep: Annotated[int, typer.Option(min=1, help="How many versions that were live the store keeps.")] = 3,
-    map: Annotated[bool, typer.Option("--map/--no-map", help="Make the map of all items for the page.")] = True,
-    index: Annotated[bool, typer.Option("--index/--no-index", help="Make an index where there are many items.")] = True,
-    rollback: Annotated[bool, typer.Option("--rollback", help="Go back to the version that was live before.")] = False,
-    json: Json = False,
+    model: Path | None = None,
+    *,
+    to: str,
+    items: str | None = None,
+    twin: Path | None = None,
+    histories: bool = False,
+    keep: Positive = 3,
+    map: bool = True,
+    index: bool = True,
+    rollback: bool = False,
+    json: bool = False,
 ) -> None:
-    """Make a model the current version of a store, from which `lorentzrec serve` answers.
+    """Make a model the current version of a store, from which `lorentzrec serve` recommends.
 
-    Running services take the new version into use by themselves, and no answer mixes two. If anything fails, the store
-    answers as before.
+    Running services switch to the new version by themselves, and no response mixes two versions. If anything fails, the
+    store is unchanged.
+
+    $ lorentzrec publish model --to file:store --items shop --twin twin --histories
+    $ lorentzrec publish model --to postgresql://shop@db/recommendations --keep 5
+    $ lorentzrec publish --to file:store --rollback
+
+    to STORE: file:DIR, postgresql://... or cosmos://...
+    items DATASET: Titles and categories of the items: a dataset, or a file with columns item, title, category.
+    twin MODEL2: Another model of the same items, to compare recommendations.
+    histories: Add customers' histories to the store: all events of the --items dataset, or the training events.
+    keep: Number of versions that were live to keep in the store.
+    map: Make the map of all items for the page.
+    index: Make an index if there are many items.
+    rollback: Go back to the version that was live before.
     """
     from lorentzrec.serving.stores.address import open_store
+    from lorentzrec.serving.versions.publish import rollback as restore
 
     if rollback == (model is not None):
-        raise InputError("publishing takes a MODEL, and --rollback takes none: give one of them")
-    if model is None:
-        sources = {name: context.get_parameter_source(name) for name in PARTS}
-        if ignored := [name for name, source in sources.items() if source is not None and source.name != "DEFAULT"]:
-            raise InputError(f"--rollback makes no version, so it takes no --{ignored[0]}: leave it out")
-        from lorentzrec.serving.versions import publish as publishing
-
-        with closing(open_store(to)) as store:
-            name = publishing.rollback(store)
-            if json:
-                print_json({"model": name, "store": store.url})
-            else:
-                show(f"{name} is again the current version of {store.url}")
+        raise InputError("publish takes either a MODEL or --rollback: give one of them")
+    if model is not None:
+        _publish(model, to, items, twin, json, with_histories=histories, keep=keep, disk_map=map, index=index)
         return
-    _publish(model, to, items, twin, histories, keep, map, index, json)
+    sources = {name: context.get_parameter_source(name) for name in VERSION_OPTIONS}
+    if ignored := [name for name, source in sources.items() if source is not None and source.name != "DEFAULT"]:
+        raise InputError(f"--rollback makes no version, so it takes no {flag_of(ignored[0])}: leave it out")
+    with closing(open_store(to)) as store:
+        name, url = restore(store), store.url
+    if json:
+        print_json({"model": name, "store": url})
+    else:
+        show(f"{name} is the current version of {url} again")
 
 
 def _publish(
-    folder: Path,
-    to: str,
-    items: str | None,
-    twin: Path | None,
-    histories: bool,
-    keep: int,
-    map: bool,
-    index: bool,
-    json: bool,
+    folder: Path, to: str, items: str | None, twin: Path | None, json: bool, *, with_histories: bool, **options: Any
 ) -> None:
     from lorentzrec.model.artifact import load
-    from lorentzrec.reduction.disk_map import disk_map
     from lorentzrec.serving.stores.address import open_store
     from lorentzrec.serving.versions.publish import publish
 
     model = load(folder)
     other = None if twin is None else load(twin)
     dataset = None if items is None else dataset_at(items)
-    table = None if items is None else _item_table(items, dataset)
-    events, source = None, folder if dataset is None else items
-    if histories:
+    table = None if items is None else item_table_at(items).rename({"item": "id"})
+    if table is not None and dataset is None and table.columns == ["id"]:
+        raise InputError(
+            f"{items} has no information about items: give a file with columns item and title, category, ..."
+        )
+    events = None
+    if with_histories:
         events = model.histories if dataset is None else dataset.interactions()
         if events is None:
             raise InputError(f"{folder} was saved without histories: give --items DATASET, or leave --histories out")
-    with closing(open_store(to, create=True)) as store, stages() as tell:
-        drawn = None
-        if map:
-            drawn = disk_map(
-                model.item_points,
-                geometry=model.config.geometry,
-                counts=model.item_counts,
-                progress=lambda share: tell("making the map", share),
-            )
+        if events.times is None:
+            twice = ", so events already sent to the service are counted twice: give --items DATASET"
+            source, effect = (folder, twice) if dataset is None else (items, "")
+            note([f"{source} has no timestamps; history positions are used instead{effect}"])
+    with closing(open_store(to, create=True)) as store, stages() as report:
         published = publish(
             model,
             store,
             items=table,
-            disk_map=drawn,
             twin=other,
             histories=events,
-            keep=keep,
-            index=index,
             event_weights=None if dataset is None else dataset.event_weights,
-            progress=tell,
+            progress=report,
+            **options,
         )
-        result = {
-            "model": published.name,
-            "store": store.url,
-            "items": published.manifest["items"],
-            "described_items": published.manifest["described_items"],
-            "index": published.manifest["index"],
-            "map": published.manifest["map"],
-            "events": None if published.events is None else _counts(published.events),
-            "versions": store.versions(),
-        }
-    if events is not None and events.times is None:
-        again = "" if source == items else ", and what a service was told counts again: give --items DATASET"
-        note([f"{source} has no times of its events, so their places in each history stand for times{again}"])
+        url, versions = store.url, store.versions()
+    manifest, added = published.manifest, published.events
     if json:
-        print_json(result)
+        entries = {name: manifest[name] for name in ("items", "described_items", "index", "map")}
+        counts = None
+        if added is not None:
+            counts = {
+                "accepted": added.accepted,
+                "duplicates": added.duplicates,
+                "erased_customers": len(added.erased),
+            }
+        print_json({"model": published.name, "store": url, **entries, "events": counts, "versions": versions})
         return
-    show(f"{published.name} is the current version of {result['store']}: {result['items']:,} items")
-    if published.events is not None:
-        added = published.events
-        show(f"histories: {added.accepted:,} events added, {added.duplicates:,} were there")
+    show(f"{published.name} is the current version of {url}: {manifest['items']:,} items")
+    if added is not None:
+        show(f"Histories: {added.accepted:,} events added, {added.duplicates:,} were already there")
         if added.erased:
-            who = "1 erased customer was" if len(added.erased) == 1 else f"{len(added.erased):,} erased customers were"
-            show(f"histories: {who} left out, but for what they did since")
-    note(published.manifest["notes"])
-    if table is not None and result["described_items"] < result["items"]:
-        note([f"{result['items'] - result['described_items']:,} items have no title in {items}"])
+            customers = "1 customer" if len(added.erased) == 1 else f"{len(added.erased):,} customers"
+            show(f"Histories: {customers} had been erased; their events before the erasure were skipped")
+    note(manifest["notes"])
+    if table is not None and manifest["described_items"] < manifest["items"]:
+        note([f"{manifest['items'] - manifest['described_items']:,} items have no title in {items}"])
 
 
-def _item_table(place: str, dataset: Dataset | None) -> pl.DataFrame:
-    from lorentzrec.ingest.item_table import read_item_table
+def live(
+    store: str,
+    *,
+    set: Path | None = None,
+    add: list[str] | None = None,
+    remove: list[str] | None = None,
+    all: bool = False,
+    json: bool = False,
+) -> None:
+    """Show or change the live items of a store: no other item is recommended.
 
-    if dataset is not None:
-        return dataset.items
-    table = read_item_table(place).rename({"item": "id"})
-    if table.columns == ["id"]:
-        raise InputError(f"{place} says nothing of its items: give a file with columns item and title, category, ...")
-    return table
+    Items that are not live still count in histories. Running services follow within about a second.
 
+    $ lorentzrec live file:store --set in-stock.txt
+    $ lorentzrec live file:store --add sku-1,sku-9 --remove sku-4
+    $ lorentzrec live file:store
 
-def _counts(added: Added) -> dict[str, int]:
-    return {"accepted": added.accepted, "duplicates": added.duplicates, "erased_customers": len(added.erased)}
+    set FILE: Only these are live: one id per line.
+    add: Ids that become live, separated by commas. Repeatable.
+    remove: Ids that are no longer live, in the same form.
+    all: Every item of the version is live again.
+    """
+    from lorentzrec.serving.stores.address import open_store
+
+    if sum([set is not None, add is not None or remove is not None, all]) > 1:
+        raise InputError("live items are replaced (--set), changed (--add, --remove) or all (--all): give one of them")
+    with closing(open_store(store)) as opened:
+        if set is not None:
+            opened.set_live_items(read_ids(set))
+        elif all:
+            opened.set_live_items(None)
+        elif add is not None or remove is not None:
+            opened.change_live_items(split_ids(add), split_ids(remove))
+        items, url = opened.live_items(), opened.url
+    if json:
+        print_json({"store": url, "items": items})
+    elif items is None:
+        show(f"every item is live in {url}")
+    else:
+        show(f"{len(items):,} items are live in {url}", *items)

@@ -1,111 +1,170 @@
-"""`lorentzrec recommend` and `lorentzrec similar`: answers to one question."""
+"""`lorentzrec recommend`, `similar` and `recommend-all`: recommendations of a model, without a service."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from lorentzrec.cli.options import Count, Json, ModelFolder, TitlesFrom
-from lorentzrec.cli.output import note, print_json, show, table
+from lorentzrec.cli.inputs import Titles, parse_ids
+from lorentzrec.cli.output import note, print_json, progress, show, table
+from lorentzrec.cli.results import refuse_target, write_table
 from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
+    import polars as pl
     from rich.table import Table
 
-    from lorentzrec.cli.titles import Titles
-    from lorentzrec.data.vocabulary import Id, Vocabulary
+    from lorentzrec.data.vocabulary import Id
+    from lorentzrec.model.model import Model
     from lorentzrec.model.ranking import Recommendations
 
-_IDS = "ids separated by commas, or @FILE with one a line; may be given again."
-Ids = list[str] | None
+USERS_PER_BLOCK = 16_384
+"""Customers whose recommendations are in memory at a time."""
 
 
 def recommend(
-    model: ModelFolder,
-    history: Annotated[Ids, typer.Option(help=f"Items touched, oldest first: {_IDS}")] = None,
-    user: Annotated[str | None, typer.Option(help="A customer of the training data.")] = None,
-    k: Count = 10,
-    exclude: Annotated[Ids, typer.Option(help=f"Items never to recommend: {_IDS}")] = None,
-    items: Annotated[Ids, typer.Option(help=f"Recommend nothing but these: {_IDS}")] = None,
-    titles: TitlesFrom = None,
-    json: Json = False,
+    model: Path,
+    *,
+    history: list[str] | None = None,
+    user: str | None = None,
+    k: int = 10,
+    exclude: list[str] | None = None,
+    items: list[str] | None = None,
+    titles: str | None = None,
+    json: bool = False,
 ) -> None:
-    """The best items for a history, or for a customer known from training.
+    """Recommend items for a history, or for a customer of the training data.
 
-    Anybody can be answered: a history needs no customer, and nothing has to be trained again. What was touched before
-    is not recommended.
+    A history needs no known customer, and no retraining. Items in the history are not recommended.
+
+    $ lorentzrec recommend model --history sku-1,sku-9
+    $ lorentzrec recommend model --user u-17 -k 20 --titles shop
+    $ lorentzrec recommend model --history @basket.txt --items @in-stock.txt --json
+
+    history: Items of the history, oldest first: ids separated by commas, or @FILE with one per line. Repeatable.
+    user: A customer of the training data.
+    exclude: Items that are never recommended, in the same form.
+    items: Recommend only these, in the same form.
     """
     from lorentzrec.model.artifact import load
 
     trained = load(model)
     if (history is None) == (user is None):
-        raise InputError("the question is either --history or --user: give one of them")
-    answer = trained.recommend(
-        None if history is None else ids_of(history, trained.items),
+        raise InputError("recommend takes either --history or --user: give one of them")
+    found = trained.recommend(
+        None if history is None else parse_ids(history, trained.items),
         user if user is None or trained.users is None else trained.users.parse(user),
         k=k,
-        exclude=ids_of(exclude or [], trained.items),
-        items=None if items is None else ids_of(items, trained.items),
+        exclude=parse_ids(exclude or [], trained.items),
+        items=None if items is None else parse_ids(items, trained.items),
     )
-    _print(answer, model, titles, json)
+    _print(found, model, titles, json)
 
 
-def similar(
-    model: ModelFolder,
-    item: Annotated[str, typer.Argument(metavar="ITEM", help="The id of an item.")],
-    k: Count = 10,
-    titles: TitlesFrom = None,
-    json: Json = False,
-) -> None:
-    """The items nearest to an item, scored by minus the distance."""
+def similar(model: Path, item: str, *, k: int = 10, titles: str | None = None, json: bool = False) -> None:
+    """List the items nearest to an item, scored by minus the distance.
+
+    $ lorentzrec similar model sku-1 -k 5 --titles items.csv
+
+    item: The id of an item.
+    """
     from lorentzrec.model.artifact import load
 
     trained = load(model)
     _print(trained.similar_items(trained.items.parse(item), k), model, titles, json)
 
 
-def ids_of(texts: list[str], vocabulary: Vocabulary) -> list[Id]:
-    """Ids as typed: with commas between them, unless the whole is an id; @FILE holds one a line."""
-    found: list[str] = []
-    for text in texts:
-        if text.startswith("@"):
-            found += lines_of_file(Path(text[1:]))
-        elif vocabulary.holds_strings and text in vocabulary:
-            found.append(text)
-        else:
-            found += [part.strip() for part in text.split(",") if part.strip()]
-    return [vocabulary.parse(text) for text in found]
-
-
-def lines_of_file(path: Path) -> list[str]:
-    """Ids of a file, one a line."""
-    try:
-        return [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read as a list of ids ({error}): give a text file, one id a line") from None
-
-
-def answer_table(answer: Recommendations, titles: Titles, title: str | None = None) -> Table:
-    """The items in order, with titles where there are any."""
+def recommendation_table(found: Recommendations, titles: Titles, title: str | None = None) -> Table:
+    """The items in order, with titles if there are any."""
     columns = {"": "right dim", "item": "left bold"} | ({"title": "left"} if titles else {}) | {"score": "right"}
     rows = [
-        (place, item, *([titles[item]] if titles else []), f"{score:.4f}")
-        for place, (item, score) in enumerate(answer, start=1)
+        (rank, item, *([titles[item]] if titles else []), f"{score:.4f}")
+        for rank, (item, score) in enumerate(found, start=1)
     ]
     return table(columns, rows, title=title)
 
 
-def _print(answer: Recommendations, model: Path, titles: str | None, json: bool) -> None:
-    from lorentzrec.cli.titles import Titles
-
+def _print(found: Recommendations, model: Path, titles: str | None, json: bool) -> None:
     names = Titles(titles)
     if json:
-        items: list[dict[str, Any]] = [{"id": item, "score": score} for item, score in answer]
+        items: list[dict[str, Any]] = [{"id": item, "score": score} for item, score in found]
         if names:
             items = [one | {"title": names[one["id"]]} for one in items]
-        print_json({"items": items, "model": str(model), "fallback": answer.fallback})
+        print_json({"items": items, "model": str(model), "fallback": found.fallback})
         return
-    show(answer_table(answer, names))
-    note([answer.fallback] if answer.fallback else [])
+    show(recommendation_table(found, names))
+    note([found.fallback] if found.fallback else [])
+
+
+def recommend_all(
+    model: Path,
+    *,
+    out: Path,
+    k: int = 10,
+    exclude: list[str] | None = None,
+    items: list[str] | None = None,
+    threads: int | None = None,
+    force: bool = False,
+    json: bool = False,
+) -> None:
+    """Write recommendations for every customer of the training data to one table.
+
+    Uses all cores, block by block, so memory does not grow with the results. The suffix of the file decides its format;
+    it is written atomically.
+
+    $ lorentzrec recommend-all model --out recommendations.parquet -k 10
+
+    out: Table to write (user, rank, item, score): .parquet, .csv, .jsonl; without a suffix, a folder of Parquet files.
+    exclude: Items that are never recommended: ids separated by commas, or @FILE with one per line. Repeatable.
+    items: Recommend only these, in the same form.
+    threads: Number of threads. Default: all cores.
+    """
+    from lorentzrec.model.artifact import load
+
+    refuse_target(out, force=force)
+    trained = load(model)
+    if trained.histories is None or trained.users is None:
+        raise InputError(f"{model} was saved without training histories, so it has no customers: save it with them")
+    started = time.perf_counter()
+    users = trained.users.ids(trained.histories.lengths.nonzero()[0])
+    skipped = len(trained.users) - len(users)
+    options: dict[str, Any] = {
+        "k": k,
+        "exclude": parse_ids(exclude or [], trained.items),
+        "items": None if items is None else parse_ids(items, trained.items),
+        "threads": threads,
+    }
+    with progress("Recommending", len(users)) as done:
+
+        def blocks() -> Iterator[pl.DataFrame]:
+            for start in range(0, len(users), USERS_PER_BLOCK):
+                yield _block(trained, users[start : start + USERS_PER_BLOCK], options)
+                done(start + USERS_PER_BLOCK)
+
+        rows = write_table(blocks(), out)
+    if json:
+        result = {"file": str(out), "users": len(users), "rows": rows, "users_without_events": skipped}
+        print_json(result | {"seconds": time.perf_counter() - started})
+        return
+    show(f"{rows:,} recommendations for {len(users):,} customers are in {out}")
+    note([f"skipped {skipped:,} customers without training events"] if skipped else [])
+
+
+def _block(model: Model, users: list[Id], options: dict[str, Any]) -> pl.DataFrame:
+    import numpy as np
+    import polars as pl
+
+    assert model.users is not None
+    found = model.recommend_many(users=users, **options)
+    lengths = np.array([len(one) for one in found])
+    user_ids = pl.Series("user", users, dtype=model.users.series.dtype)
+    return pl.DataFrame(
+        {
+            "user": user_ids.gather(np.repeat(np.arange(len(users)), lengths)),
+            "rank": np.concatenate([np.arange(1, length + 1, dtype=np.int32) for length in lengths]),
+            "item": pl.Series([item for one in found for item in one.ids], dtype=model.items.series.dtype),
+            "score": np.concatenate([one.scores for one in found]),
+        }
+    )

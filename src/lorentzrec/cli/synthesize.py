@@ -1,53 +1,42 @@
-"""`lorentzrec synthesize`: events of a shop that does not exist."""
+"""`lorentzrec synthesize`: events of a synthetic shop."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
-import typer
-
-from lorentzrec.cli.options import Json
+from lorentzrec.cli.options import field_options
 from lorentzrec.cli.output import print_json, progress, show
-from lorentzrec.cli.targets import refuse_unwritable
+from lorentzrec.cli.results import refuse_unwritable
 
 
-def synthesize(
-    out: Annotated[Path, typer.Option(help="Folder for events/ and items.parquet.")],
-    customers: Annotated[int, typer.Option(help="Customers.")] = 3_000,
-    items: Annotated[int, typer.Option(help="Items.")] = 1_000,
-    interactions: Annotated[int, typer.Option(help="Events in all.")] = 60_000,
-    space: Annotated[str, typer.Option(help="Where it grows: hyperbolic, or flat as a control.")] = "hyperbolic",
-    exponent: Annotated[float, typer.Option(help="Of the power law of item degrees.")] = 2.8,
-    temperature: Annotated[float, typer.Option(help="0.05 to 0.95: the lower, the more clustering.")] = 0.3,
-    days: Annotated[int, typer.Option(help="All events lie in so many days.")] = 365,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same shop.")] = 0,
-    json: Json = False,
-) -> None:
-    """Grow a shop with power-law popularity, categories, sessions and drifting interests.
+@field_options(
+    "lorentzrec.synthetic.shop:SyntheticConfig",
+    None,
+    ("customers", ..., "exponent", "temperature", "days", "seed"),
+)
+def synthesize(*, out: Path, json: bool = False, **fields: Any) -> None:
+    """Generate a synthetic shop with power-law popularity, categories, sessions and drifting interests.
 
-    Written block by block, in memory that does not grow with the events.
+    It is written block by block, so memory does not grow with the number of events.
+
+    $ lorentzrec synthesize --out pretend
+    $ lorentzrec synthesize --out large --customers 1000000 --items 100000 --interactions 20000000
+
+    out: Folder for events/ and items.parquet.
     """
     from lorentzrec.synthetic.shop import SyntheticConfig
     from lorentzrec.synthetic.shop import synthesize as write
 
-    config = SyntheticConfig(
-        customers=customers,
-        items=items,
-        interactions=interactions,
-        space=space,  # type: ignore[arg-type]
-        exponent=exponent,
-        temperature=temperature,
-        days=days,
-        seed=seed,
-    )
+    config = SyntheticConfig(**fields)
     refuse_unwritable(out, "synthetic")
-    with progress("growing a shop", 1) as done:
+    with progress("Generating events", 1) as done:
         report = write(config, out, progress=lambda blocks, total: done(blocks / total))
+    counts = {"customers": config.customers, "items": config.items, "interactions": config.interactions}
     met = int((report.item_degrees > 0).sum())
     if json:
-        counts = {"customers": customers, "items": items, "items_met": met, "interactions": interactions}
-        print_json({"events": str(report.events), "items_file": str(report.items), **counts})
+        print_json({"events": str(report.events), "items_file": str(report.items), **counts, "items_met": met})
         return
-    show(f"{interactions:,} events of {customers:,} customers with {met:,} of {items:,} items are in {report.events}")
+    counted = f"{config.interactions:,} events of {config.customers:,} customers with {met:,} of {config.items:,} items"
+    show(f"{counted} are in {report.events}")
     show(f"The item table is {report.items}")

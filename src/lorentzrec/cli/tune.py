@@ -1,97 +1,88 @@
-"""`lorentzrec tune`: good hyper-parameters for a dataset, for the hyperboloid and for its Euclidean twin."""
+"""`lorentzrec tune`: good hyper-parameters for a dataset, for the hyperboloid and its Euclidean twin."""
 
 from __future__ import annotations
 
-import csv
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-import typer
-
-from lorentzrec.atomic import atomic_file
-from lorentzrec.cli.events import dataset_at, parts_of
-from lorentzrec.cli.options import Json
+from lorentzrec.cli.inputs import parts_of, require_dataset
 from lorentzrec.cli.output import note, print_json, say, show, table
-from lorentzrec.errors import ConfigError, InputError
+from lorentzrec.errors import ConfigError
 
 if TYPE_CHECKING:
-    from lorentzrec.tuning.search import Search, Tuned
+    from rich.table import Table
+
+    from lorentzrec.tuning.search import Tuned
 
 TRIALS_SHOWN = 5
 
 
-class Geometries(StrEnum):
-    """What is searched."""
-
-    hyperboloid = "hyperboloid"
-    euclidean = "euclidean"
-    both = "both"
-
-
 def tune(
-    data: Annotated[str, typer.Argument(metavar="DATASET", help="A dataset; its test part is never looked at.")],
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for trials and configs.", show_default="DATASET-tuning, here")
-    ] = None,
-    geometry: Annotated[Geometries, typer.Option(help="What is searched; both get the same trials.")] = Geometries.both,
-    trials: Annotated[int, typer.Option(help="Trials for each geometry, those of earlier runs included.")] = 30,
-    time: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", help="Begin no further trial after this time.", show_default="none"),
-    ] = None,
-    metric: Annotated[str, typer.Option(help="What a trial is worth: hr, recall, ndcg or mrr at any k.")] = "ndcg@20",
-    parallel: Annotated[int, typer.Option(help="Trials at a time, each with its share of the cores.")] = 1,
-    users: Annotated[int, typer.Option(help="Validate on at most so many customers, drawn at random.")] = 10_000,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Fix a hyper-parameter; may be given again."),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Fixes what is drawn.")] = 0,
-    json: Json = False,
+    data: str,
+    *,
+    out: Path | None = None,
+    geometry: Literal["hyperboloid", "euclidean", "both"] = "both",
+    trials: int = 30,
+    time: float | None = None,
+    metric: str = "ndcg@20",
+    parallel: int = 1,
+    users: int = 10_000,
+    settings: list[str] | None = None,
+    seed: int = 0,
+    json: bool = False,
 ) -> None:
-    """Search for good hyper-parameters, by validation.
+    """Search for good hyper-parameters by validation.
 
-    Trials are validated on the dataset's validation part; without one, on the last training event of everybody, or on a
-    random tenth of the training events if they have no times. Trials that fall behind are ended early.
+    Trials are validated on the dataset's validation part. Without one, the last training event of every customer is
+    held out, or a random tenth of the training events if they have no times. Trials that fall behind are pruned.
 
-    Run the same command again to go on from where it stopped, with more --trials if you like. The best settings are
-    written as files for train --config and compare --config.
+    Run the same command again to resume, with more --trials if you like. The best settings are written as files for
+    train --config and compare --config.
+
+    $ lorentzrec tune shop
+    $ lorentzrec tune shop --trials 60 --metric recall@20 --set dimension=64 --parallel 2
+    $ lorentzrec tune shop --geometry hyperboloid --time 3600
+
+    data DATASET: A dataset; its test part is not used.
+    out: Folder for trials and configs. Default: DATASET-tuning in the current folder.
+    geometry: What is searched; both get the same number of trials.
+    trials: Trials per geometry, including those of earlier runs.
+    time SECONDS: Start no further trial after this time.
+    metric: What is maximised: hr, recall, ndcg or mrr at any k.
+    parallel: Trials at a time, each with its share of the cores.
+    users: Validate on at most this many customers, chosen at random.
+    settings NAME=VALUE: Fix a hyper-parameter. Repeatable.
     """
-    from lorentzrec.tuning.search import Search, found
+    from lorentzrec.tuning.search import Search, read_results, write_results
     from lorentzrec.tuning.search import tune as search_for
-    from lorentzrec.tuning.task import Question
+    from lorentzrec.tuning.task import TuningTask
 
-    search = Search(metric, _fixed(settings or []), users, seed)
-    dataset = dataset_at(data)
-    if dataset is None:
-        raise InputError(f"{data} is not a dataset: make one with lorentzrec prepare")
+    search = Search(metric, _fixed_settings(settings or []), users, seed)
+    dataset = require_dataset(data)
     folder = out or Path(f"{Path(data).name}-tuning")
-    geometries = ["hyperboloid", "euclidean"] if geometry is Geometries.both else [geometry.value]
+    geometries = ["hyperboloid", "euclidean"] if geometry == "both" else [geometry]
     options: dict[str, Any] = {"geometries": geometries, "trials": trials, "seconds": time, "parallel": parallel}
     threads = search.base(geometries[0]).threads
-    question, interrupted = Question.of_parts(parts_of(dataset)), False
+    task, interrupted = TuningTask.from_parts(parts_of(dataset)), False
     try:
-        search_for(question, search, folder, threads=threads, say=say, **options)
+        search_for(task, search, folder, threads=threads, say=say, **options)
     except KeyboardInterrupt:
         interrupted = True
-    results = found(folder, search, geometries)
-    files = _write(results, search, folder)
+    results = read_results(folder, search, geometries)
+    files = write_results(results, search, folder)
     if json:
-        print_json({"metric": metric, "folder": str(folder), "results": [_result(tuned) for tuned in results]})
+        print_json({"metric": metric, "folder": str(folder), "results": [tuned.to_dict() for tuned in results]})
     else:
-        for tuned in results:
-            show(_trial_table(tuned, metric))
-        for path in files:
-            show(f"The best settings are in {path}")
-    note(_remarks(results))
+        show(*(_trial_table(tuned, metric) for tuned in results))
+        show(*(f"The best settings are in {path}" for path in files))
+    note(_notes(results))
     if interrupted:
-        say(f"{folder} remains: the same command goes on from there")
+        say(f"the trials so far are in {folder}: run the same command to resume")
         raise KeyboardInterrupt
 
 
-def _fixed(settings: list[str]) -> dict[str, Any]:
-    """The hyper-parameters that --set names, checked and typed by their owner."""
+def _fixed_settings(settings: list[str]) -> dict[str, Any]:
+    """The hyper-parameters that --set names, checked and converted by `TrainingConfig`."""
     from lorentzrec.model.config import TrainingConfig
 
     names = [setting.partition("=")[0].strip() for setting in settings]
@@ -102,59 +93,26 @@ def _fixed(settings: list[str]) -> dict[str, Any]:
     return {name: values[name] for name in names}
 
 
-def _write(results: list[Tuned], search: Search, folder: Path) -> list[Path]:
-    """The best config of each geometry, and one table of all trials."""
-    from lorentzrec.tuning.search import write_toml
-
-    files = []
-    for tuned in results:
-        if tuned.config is not None:
-            files.append(folder / f"{tuned.geometry}.toml")
-            worth = f"{search.metric} {tuned.value:.4f} on validation, the best of {len(tuned.trials)} trials"
-            write_toml(tuned.config, files[-1], [worth])
-    rows = [row for tuned in results for row in tuned.trials]
-    names = sorted({name for row in rows for name in row.settings})
-    with atomic_file(folder / "trials.csv") as partial, partial.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["geometry", "trial", "state", search.metric, "epochs", "seconds", *names, "remark"])
-        for row in rows:
-            cells = [row.geometry, row.number + 1, row.state, row.value, row.epochs, round(row.seconds, 1)]
-            writer.writerow([*cells, *(row.settings.get(name) for name in names), row.remark])
-    return files
-
-
-def _result(tuned: Tuned) -> dict[str, Any]:
-    return {
-        "geometry": tuned.geometry,
-        "value": tuned.value,
-        "config": None if tuned.config is None else tuned.config.to_dict(),
-        "trials": [vars(row) for row in tuned.trials],
-        "importances": tuned.importances,
-    }
-
-
-def _trial_table(tuned: Tuned, metric: str) -> Any:
-    """The best trials, and what mattered."""
+def _trial_table(tuned: Tuned, metric: str) -> Table:
+    """The best trials, and the importance of each hyper-parameter."""
     complete = sorted((row for row in tuned.trials if row.state == "complete"), key=lambda row: -(row.value or 0))
     states = [row.state for row in tuned.trials]
-    title = (
-        f"{tuned.geometry}: {len(states)} trials, {states.count('pruned')} ended early, {states.count('failed')} failed"
-    )
+    title = f"{tuned.geometry}: {len(states)} trials, {states.count('pruned')} pruned, {states.count('failed')} failed"
     names = list(complete[0].settings) if complete else []
     rows: list[list[Any]] = [
-        [row.number + 1, f"{row.value:.4f}", *(_short(row.settings.get(name)) for name in names)]
+        [row.number + 1, f"{row.value:.4f}", *(_format(row.settings.get(name)) for name in names)]
         for row in complete[:TRIALS_SHOWN]
     ]
     if tuned.importances:
-        rows.append(["", "matters", *(f"{tuned.importances.get(name, 0):.0%}" for name in names)])
+        rows.append(["", "importance", *(f"{tuned.importances.get(name, 0):.0%}" for name in names)])
     return table({"trial": "right", metric: "right bold"} | dict.fromkeys(names, "right"), rows, title=title)
 
 
-def _short(value: Any) -> str:
+def _format(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def _remarks(results: list[Tuned]) -> list[str]:
+def _notes(results: list[Tuned]) -> list[str]:
     failed = [row for tuned in results for row in tuned.trials if row.state == "failed"]
-    remarks = [f"{len(failed)} trials failed, the first because {failed[0].remark}"] if failed else []
-    return remarks + [f"no trial of the {tuned.geometry} is complete yet" for tuned in results if tuned.config is None]
+    notes = [f"{len(failed)} trials failed, the first because {failed[0].remark}"] if failed else []
+    return notes + [f"no trial of the {tuned.geometry} is complete yet" for tuned in results if tuned.config is None]

@@ -1,38 +1,29 @@
-"""`lorentzrec warm-up`: the kernels compiled before the first training needs them."""
+"""`lorentzrec warm-up`: compile the kernels before the first training needs them."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from lorentzrec.cli.options import Json
 from lorentzrec.cli.output import print_json, say, show
+from lorentzrec.cli.train import load_config
 
 
-def warm_up(
-    config: Annotated[Path | None, typer.Option(help="TOML file of hyper-parameters: name = value.")] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A hyper-parameter; may be given again."),
-    ] = None,
-    json: Json = False,
-) -> None:
-    """Compile the training kernels ahead, as in the build of a container image.
+def warm_up(*, config: Path | None = None, settings: list[str] | None = None, json: bool = False) -> None:
+    """Compile the training kernels ahead of time, for example when building a container image.
 
-    All of them, or with --config or --set those that training with these hyper-parameters needs. They are kept in a
-    folder below $NUMBA_CACHE_DIR, $XDG_CACHE_HOME or ~/.cache, for this version of lorentzrec and this kind of
-    processor; what is there already is not compiled again.
+    Compiles all of them, or with --config or --set those that training with these hyper-parameters needs. They are
+    cached in a folder below $NUMBA_CACHE_DIR, $XDG_CACHE_HOME or ~/.cache, for this version of lorentzrec and this kind
+    of processor; kernels that are cached already are not compiled again.
+
+    $ lorentzrec warm-up
+    $ lorentzrec warm-up --set model=symmetric --set loss=bpr
     """
     from lorentzrec.learning.kernels.compiling import cache_folder
     from lorentzrec.learning.warm_up import VARIANTS
     from lorentzrec.learning.warm_up import warm_up as compile_for
-    from lorentzrec.model.config import TrainingConfig
 
-    chosen = TrainingConfig() if config is None else TrainingConfig.from_toml(config)
-    chosen = chosen.with_settings(settings or [])
+    chosen = load_config(config, settings)
     started = time.perf_counter()
     lines: list[str] = []
 

@@ -1,4 +1,4 @@
-"""What a model has to beat: chance, the best sellers, and the neighbours of the items in a history."""
+"""Baselines: chance, popularity, and item-kNN."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from lorentzrec.errors import ConfigError
 from lorentzrec.evaluation.held_out import events_of
 
 CELLS_PER_BLOCK = 4_000_000
-"""Similarities held at one time while neighbours are found."""
+"""Similarities in memory at a time."""
 
 
 class Chance:
-    """Scores every item alike. Ties count at their expected rank, so its metrics are exactly those of a random list."""
+    """Gives every item the same score. Ties count at their expected rank, so its metrics are those of a random list."""
 
     def __init__(self, train: Interactions) -> None:
         self.items = train.items
@@ -28,56 +28,56 @@ class Chance:
 
 
 class Popularity(Chance):
-    """Scores every item by its training events: one list for everybody, apart from what each has already."""
+    """Scores every item by its number of training events: the same list for all, apart from their histories."""
 
     def score_histories(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        # Places among the distinct counts, because float32 would round large counts into false ties.
+        # Ranks among the distinct counts, because float32 would round large counts to ties.
         places = np.unique(self.item_counts, return_inverse=True)[1].astype(np.float32)
         return np.tile(places, (len(user_rows), 1))
 
 
 class ItemKNN(Chance):
-    """Every item of the history speaks for its nearest items; an item's score is the sum of their similarities to it.
+    """Scores an item by the sum of its similarities to the items of the history that have it among their neighbours.
 
     The similarity of items i and j is the cosine between their customers, n_ij / (sqrt(n_i n_j) + shrinkage), with n_ij
-    the customers who have both; shrinkage takes weight from items that few customers stand behind. Repeated events and
-    weights count once. Among equally near items those with the lower rows stay.
+    the customers who have both; shrinkage reduces the similarity of items with few customers. Repeated events count
+    once, and weights are ignored. Among equally similar items, those with the lower rows are neighbours.
     """
 
     def __init__(self, train: Interactions, neighbours: int = 100, shrinkage: float = 10.0) -> None:
         if neighbours < 1 or not 0 <= shrinkage < np.inf:
             raise ConfigError(f"neighbours={neighbours}, shrinkage={shrinkage}: give 1 or more, and a number from 0 up")
         super().__init__(train)
-        self.similarity = _nearest(_touches(train, np.arange(len(train.users))), neighbours, shrinkage)
-        """Sparse (items, items): in row i the nearest items of item i."""
+        self.similarity = _nearest(_incidence(train, np.arange(len(train.users))), neighbours, shrinkage)
+        """Sparse (items, items): row i has the neighbours of item i."""
 
     def score_histories(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        scores: NDArray[np.float32] = (_touches(histories, user_rows) @ self.similarity).toarray()
+        scores: NDArray[np.float32] = (_incidence(histories, user_rows) @ self.similarity).toarray()
         return scores
 
 
-def _touches(histories: Interactions, user_rows: NDArray[np.int64]) -> Any:
+def _incidence(histories: Interactions, user_rows: NDArray[np.int64]) -> Any:
     """Sparse (user_rows, items): 1 where a customer has an event with an item."""
     from scipy import sparse
 
     places, events = events_of(histories.offsets, user_rows)
     ones = np.ones(len(events), np.float32)
-    touches = sparse.csr_array((ones, (places, histories.item_rows[events])), (len(user_rows), len(histories.items)))
-    touches.data[:] = 1
-    return touches
+    incidence = sparse.csr_array((ones, (places, histories.item_rows[events])), (len(user_rows), len(histories.items)))
+    incidence.data[:] = 1
+    return incidence
 
 
-def _nearest(touches: Any, neighbours: int, shrinkage: float) -> Any:
-    """Sparse (items, items): the `neighbours` highest similarities of each row, made some rows at a time."""
+def _nearest(incidence: Any, neighbours: int, shrinkage: float) -> Any:
+    """Sparse (items, items): the `neighbours` highest similarities of each row, computed in blocks of rows."""
     from scipy import sparse
 
-    item_count = touches.shape[1]
-    by_item = touches.T.tocsr()
+    item_count = incidence.shape[1]
+    by_item = incidence.T.tocsr()
     norms = np.sqrt(np.diff(by_item.indptr)).astype(np.float32)
-    kept = []
+    found = []
     block = max(1, CELLS_PER_BLOCK // item_count)
     for start in range(0, item_count, block):
-        shared = (by_item[start : start + block] @ touches).tocoo()
+        shared = (by_item[start : start + block] @ incidence).tocoo()
         row, column = shared.coords
         similarity = shared.data / (norms[row + start] * norms[column] + np.float32(shrinkage))
         similarity[column == row + start] = 0
@@ -85,6 +85,6 @@ def _nearest(touches: Any, neighbours: int, shrinkage: float) -> Any:
         row, column, similarity = row[order], column[order], similarity[order]
         place = np.arange(len(row)) - np.searchsorted(row, row)
         near = (place < neighbours) & (similarity > 0)
-        kept.append((similarity[near], row[near] + start, column[near]))
-    values, rows, columns = (np.concatenate(parts) for parts in zip(*kept, strict=True))
+        found.append((similarity[near], row[near] + start, column[near]))
+    values, rows, columns = (np.concatenate(parts) for parts in zip(*found, strict=True))
     return sparse.csr_array((values, (rows, columns)), (item_count, item_count))

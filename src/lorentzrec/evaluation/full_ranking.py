@@ -1,4 +1,4 @@
-"""The held-out items among all items, without sorting all items."""
+"""Ranking of the held-out items among all items, without sorting all items."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Scores = NDArray[np.floating[Any]]
 
 
 class Listed(NamedTuple):
-    """The items that may stand in a list, flat."""
+    """The items that may be in a list, as flat arrays."""
 
     places: Integers
     items: Integers
@@ -25,17 +25,17 @@ class Listed(NamedTuple):
 
 
 class FullRanking:
-    """Takes the scores of some customers at a time and keeps the metrics of each, and how often each item was missed.
+    """Collects the metrics of each customer, and how often each item was missed, from scores of blocks of customers.
 
-    `measure` may run in many threads at once, on different customers; what it returns goes to `add`, in one thread and
-    in the order of the customers, so that the result does not depend on the threads.
+    `measure` may run in several threads at once, on different customers; its results are passed to `add` in one thread
+    and in the order of the customers, so that the result does not depend on the threads.
 
-    Candidates are all items but those of the history. A held-out item is one even if it stands in the history, or a
-    repeat purchase could never be found.
+    Candidates are all items that are not in the history. A held-out item is a candidate even if it is in the history,
+    because a repeat purchase could not be found otherwise.
     """
 
     def __init__(self, held_out: HeldOut, item_counts: Integers, cutoffs: Sequence[int]) -> None:
-        """`cutoffs`: lengths of lists, rising."""
+        """`cutoffs`: lengths of lists, ascending."""
         self.held_out = held_out
         self.cutoffs = cutoffs
         self.quantiles = popularity_quantiles(item_counts)
@@ -51,7 +51,7 @@ class FullRanking:
 
     @property
     def over_all(self) -> dict[str, float]:
-        """Coverage@k: the share of items in at least one list, expected over the orders of ties."""
+        """Coverage@k: the expected share of items in at least one list, over all orders of ties."""
         return {f"coverage@{k}": float(np.mean(-np.expm1(log_missed))) for k, log_missed in self._log_missed.items()}
 
     def add(self, log_missed: dict[int, Floats]) -> None:
@@ -94,7 +94,7 @@ class FullRanking:
     def _measure_lists(self, k: int, user_rows: Integers, listed: Listed, last: Scores) -> tuple[Floats, Integers]:
         """Lists of length k: items better than the `last` of a list are sure of a place, its equals share those left.
 
-        Returns the logarithms that `measure` owes, and how many equals each last one has, itself among them.
+        Returns the logarithms for `measure`, and the number of items tied with the last one, including itself.
         """
         count, item_count = len(user_rows), len(self.quantiles)
         values, bounds = listed.values, last[listed.places]
@@ -109,7 +109,7 @@ class FullRanking:
         log_missed[sure_items] = -np.inf
         sure_popularity = np.bincount(sure_places, self.quantiles[sure_items], count)
         popularity = sure_popularity + share * np.bincount(tied_places, self.quantiles[tied_items], count)
-        # A list is empty where a customer has touched every item and is to find an unknown one: popularity 0.
+        # A list is empty if the history has every item and the item to find is unknown: popularity 0.
         self.per_user[f"popularity@{k}"][user_rows] = popularity / np.maximum(sure + share * tied, np.finfo(float).tiny)
         return log_missed, tied
 
@@ -153,7 +153,7 @@ def _listed(scores: Scores, last: Scores) -> Listed:
 def popularity_quantiles(item_counts: Integers) -> Floats:
     """The share of the catalogue with fewer training events than an item, half of those with equally many counted in.
 
-    The mean over the catalogue is 0.5, whatever the data.
+    The mean over the catalogue is always 0.5.
     """
     _, inverse, equals = np.unique(item_counts, return_inverse=True, return_counts=True)
     quantiles: Floats = ((np.cumsum(equals) - equals / 2) / len(item_counts))[inverse]

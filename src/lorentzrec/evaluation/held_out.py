@@ -1,4 +1,4 @@
-"""The question an evaluation asks: for each customer a history, and the items to find."""
+"""The ranking task of an evaluation: for each customer a history, and the items to find."""
 
 from __future__ import annotations
 
@@ -19,44 +19,43 @@ if TYPE_CHECKING:
 Integers = NDArray[np.int64]
 
 CELLS_PER_BLOCK = 4_000_000
-"""Scores held at one time: 16 MB of float32, whatever the number of items."""
+"""Scores in memory at a time: 16 MB of float32, for any number of items."""
 
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Customers with at least one held-out event; item rows are the model's. A repeated event is one item to find."""
+    """Customers with at least one held-out event; item rows are the model's. Repeated events are one item to find."""
 
     users: Vocabulary
     histories: Interactions
     history_rows: Integers
     """The row of each customer in `histories`."""
     offsets: Integers
-    """User row u is to find `item_rows[offsets[u]:offsets[u + 1]]`, as far as the model knows the items."""
+    """The known items to find for user row u are `item_rows[offsets[u]:offsets[u + 1]]`."""
     item_rows: Integers
     positives: Integers
-    """How many items each customer is to find, those the model does not know included."""
+    """Number of items to find for each customer, including those unknown to the model."""
     counts: dict[str, int]
-    notes: tuple[str, ...]
 
     def blocks(self) -> Iterator[Integers]:
-        """All user rows, some at a time: few enough that their scores of all items fit the block."""
+        """All user rows in blocks whose scores of all items fit into `CELLS_PER_BLOCK`."""
         size = max(1, min(512, CELLS_PER_BLOCK // len(self.histories.items)))
         for start in range(0, len(self.users), size):
             yield np.arange(start, min(start + size, len(self.users)))
 
     def histories_of(self, user_rows: Integers) -> tuple[Integers, Integers]:
-        """The history of each customer, flat: its place in `user_rows`, and the item row."""
+        """The histories as flat arrays: index into `user_rows`, and item row."""
         places, events = events_of(self.histories.offsets, self.history_rows[user_rows])
         return places, self.histories.item_rows[events].astype(np.int64)
 
     def positives_of(self, user_rows: Integers) -> tuple[Integers, Integers]:
-        """The known held-out items of each customer, flat: its place in `user_rows`, and the item row."""
+        """The known held-out items as flat arrays: index into `user_rows`, and item row."""
         places, events = events_of(self.offsets, user_rows)
         return places, self.item_rows[events]
 
 
 def events_of(offsets: Integers, rows: Integers) -> tuple[Integers, Integers]:
-    """Where the events of `rows` stand in flat arrays: for each event its place in `rows`, and its index."""
+    """The events of `rows` in flat arrays: for each event the index into `rows`, and its own index."""
     lengths = offsets[rows + 1] - offsets[rows]
     places = np.repeat(np.arange(len(rows)), lengths)
     return places, np.arange(len(places)) + (offsets[rows] - offsets_of(lengths)[:-1])[places]
@@ -65,16 +64,16 @@ def events_of(offsets: Integers, rows: Integers) -> tuple[Integers, Integers]:
 def hold_out(
     test: Interactions, histories: Interactions, items: Vocabulary, item_counts: Integers, sample: int | None, seed: int
 ) -> HeldOut:
-    """Say `test` and `histories` in the rows of a model with these `items`, and count everything that does not fit.
+    """Convert `test` and `histories` to the rows of a model with these `items`, and count everything that does not fit.
 
-    Where only some events of `test` are targets, these alone are looked for.
-    `sample`: how many customers to draw at random; None takes all.
+    If only some events of `test` are targets, only these are to be found.
+    `sample`: number of customers to choose at random; None: all.
     """
     if test.labels is not None:
         test = test.select(test.labels)
     test_user_rows = np.flatnonzero(test.lengths)
     if len(test_user_rows) == 0:
-        raise InputError("the test part holds no target: hold out at least one")
+        raise InputError("the test part has no target: hold out at least one")
     left_out = 0 if sample is None else max(0, len(test_user_rows) - sample)
     if left_out:
         test_user_rows = np.sort(np.random.default_rng(seed).choice(test_user_rows, sample, replace=False))
@@ -93,7 +92,7 @@ def hold_out(
     owners, item_rows = owners[known], item_rows[known]
 
     users = Vocabulary(test.users.series.gather(test_user_rows), name="user")
-    histories, unknown_history_events = _in_rows_of(items, histories)
+    histories, unknown_history_events = _convert_items(items, histories)
     history_rows = histories.users.rows(users.series)
     strangers = history_rows == UNKNOWN
     empty = strangers | (histories.lengths[history_rows] == 0)
@@ -126,22 +125,21 @@ def hold_out(
         item_rows=item_rows,
         positives=positives,
         counts=counts,
-        notes=test.notes + _notes(counts),
     )
 
 
-def _in_rows_of(items: Vocabulary, histories: Interactions) -> tuple[Interactions, int]:
-    """The histories in the rows of `items`, and how many events are of other items and fell out."""
+def _convert_items(items: Vocabulary, histories: Interactions) -> tuple[Interactions, int]:
+    """The histories with the rows of `items`, and the number of events of other items, which are dropped."""
     if histories.items == items:
         return histories, 0
     item_rows = items.rows(histories.items.series)[histories.item_rows]
     known = item_rows != UNKNOWN
-    kept = replace(histories.select(known), items=items, item_rows=item_rows[known].astype(np.int32))
-    return kept, int((~known).sum())
+    converted = replace(histories.select(known), items=items, item_rows=item_rows[known].astype(np.int32))
+    return converted, int((~known).sum())
 
 
 def _with_empty_histories(histories: Interactions, strangers: pl.Series) -> Interactions:
-    """The histories with an empty one for each of the strangers at the end: rows that were there stay."""
+    """The histories followed by an empty one for each of the strangers; existing rows do not change."""
     import polars as pl
 
     return replace(
@@ -149,17 +147,3 @@ def _with_empty_histories(histories: Interactions, strangers: pl.Series) -> Inte
         users=Vocabulary(pl.concat([histories.users.series, strangers]), name="user"),
         offsets=np.concatenate([histories.offsets, np.full(len(strangers), len(histories))]),
     )
-
-
-def _notes(counts: dict[str, int]) -> tuple[str, ...]:
-    """What was counted, as sentences; nothing where a count is 0."""
-    sentences = {
-        "users_left_out": "{:,} customers were left out: the sample is smaller than the test",
-        "repeated_events": "{:,} held-out events repeat an item of their customer: each item is looked for once",
-        "unknown_items": "{:,} held-out items are not known to the model: they count as misses",
-        "untrained_items": "{:,} held-out items have no training event: they are ranked by an untrained score",
-        "in_history": "{:,} held-out items also stand in their customer's history: they are ranked all the same",
-        "without_history": "{:,} customers have no history: they are evaluated with an empty one",
-        "unknown_history_events": "{:,} history events are of items not known to the model: they are left out",
-    }
-    return tuple(sentence.format(counts[name]) for name, sentence in sentences.items() if counts[name])

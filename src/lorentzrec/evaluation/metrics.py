@@ -1,6 +1,6 @@
-"""What a ranking is worth: the written formula of every metric, exact under ties.
+"""Ranking metrics, exact under ties.
 
-Items with equal scores stand in no order, so each metric is its expected value over all orders of equal scores. An
+Items with equal scores have no order, so each metric is its expected value over all orders of equal scores. An
 item with `above` better candidates and `tied` equal ones (itself among them) is at each of the ranks above + 1 ...
 above + tied with the same probability, and everything below follows from that.
 """
@@ -17,16 +17,16 @@ Integers = NDArray[np.int64]
 
 
 class Ranks(NamedTuple):
-    """Where the held-out items of some customers stand. An item missing from the first three arrays is never found."""
+    """The ranks of the held-out items of some customers. An item missing from the first three arrays is never found."""
 
     owners: Integers
-    """The customer of each item, counted from 0 and not falling."""
+    """The customer of each item, from 0, ascending."""
     above: Integers
     """Candidates with a higher score."""
     tied: Integers
     """Candidates with the same score, the item itself among them."""
     positives: Integers
-    """For each customer, how many items there are to find, whether or not they stand in the arrays above."""
+    """For each customer, the number of items to find, including those missing from the arrays above."""
 
 
 def hit_rate(ranks: Ranks, k: int) -> Floats:

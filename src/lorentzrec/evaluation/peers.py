@@ -1,4 +1,4 @@
-"""Recommenders of other projects behind the same four members as ours, so that the same lines measure them."""
+"""Recommenders of other libraries with the interface of `Recommender`, to be evaluated by the same code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lorentzrec.threads import SINGLE_THREADED_BLAS, available_cores
 class _Factors(Popularity):
     """An implicit model: a customer's score of an item is the inner product of their factors.
 
-    Who has no factors of their own is shown what is popular, unless the model can make factors from a history.
+    A customer without factors gets popular items, unless the model can compute factors from a history.
     """
 
     kind: ClassVar[str]
@@ -31,7 +31,7 @@ class _Factors(Popularity):
         """`settings` are implicit's own, in place of those in `defaults`."""
         if not has_implicit():
             raise InputError(f"implicit is not installed: {how_to_get('bench')}, or leave its systems out")
-        # Read when OpenMP loads: its threads would otherwise spin after each iteration and take the cores of others.
+        # Read when OpenMP is loaded: otherwise its threads spin after each iteration and occupy the cores.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         from scipy.sparse import csr_matrix
 

@@ -1,8 +1,8 @@
-"""Ask a model for the held-out items: among all items, or among a few sampled ones as in the paper."""
+"""Evaluation of a recommender on held-out events: by full ranking, or among sampled items as in the paper."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, Protocol, get_args
 
@@ -14,7 +14,7 @@ from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.evaluation.full_ranking import FullRanking
 from lorentzrec.evaluation.held_out import HeldOut, hold_out
-from lorentzrec.evaluation.report import Metric, Report
+from lorentzrec.evaluation.report import Metric, Report, render_counts
 from lorentzrec.evaluation.sampled_ranking import SampledRanking
 from lorentzrec.evaluation.significance import bootstrap_intervals
 from lorentzrec.threads import SINGLE_THREADED_BLAS, available_cores
@@ -23,7 +23,7 @@ ProtocolName = Literal["full", "sampled"]
 
 
 class Recommender(Protocol):
-    """What can be evaluated: a trained model, a baseline, or anything else with these four."""
+    """What can be evaluated: a trained model, a baseline, or anything else with these four members."""
 
     @property
     def items(self) -> Vocabulary:
@@ -38,10 +38,10 @@ class Recommender(Protocol):
         """Training events of each item row."""
 
     def score_histories(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """A fresh (len(user_rows), len(items)) matrix of finite scores, higher is better; the caller may write into it.
+        """A new (len(user_rows), len(items)) matrix of finite scores, higher is better; the caller may overwrite it.
 
         `user_rows` are rows of `histories`, whose item rows are those of `items`. A customer may be new to the model,
-        and a history may be empty. Several threads may ask at once.
+        and a history may be empty. Several threads may call this at once.
         """
 
 
@@ -59,21 +59,23 @@ def evaluate(
     threads: int | None = None,
     watch: Callable[[float], None] | None = None,
 ) -> Report:
-    """How well `model` finds the events of `test`, given what their customers did before.
+    """Measure how well `model` ranks the events of `test`, given the earlier events of their customers.
 
-    `protocol`: "full" ranks every item that is not in the customer's history; "sampled" is the paper's, each held-out
-    item among `negatives` others, drawn uniformly from those the customer never touched. `k`: one length of list, or
-    several. `histories`: what the customers did before; None takes the model's training histories. `users`: evaluate so
-    many customers drawn at random; None takes all. `seed` fixes every draw. `intervals`: a 95 % interval for each mean
-    over customers, by bootstrap. `threads`: None takes all cores; the result is the same with any number.
-    `watch` is called with the share of customers that are done.
+    protocol: "full" ranks every item that is not in the customer's history; "sampled" is the paper's, each held-out
+    item among `negatives` others, drawn uniformly from those the customer never interacted with.
+    k: length of the lists, or several lengths.
+    histories: earlier events of the customers; None: the model's training histories.
+    users: number of customers to evaluate, chosen at random; None: all.
+    intervals: compute a 95 % bootstrap interval for each mean over customers.
+    threads: None: all cores; the result does not depend on it.
+    watch: called with the share of customers that are done.
     """
     _refuse_other_types(model, test)
     cutoffs = sorted({k} if isinstance(k, int) else set(k))
     _check(protocol, cutoffs, negatives, users, seed)
     before = model.histories if histories is None else histories
     if before is None:
-        raise InputError("the model carries no training histories: pass the events before the test as histories=")
+        raise InputError("the model has no training histories: pass the events before the test as histories=")
     held_out = hold_out(test, before, model.items, model.item_counts, users, seed)
     ranking: FullRanking | SampledRanking
     if protocol == "full":
@@ -93,16 +95,41 @@ def evaluate(
         metrics=metrics | {name: Metric(value) for name, value in ranking.over_all.items()},
         per_user=ranking.per_user,
         users=held_out.users,
-        counts=held_out.counts | ranking.counts,
-        notes=held_out.notes + ranking.notes,
+        counts=(counts := held_out.counts | ranking.counts),
+        notes=test.notes + render_counts(counts) + ranking.notes,
     )
 
 
+def evaluate_systems(
+    systems: Mapping[str, Recommender],
+    test: Interactions,
+    k: int | Sequence[int] = 10,
+    *,
+    negatives: int = 100,
+    watch: Callable[[float], None] = lambda share: None,
+    **options: Any,
+) -> dict[str, dict[str, Report]]:
+    """Evaluate several systems under both protocols: system -> protocol -> report. `options`: as in `evaluate`."""
+    runs: list[tuple[str, ProtocolName]] = [(name, protocol) for name in systems for protocol in get_args(ProtocolName)]
+    reports: dict[str, dict[str, Report]] = {name: {} for name in systems}
+    for number, (name, protocol) in enumerate(runs):
+        reports[name][protocol] = evaluate(
+            systems[name],
+            test,
+            protocol,
+            k,
+            negatives=negatives,
+            watch=lambda share, before=number: watch((before + share) / len(runs)),  # type: ignore[misc]
+            **options,
+        )
+    return reports
+
+
 def cutoff_of(metric: str) -> int:
-    """The k of a metric of full ranking that is a mean over customers: 20 of "ndcg@20"."""
+    """The k of a metric of full ranking that is a mean over customers: 20 for "ndcg@20"."""
     name, _, k = metric.partition("@")
     if name not in ("hr", "recall", "ndcg", "mrr") or not k.isdecimal() or int(k) < 1:
-        raise ConfigError(f"there is no metric {metric!r}: ask for hr, recall, ndcg or mrr, such as ndcg@20")
+        raise ConfigError(f"there is no metric {metric!r}: use hr, recall, ndcg or mrr, such as ndcg@20")
     return int(k)
 
 
@@ -110,15 +137,13 @@ def _check(protocol: str, cutoffs: list[int], negatives: int, users: int | None,
     if protocol not in get_args(ProtocolName):
         raise ConfigError(f"there is no protocol {protocol!r}: choose full or sampled")
     if not cutoffs or cutoffs[0] < 1:
-        raise ConfigError(f"k={cutoffs} asks for lists without places: give whole numbers from 1 up")
+        raise ConfigError(f"k={cutoffs}: give one or more whole numbers of at least 1")
     if users is not None and users < 1:
-        raise ConfigError(f"users={users} asks for no customer: give 1 or more, or None for all")
+        raise ConfigError(f"users={users}: give 1 or more, or None for all")
     if seed < 0:
         raise ConfigError(f"seed={seed} is negative: give 0 or more")
     if protocol == "sampled" and cutoffs[-1] > negatives:
-        raise ConfigError(
-            f"k={cutoffs[-1]} with {negatives} negatives always hits: ask for a smaller k or more negatives"
-        )
+        raise ConfigError(f"k={cutoffs[-1]} with {negatives} negatives always hits: use a smaller k or more negatives")
 
 
 def _refuse_other_types(model: Any, test: Any) -> None:
@@ -138,14 +163,14 @@ def _rank_everyone(
     threads: int,
     watch: Callable[[float], None] | None,
 ) -> None:
-    """Some customers at a time in each thread. BLAS keeps to one thread meanwhile, as more would fight with ours."""
+    """Rank blocks of customers in threads, with BLAS limited to one thread each."""
 
-    def measured(user_rows: NDArray[np.int64]) -> Any:
+    def measure(user_rows: NDArray[np.int64]) -> Any:
         return ranking.measure(user_rows, _scores(model, held_out, user_rows))
 
     with SINGLE_THREADED_BLAS, ThreadPoolExecutor(threads) as pool:
         blocks = list(held_out.blocks())
-        for number, block in enumerate(pool.map(measured, blocks) if threads > 1 else map(measured, blocks), 1):
+        for number, block in enumerate(pool.map(measure, blocks) if threads > 1 else map(measure, blocks), 1):
             ranking.add(block)
             if watch is not None:
                 watch(number / len(blocks))
@@ -155,9 +180,9 @@ def _scores(model: Recommender, held_out: HeldOut, user_rows: NDArray[np.int64])
     scores = model.score_histories(held_out.histories, held_out.history_rows[user_rows])
     if scores.shape != (len(user_rows), len(model.items)):
         raise InputError(
-            f"score_histories gave a matrix of {scores.shape}: it owes one of {(len(user_rows), len(model.items))}"
+            f"score_histories returned an array of shape {scores.shape}: return {(len(user_rows), len(model.items))}"
         )
-    # A sum is not finite if an addend is not, and needs no table of answers; large scores may overflow it, hence both.
+    # A sum is cheaper than testing every score, but it may overflow: then every score is tested.
     with np.errstate(over="ignore", invalid="ignore"):
         suspicious = not np.isfinite(scores.sum())
     if suspicious and not np.isfinite(scores).all():
@@ -165,6 +190,6 @@ def _scores(model: Recommender, held_out: HeldOut, user_rows: NDArray[np.int64])
         user, item = held_out.users.id(int(user_rows[place])), model.items.id(int(item_row))
         raise InputError(
             f"the model scores item {item!r} for user {user!r} as {scores[place, item_row]}: "
-            "train it again with smaller steps"
+            "train it again with a lower learning rate"
         )
     return scores

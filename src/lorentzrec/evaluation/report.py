@@ -1,4 +1,4 @@
-"""The result of an evaluation: numbers with intervals, what was counted on the way, and what a reader should know."""
+"""The result of an evaluation: metrics with intervals, counts, and notes for the reader."""
 
 from __future__ import annotations
 
@@ -11,13 +11,30 @@ from numpy.typing import NDArray
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import InputError
 
+NOTES = {
+    "users_left_out": "{users_left_out:,} customers of the test part were not evaluated, because `users` is smaller",
+    "repeated_events": "{repeated_events:,} held-out events repeat an item of their customer: each item counts once",
+    "unknown_items": "{unknown_items:,} held-out items are not known to the model: they count as misses",
+    "untrained_items": "{untrained_items:,} held-out items have no training event: their scores are untrained",
+    "in_history": "{in_history:,} held-out items are also in their customer's history: they are ranked anyway",
+    "without_history": "{without_history:,} customers have no history: they are evaluated with an empty one",
+    "unknown_history_events": "{unknown_history_events:,} history events are of items unknown to the model: ignored",
+    "few_negatives": "{few_negatives:,} customers have fewer than {negatives} possible negatives: all were used",
+}
+"""Count -> what it means for the reader, if it is not 0."""
+
+
+def render_counts(counts: dict[str, int]) -> tuple[str, ...]:
+    """The notes for counts that are not 0."""
+    return tuple(text.format(**counts) for name, text in NOTES.items() if counts.get(name))
+
 
 class Metric(NamedTuple):
     """A mean over customers and the 95 % interval of that mean."""
 
     value: float
     low: float | None = None
-    """None where no interval was asked for, and for coverage, which is no mean over customers."""
+    """None without intervals, and for coverage, which is not a mean over customers."""
     high: float | None = None
 
     def __str__(self) -> str:
@@ -26,13 +43,13 @@ class Metric(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Report:
-    """What `evaluate` found. `report["ndcg@10"]` is the value, `report.metrics["ndcg@10"]` has its interval too."""
+    """The result of `evaluate`. `report["ndcg@10"]` is the value, `report.metrics["ndcg@10"]` also has its interval."""
 
     protocol: str
-    """`full` or `sampled`: numbers of one protocol say nothing about the other."""
+    """`full` or `sampled`: metrics of the two protocols cannot be compared."""
     metrics: dict[str, Metric]
     per_user: dict[str, NDArray[np.float64]]
-    """Each metric for each customer, in the order of `users`: what paired tests are made of."""
+    """Each metric for each customer, in the order of `users`, for paired tests."""
     users: Vocabulary
     """The customers who were evaluated."""
     counts: dict[str, int]

@@ -1,4 +1,4 @@
-"""Each held-out item among a few sampled ones: the protocol of the paper."""
+"""Ranking of each held-out item among sampled items: the protocol of the paper."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Integers = NDArray[np.int64]
 
 
 class SampledRanking:
-    """Takes the scores of some customers at a time and keeps the metrics of each: the mean over their held-out items.
+    """Collects the metrics of each customer, the mean over their held-out items, from scores of blocks of customers.
 
-    The negatives depend on the seed, the customer's id, what the customer touched and the order of the catalogue, and
-    on nothing else: every model of one catalogue is asked the same question.
+    The negatives depend only on the seed, the customer's id, the customer's items and the order of the catalogue, so
+    that all models of one catalogue have the same ranking task.
     """
 
     def __init__(self, held_out: HeldOut, cutoffs: Sequence[int], negatives: int, seed: int) -> None:
@@ -29,11 +29,7 @@ class SampledRanking:
         self.per_user = {f"{name}@{k}": np.zeros(len(held_out.users)) for k in cutoffs for name in ("hr", "ndcg")}
         self.over_all: dict[str, float] = {}
         self.counts = {"negatives": negatives, "few_negatives": 0}
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        few, wanted = self.counts["few_negatives"], self.counts["negatives"]
-        return (f"{few:,} customers have fewer than {wanted} untouched items: all of these were used",) * (few > 0)
+        self.notes: tuple[str, ...] = ()
 
     def add(self, few_negatives: int) -> None:
         """Take what `measure` returned."""
@@ -42,7 +38,7 @@ class SampledRanking:
     def measure(self, user_rows: Integers, scores: NDArray[np.floating]) -> int:
         """Rank for some customers, as `FullRanking.measure`. `scores`: (user_rows, items), finite.
 
-        Returns how many of the customers have too few untouched items.
+        Returns how many of the customers have too few possible negatives.
         """
         few_negatives = 0
         places, item_rows = self.held_out.positives_of(user_rows)
@@ -57,7 +53,7 @@ class SampledRanking:
             rivals, own = scores[place, negatives], scores[place, wanted][:, None]
             above[bounds[place] : bounds[place + 1]] += (rivals > own).sum(axis=1)
             tied[bounds[place] : bounds[place + 1]] += (rivals == own).sum(axis=1)
-        # Every held-out item is alone with its negatives: a question of its own, with one item to find.
+        # Every held-out item is ranked with its negatives alone: a list of its own, with one item to find.
         ranks = Ranks(np.arange(len(places)), above, tied, np.ones(len(places), np.int64))
         positives = self.held_out.positives[user_rows]
         for k in self.cutoffs:
@@ -67,18 +63,18 @@ class SampledRanking:
 
 
 def draw_negatives(held_out: HeldOut, user_row: int, user: Id, item_count: int, wanted: int, seed: int) -> Integers:
-    """The items to compare with for one customer, whose id is `user`: none of the history, none that is held out."""
+    """The negatives of one customer, whose id is `user`: not in the history, and not held out."""
     history = held_out.histories.history(int(held_out.history_rows[user_row]))
     held = held_out.item_rows[held_out.offsets[user_row] : held_out.offsets[user_row + 1]]
-    return draw_untouched(np.union1d(history, held), item_count, wanted, _generator(seed, user))
+    return draw_others(np.union1d(history, held), item_count, wanted, _generator(seed, user))
 
 
-def draw_untouched(touched: Integers, item_count: int, wanted: int, generator: np.random.Generator) -> Integers:
-    """Distinct item rows outside `touched` (sorted, distinct), all equally likely; every one if there are too few."""
-    untouched = item_count - len(touched)
-    picks = generator.choice(untouched, min(wanted, untouched), replace=False)
-    # The pick-th untouched row lies behind all touched rows t_m with t_m - m <= pick.
-    return picks + np.searchsorted(touched - np.arange(len(touched)), picks, side="right")
+def draw_others(excluded: Integers, item_count: int, wanted: int, generator: np.random.Generator) -> Integers:
+    """Distinct item rows not in `excluded` (sorted, distinct), all equally likely; all of them if there are too few."""
+    others = item_count - len(excluded)
+    picks = generator.choice(others, min(wanted, others), replace=False)
+    # The pick-th other row comes after all excluded rows e_m with e_m - m <= pick.
+    return picks + np.searchsorted(excluded - np.arange(len(excluded)), picks, side="right")
 
 
 def _generator(seed: int, user: Id) -> np.random.Generator:

@@ -1,8 +1,8 @@
-"""Is the difference real? Intervals and tests over customers (one model each) and over seeds (several runs each)."""
+"""Intervals and significance tests, over customers (one model each) and over seeds (several runs each)."""
 
 from __future__ import annotations
 
-import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,12 +15,12 @@ from lorentzrec.evaluation.report import Report
 Floats = NDArray[np.float64]
 
 CELLS_PER_BLOCK = 4_000_000
-"""Signs drawn at one time, over customers and resamples."""
+"""Signs drawn at a time, over customers and resamples."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A difference of means, first minus second, with its 95 % interval and the p-value of "there is none"."""
+    """A difference of means, first minus second, with its 95 % interval and p-value."""
 
     difference: float
     low: float
@@ -33,12 +33,17 @@ class Comparison:
 
     @property
     def significant(self) -> bool:
-        """At the 5 % level, for one comparison: with m of them ask for p_value < 0.05 / m."""
+        """At the 5 % level, for one comparison; with m of them require p_value < 0.05 / m."""
         return self.p_value < 0.05
+
+    @property
+    def verdict(self) -> str:
+        """Whether the difference is significant, for a reader. A high p-value is no evidence of equality."""
+        return f"{'significant' if self.significant else 'not significant'} at 5 % (p = {self.p_value:.2g})"
 
 
 def bootstrap_intervals(values: Floats, *, resamples: int = 1000, seed: int = 0) -> tuple[Floats, Floats]:
-    """Ends of the 95 % percentile interval of the mean of each column; rows are customers, drawn with replacement."""
+    """Bounds of the 95 % percentile interval of the mean of each column; rows (customers) are resampled."""
     generator = np.random.default_rng(seed)
     count = len(values)
     columns = np.ascontiguousarray(values.T)
@@ -51,10 +56,10 @@ def bootstrap_intervals(values: Floats, *, resamples: int = 1000, seed: int = 0)
 
 
 def compare_users(first: Report, second: Report, metric: str, *, resamples: int = 10_000, seed: int = 0) -> Comparison:
-    """Two models on the same customers. It says whether *these two models* differ, not whether two methods do.
+    """Compare two models on the same customers: whether *these two models* differ, not whether two methods do.
 
-    The p-value is that of a randomisation test: if the models were alike, each customer's difference could as well have
-    the other sign. The interval is a bootstrap over customers.
+    The p-value is that of a randomisation test: if the models were equally good, each customer's difference could as
+    well have the other sign. The interval is a bootstrap over customers.
     """
     if first.protocol != second.protocol:
         raise InputError(
@@ -84,7 +89,7 @@ def compare_pairs(differences: Floats, *, resamples: int = 10_000, seed: int = 0
 
 
 def compare_seeds(first: Sequence[float], second: Sequence[float]) -> Comparison:
-    """Two methods, several runs each: Welch's t-test, for the paper's "significant difference in means at 5 % level".
+    """Compare two methods by several runs of each, with Welch's t-test, as the paper does.
 
     `first` and `second` hold one metric of each run: `[report["hr@10"] for report in reports]`.
     """
@@ -96,32 +101,26 @@ def compare_seeds(first: Sequence[float], second: Sequence[float]) -> Comparison
         )
     if np.ptp(first) == 0 and np.ptp(second) == 0:
         raise InputError("no run differs from another of its method: vary the seed, or use compare_users")
-    # SciPy's own test warns where one method gives the same number in every run, and a baseline does.
+    with warnings.catch_warnings():
+        # A baseline gives the same number in every run, and SciPy warns of variances that are 0.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        result = stats.ttest_ind(first, second, equal_var=False)
+    low, high = result.confidence_interval(0.95)
     difference = float(np.mean(first) - np.mean(second))
-    squared_errors = [float(np.var(runs, ddof=1)) / len(runs) for runs in (first, second)]
-    error = math.sqrt(sum(squared_errors))
-    freedom = error**4 / (squared_errors[0] ** 2 / (len(first) - 1) + squared_errors[1] ** 2 / (len(second) - 1))
-    reach = float(stats.t.ppf(0.975, freedom)) * error
-    return Comparison(
-        difference=difference,
-        low=difference - reach,
-        high=difference + reach,
-        p_value=float(2 * stats.t.sf(abs(difference) / error, freedom)),
-        test="Welch's t-test over seeds",
-    )
+    return Comparison(difference, float(low), float(high), float(result.pvalue), "Welch's t-test over seeds")
 
 
 def _randomisation_p_value(differences: Floats, resamples: int, seed: int) -> float:
     """The share of sign patterns, the observed one among them, whose sum is at least as far from 0."""
-    moved = differences[differences != 0]  # a zero has no sign to turn, and most differences are zero
+    moved = differences[differences != 0]  # a zero has no sign to flip, and most differences are zero
     if len(moved) == 0:
         return 1.0
     generator = np.random.default_rng(seed)
-    observed = abs(moved.sum()) * (1 - 1e-9)  # so that rounding does not part equal sums
+    observed = abs(moved.sum()) * (1 - 1e-9)  # so that rounding does not separate equal sums
     extreme, done = 0, 0
     while done < resamples:
         count = min(resamples - done, max(1, CELLS_PER_BLOCK // len(moved)))
-        turned = generator.integers(0, 2, (count, len(moved)), np.int8).astype(np.float64) @ moved
-        extreme += int((np.abs(moved.sum() - 2 * turned) >= observed).sum())
+        flipped = generator.integers(0, 2, (count, len(moved)), np.int8).astype(np.float64) @ moved
+        extreme += int((np.abs(moved.sum() - 2 * flipped) >= observed).sum())
         done += count
     return (extreme + 1) / (resamples + 1)

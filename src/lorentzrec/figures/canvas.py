@@ -1,4 +1,4 @@
-"""The sheet that figures are drawn on: one style, one palette, and files that appear whole or not at all."""
+"""What all figures share: style, palette, and files that are written atomically."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
-"""Of Okabe and Ito's palette: told apart with any kind of colour vision."""
+"""From Okabe and Ito's palette, which can be distinguished with any kind of colour vision."""
 GREY = "#666666"
 
 COLUMN_WIDTH, PAGE_WIDTH = 3.4, 7.0
-"""Inches of a column and of both on a two-column page: text is printed at the size it is set in."""
+"""In inches, on a two-column page: text is printed at the size it is set in."""
 
 
 @contextmanager
 def canvas(path: str | Path, width: float, height: float) -> Iterator[Figure]:
-    """A figure of so many inches; at the end of the block it is saved as PNG, SVG or PDF by the ending of `path`."""
+    """A figure of this size in inches, saved at the end of the block as PNG, SVG or PDF by the suffix of `path`."""
     ending = Path(path).suffix.lower()
     if ending not in (".png", ".svg", ".pdf"):
-        raise InputError(f"{path} does not say the kind of picture: end the name in .png, .svg or .pdf")
+        raise InputError(f"{path} has no known image format: end the name in .png, .svg or .pdf")
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
@@ -46,5 +46,5 @@ def canvas(path: str | Path, width: float, height: float) -> Iterator[Figure]:
         figure = Figure(figsize=(width, height), dpi=200, layout="constrained")
         yield figure
         with atomic_file(path) as partial:
-            # Without the date equal data give equal files.
+            # Without the date, equal data give equal files.
             figure.savefig(partial, metadata={"Date": None} if ending == ".svg" else None)

@@ -1,4 +1,4 @@
-"""The paper's degree plot: how many items have at least so many links, on logarithmic scales, with the fit."""
+"""The paper's degree plot: the share of items with at least a given degree, on logarithmic scales, with the fit."""
 
 from __future__ import annotations
 
@@ -9,46 +9,32 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lorentzrec.atomic import atomic_file
-from lorentzrec.errors import InputError, how_to_get
+from lorentzrec.errors import InputError
+from lorentzrec.figures.canvas import BLUE, COLUMN_WIDTH, VERMILION, canvas
 from lorentzrec.networks.power_law import Floats, Integers, PowerLawFit, log_zeta
 from lorentzrec.networks.statistics import NetworkStatistics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-DATA_COLOUR, FIT_COLOUR = "#0072B2", "#D55E00"
-"""Blue and vermilion of Okabe and Ito's palette: told apart with any kind of colour vision, and in grey."""
-
-PANEL_WIDTH, PANEL_HEIGHT = 3.4, 2.7
-"""Inches; one panel fills a column of a two-column page, so that its text is printed at the size it is set in."""
+PANEL_HEIGHT = 2.7
+"""Inches; a panel is one column wide."""
 
 
 def plot_degrees(many: Sequence[NetworkStatistics], path: str | Path, *, columns: int | None = None) -> None:
-    """One panel per set of data, to a PNG, SVG or PDF file by the ending of `path`.
+    """Draw one panel per data set, to a PNG, SVG or PDF file by the suffix of `path`.
 
     Main plot: weighted degrees in the item-item projection. Inset: degrees of items in the bipartite graph. A point at
-    (x, y) says that a share y of the items has a degree of at least x; the dashed line is the fit of the tail.
+    (x, y) means that a share y of the items has a degree of at least x; the dashed line is the fit of the tail.
     """
-    if Path(path).suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise InputError(f"{path} does not say the kind of picture: end the name in .png, .svg or .pdf")
     if not many:
-        raise InputError("there is nothing to plot: give at least one set of data")
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError(f"figures need matplotlib: {how_to_get('plots')}") from None
-
+        raise InputError("there is nothing to plot: give at least one data set")
     columns = min(len(many), columns or (2 if len(many) in (2, 4) else 3))
     rows = math.ceil(len(many) / columns)
-    style: Any = {"font.size": 8, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "lorentzrec"}
-    with rc_context(style):
-        # Figure itself, not pyplot: no window system, and nothing left open.
-        figure = Figure(figsize=(PANEL_WIDTH * columns, PANEL_HEIGHT * rows), dpi=200, layout="constrained")
+    with canvas(path, COLUMN_WIDTH * columns, PANEL_HEIGHT * rows) as figure:
         for number, statistics in enumerate(many, start=1):
             axes = figure.add_subplot(rows, columns, number)
-            axes.set_title(statistics.name, fontsize=9)
+            axes.set_title(statistics.name)
             axes.set_xlabel("weighted degree in the item-item projection")
             axes.set_ylabel("share of items at or above")
             _draw(axes, statistics.weighted_degrees, statistics.weighted_degree_fit)
@@ -58,9 +44,6 @@ def plot_degrees(many: Sequence[NetworkStatistics], path: str | Path, *, columns
             inset.tick_params(labelsize=6, pad=1)
             _draw(inset, statistics.degrees, statistics.degree_fit)
             _label(inset, statistics.degree_fit, x=0.06, y=0.06, ha="left", va="bottom", fontsize=7)
-        with atomic_file(path) as partial:
-            # Without the date equal data give equal files.
-            figure.savefig(partial, metadata={"Date": None} if partial.suffix.lower() == ".svg" else None)
 
 
 def cumulative_shares(degrees: Integers) -> tuple[Integers, Floats]:
@@ -74,15 +57,15 @@ def _draw(axes: Axes, degrees: Integers, fit: PowerLawFit | None) -> None:
     distinct, shares = cumulative_shares(degrees)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.plot(distinct, shares, ".", color=DATA_COLOUR, markersize=2.5, rasterized=len(distinct) > 5_000)
+    axes.plot(distinct, shares, ".", color=BLUE, markersize=2.5, rasterized=len(distinct) > 5_000)
     if fit:
         tail = np.unique(np.geomspace(fit.minimum, distinct[-1], 50).astype(np.int64))
         start = shares[np.searchsorted(distinct, fit.minimum)]
         line = start * np.exp(log_zeta(fit.exponent, tail) - log_zeta(fit.exponent, tail[:1]))
-        axes.plot(tail, line, "--", color=FIT_COLOUR, linewidth=1.2)
+        axes.plot(tail, line, "--", color=VERMILION, linewidth=1.2)
 
 
 def _label(axes: Axes, fit: PowerLawFit | None, *, x: float, y: float, **text: Any) -> None:
     if fit:
         exponent = f"$\\hat\\gamma$ = {fit.exponent:.2f}"
-        axes.text(x, y, exponent, color=FIT_COLOUR, transform=axes.transAxes, **text)
+        axes.text(x, y, exponent, color=VERMILION, transform=axes.transAxes, **text)

@@ -1,4 +1,4 @@
-"""The Poincare disk for print: a catalogue with its categories and customers."""
+"""The Poincare disk for print, with items, categories and customers."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 CATEGORY_COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, "#F0E442", "#8C564B")
-"""Okabe and Ito's palette and a brown: as many categories as a reader tells apart; the others are grey."""
+"""Okabe and Ito's palette and a brown: as many categories as a reader can distinguish; the others are grey."""
 OTHERS = "#BBBBBB"
 MANY_POINTS = 2_000
-"""Beyond this many, points are a picture inside the vector file: it stays small and opens at once."""
+"""From this number on, points are an image inside the vector file, which keeps it small."""
 LEGEND_COLUMNS = 4
 LABEL_SIZE, LONGEST_LABEL, LABEL_TURNS = 5.5, 28, 0.35
-"""Points of print, characters, and the x from which on words stand to the left of their item."""
+"""Font size, characters, and the x from which on labels are to the left of their item."""
 
 
 def plot_disk(
@@ -36,13 +36,13 @@ def plot_disk(
     labels: Mapping[int, str] | None = None,
     width: float = COLUMN_WIDTH,
 ) -> None:
-    """Items on the disk, to a PNG, SVG or PDF file by the ending of `path`.
+    """Draw items on the disk, to a PNG, SVG or PDF file by the suffix of `path`.
 
     coordinates: Poincare coordinates, one row per item, inside the unit disk.
-    categories: one per item; the largest ones have a colour each, the rest and those without one are grey.
-    counts: the popularity of items, which gives the size of a point.
+    categories: one per item; the largest ones have a colour each, and other items are grey.
+    counts: the popularity of items, which decides the size of their points.
     customers: Poincare coordinates of some customers, drawn as black stars.
-    labels: words to write beside some rows.
+    labels: row -> text next to its point.
     """
     check_coordinates("coordinates", coordinates)
     if customers is not None:
@@ -53,7 +53,7 @@ def plot_disk(
     with canvas(path, width, width + 0.16 * math.ceil(len(marks) / LEGEND_COLUMNS)) as figure:
         axes = figure.add_subplot()
         draw_empty_disk(axes)
-        # Grey first, then unpopular to popular, so that what matters lies on top.
+        # Grey first, then unpopular to popular, so that what matters is on top.
         order = np.lexsort((sizes, codes >= 0))
         colours = np.array([*CATEGORY_COLOURS, OTHERS if names else BLUE])
         axes.scatter(
@@ -83,11 +83,11 @@ def plot_disk(
             )
 
 
-def labels_with_room(
+def choose_labels(
     coordinates: NDArray[Any], texts: Iterable[tuple[int, str]], most: int, width: float = COLUMN_WIDTH
 ) -> dict[int, str]:
-    """Of (row, text) pairs, most important first, those whose words do not overlap ones before them; at most `most`."""
-    unit = 72 * width / 2  # points of print from the centre to the circle
+    """At most `most` of the (row, text) pairs, most important first, without those that would overlap earlier ones."""
+    unit = 72 * width / 2  # radius of the disk in points of print
     boxes: list[tuple[float, float, float, float]] = []
     chosen: dict[int, str] = {}
     for row, text in texts:
@@ -105,7 +105,7 @@ def labels_with_room(
 
 
 def draw_empty_disk(axes: Axes) -> None:
-    """The boundary circle, and no axes."""
+    """Draw the boundary circle, without axes."""
     from matplotlib.patches import Circle
 
     axes.add_patch(Circle((0, 0), 1, facecolor="none", edgecolor="black", linewidth=0.8, zorder=2))
@@ -116,7 +116,7 @@ def draw_empty_disk(axes: Axes) -> None:
 
 
 def check_coordinates(name: str, coordinates: NDArray[Any]) -> None:
-    """Refuse what is not inside the unit disk."""
+    """Raise an `InputError` for points that are not inside the unit disk."""
     if coordinates.ndim != 2 or coordinates.shape[1] != 2:
         raise InputError(f"the {name} have the shape {coordinates.shape}: give Poincare coordinates, (n, 2)")
     outside = np.flatnonzero(~(np.square(coordinates.astype(np.float64)).sum(axis=1) < 1))
@@ -137,7 +137,7 @@ def _codes(categories: Sequence[str | None] | None, count: int) -> tuple[NDArray
 
 
 def _sizes(count: int, counts: NDArray[Any] | None) -> NDArray[np.float64]:
-    """Areas in square points that together cover a fixed share of the disk: with the root of the popularity."""
+    """Areas in square points, proportional to the root of the popularity, that cover a fixed share of the disk."""
     weights = np.ones(count) if counts is None else np.sqrt(1.0 + np.asarray(counts, np.float64))
     areas: NDArray[np.float64] = np.clip(weights * (9_000 / max(1.0, weights.sum())), 0.15, 30)
     return areas
@@ -159,7 +159,7 @@ def _label(axes: Axes, x: float, y: float, text: str) -> None:
 
 
 def _marks(names: list[str], others: bool, customers: bool) -> list[tuple[str, str, str]]:
-    """Name, shape and colour of what the legend explains."""
+    """Name, shape and colour of the entries of the legend."""
     marks = [(name, "o", colour) for name, colour in zip(names, CATEGORY_COLOURS, strict=False)]
     marks += [("other", "o", OTHERS)] if others and names else []
     return marks + ([("customers", "*", "black")] if customers else [])

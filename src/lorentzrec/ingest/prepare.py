@@ -44,37 +44,39 @@ class PrepareConfig:
     out: str
     source: Source = field(default_factory=Source)
     reader: str | None = None
-    """The name of the reader that `source` came from, so that item files of the same data set are known."""
+    """A known data set, which decides the layout of the files: movielens-1m, amazon-reviews, recbole, adjacency, ..."""
     on_error: OnError = "raise"
-    """`raise`: a faulty row is an error. `skip`: such rows are saved as rejected.parquet, and counted."""
+    """`raise`: a malformed row is an error. `skip`: such rows are saved as rejected.parquet, and counted."""
     event_weights: Mapping[str, float] = field(default_factory=dict)
     """Kind of event -> weight; events of other kinds are left out. Needs `source.event_column`."""
     label_events: tuple[str, ...] | None = None
     """Kinds of events that are targets, such as purchases: training predicts these alone, from histories that hold all
     kinds, and splits hold these out. None: every event is a target. Needs `source.event_column`."""
     minimum_rating: float | None = None
-    """Only events rated this or higher. Needs `source.rating_column`."""
+    """Keep only events with this rating or a higher one. Needs a rating column."""
     since: str | float | None = None
-    """Only events from this time on: ISO text or unix seconds."""
+    """Keep only events from this time on: 2024-01-31, or unix seconds."""
     until: str | float | None = None
-    """Only events before this time."""
+    """Keep only events before this time."""
     bot_events: int | None = None
-    """Customers with more events than this are taken for robots and left out."""
+    """Drop customers with more events than this, who are taken for bots."""
     duplicates: Duplicates = "keep"
-    """Events of one customer with one item: all, the first, the last, or one that weighs as much as all together."""
+    """Events of one customer with one item: keep all, the first, the last, or one with the sum of their weights."""
     minimum_user_events: int = 1
+    """Drop customers with fewer events than this."""
     minimum_item_events: int = 1
+    """Drop items with fewer events than this."""
     k_core: bool = False
-    """Whether the two minimum counts are applied again and again until nothing changes."""
+    """Apply both minimum counts until nothing changes."""
     maximum_history: int | None = None
-    """Only the newest events of each customer."""
+    """Keep only this many of the newest events of each customer."""
     split: str | None = None
     """One of the names in `data.splitting`; None leaves the split to training."""
     split_options: Mapping[str, Any] = field(default_factory=dict)
     drop_unseen_items: bool = False
-    """Remove later events whose item has no training event, as the paper does."""
+    """Drop test events of items without a training event, as the paper does."""
     test_events: tuple[str, ...] = ()
-    """Files of the test part, for the split `given`."""
+    """Files of the test part, for the split given. Repeatable."""
     items: str | None = None
     """A file with titles, categories, prices, images of the items."""
     item_source: Source | None = None

@@ -76,42 +76,45 @@ class Source:
     """How to read event files. What is left as None is recognised from the file, with a note where it is a guess."""
 
     format: Format = "auto"
-    """`auto` goes by the file's name: csv, tsv, inter (RecBole), json, jsonl, ndjson, parquet, npz; also .gz, .zst.
+    """File format; `auto`: by the suffix, csv, tsv, inter (RecBole), json, jsonl, ndjson, parquet, npz; also .gz, .zst.
 
     `adjacency`: one line per user, `user item item ...`. `csr`: a SciPy sparse matrix, users in rows.
     """
     user_column: str | None = None
-    """None: `user`, or a usual name such as user_id."""
+    """Column of the customer; by default user, or a common name such as user_id."""
     item_column: str | None = None
-    """None: `item`, or a usual name such as product_id."""
+    """Column of the item; by default item, or a common name such as product_id."""
     time_column: str | None = None
-    """None: `time`, or a usual name such as timestamp, if there is one; an empty string: times are not used."""
+    """Column of the time; by default time, or a common name such as timestamp, if it exists. An empty string: times are
+    not used."""
     weight_column: str | None = None
-    """None: `weight`, if there is one."""
+    """Column of the weight; by default weight, if it exists."""
     rating_column: str | None = None
+    """Column of the rating."""
     event_column: str | None = None
+    """Column of the kind of event: view, purchase, ..."""
     separator: str | None = None
-    """Between the fields of a CSV line; one or more characters, or `tab`, `space`. None: the one of the first lines."""
+    """Between the fields of a CSV line: one or more characters, tab or space; by default recognised from the file."""
     quote: str | None = '"'
-    """Around fields that hold a separator; None or `none` where there are no quotes."""
+    """Around fields that contain a separator; none if there are no quotes."""
     escape: str | None = None
-    """The character before a quote that is part of a field, where quotes are not doubled: usually a backslash."""
+    """The character before a quote inside a field, if quotes are not doubled: usually a backslash."""
     decimal: str | None = None
-    """The decimal point of weights and ratings. None: a point, or a comma where the first values have one."""
+    """Decimal point of weights and ratings, . or , ; by default recognised from the first values."""
     header: bool | None = None
     """Whether the first line names the columns. None: it does, unless `columns` are given."""
     columns: tuple[str, ...] = ()
     """Names of the columns, in order, of files without header; by default user, item, time, weight."""
     encoding: str = "utf-8"
-    """UTF-16 and UTF-32 are recognised by their byte order mark."""
+    """Text encoding; UTF-16 and UTF-32 are recognised by their byte order mark."""
     time_unit: TimeUnit = "auto"
-    """`auto`: numbers are unix seconds, datetimes are what they are, text is ISO 8601 unless it is a number."""
+    """seconds, milliseconds, microseconds or iso; `auto`: numbers are unix seconds, text is ISO 8601."""
     time_format: str | None = None
-    """The form of times that are not ISO 8601: `%d.%m.%Y %H:%M`."""
+    """The format of times that are not ISO 8601: `%d.%m.%Y %H:%M`."""
     ordered: bool = False
-    """Whether events without times are in the order in which they happened: their positions then become times."""
+    """Events have no times but are in order, oldest first: their positions become times."""
     ties: Ties = "id"
-    """The order of a customer's events with equal times: by item id, or as in the `file`."""
+    """Order of a customer's events with equal times: by item id, or as in the file."""
     positions_as_times: bool = False
     """Deprecated: the former name of `ordered`."""
     file_name: str | None = None

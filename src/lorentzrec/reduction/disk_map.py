@@ -1,23 +1,27 @@
-"""A map of the catalogue: every item as a point of the Poincare disk, and how much of the truth it keeps."""
+"""A map of the catalogue: every item as a point of the Poincare disk, and how well the map preserves the model."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray
-from lorentzrec.geometry.charts import to_poincare
+from lorentzrec.geometry.charts import from_poincare, to_poincare
 from lorentzrec.geometry.euclidean import squared_norm
 from lorentzrec.geometry.hyperboloid import boost, lift
-from lorentzrec.geometry.midpoint import normalise_sum
+from lorentzrec.geometry.midpoint import einstein_midpoint, normalise_sum
 from lorentzrec.reduction.neighbour_map import Progress, neighbour_map
 from lorentzrec.reduction.neighbours import Geometry
 from lorentzrec.reduction.principal_plane import flat_plane, hyperbolic_plane
-from lorentzrec.reduction.truth import centrality, kept_by
+from lorentzrec.reduction.truth import centrality, measure_map
+
+if TYPE_CHECKING:
+    from lorentzrec.model.model import Model
 
 Method: TypeAlias = Literal["auto", "exact", "levels", "neighbours", "plane"]
 
@@ -28,22 +32,22 @@ METHODS = {
     "plane": "principal plane, radii stretched to fill the disk",
 }
 PLANE_RIM = 0.95
-"""Poincare radius within which 99 % of the points of a stretched plane lie."""
+"""Poincare radius that contains 99 % of the points of a stretched plane."""
 INNERMOST_OF_RIM = 1 - 2.0**-20
-"""Where points are drawn that float32 would put on the circle itself."""
+"""Radius of points that float32 would round to the circle itself."""
 
 
 @dataclass(frozen=True, eq=False)
 class DiskMap:
-    """Where items are on the disk, how they came there, and what of the model is still true there."""
+    """The places of items on the disk, the method, and how well it preserves the model."""
 
     coordinates: NDArray[np.float32]
     """(n, 2), inside the open unit disk: Poincare coordinates."""
     method: str
     """One of `METHODS`."""
     kept: dict[str, float]
-    """See `truth.kept_by`. Also `spread` (share of it that a plane holds) and `on the rim` (points that lie so far
-    out that they had to be moved inside), where they are."""
+    """See `truth.measure_map`. Also `spread` (the share of it that a plane preserves) and `on the rim` (the number of
+    points that had to be moved inside), where they apply."""
 
     def description(self) -> str:
         """One line for a caption."""
@@ -62,39 +66,71 @@ def disk_map(
 ) -> DiskMap:
     """Map points, (n, d + 1) on the hyperboloid or (n, d) in flat space, to the disk.
 
-    counts: popularity; of more points than can be laid out in half a minute, the popular ones are, and the others are
-    placed among them.
+    counts: popularity; if there are too many points to lay out in half a minute, only the popular ones are, and the
+    others are placed among them.
     method: one of `METHODS`, or `auto`: exact for a hyperboloid of two dimensions, levels for one of more, neighbours
-    for flat space, which has no centre to speak of. `docs/map.md` compares them.
+    for flat space, which has no centre. `docs/map.md` compares them.
 
-    The same seed gives the same map on the same machine, whatever the threads.
+    The same seed gives the same map on the same machine, for any number of threads.
     """
-    method = _checked(points, geometry, counts, method)
-    told = progress or (lambda _share: None)
-    told(0.0)
+    method = _choose_method(points, geometry, counts, method)
+    report = progress or (lambda _share: None)
+    report(0.0)
     kept: dict[str, float] = {}
     if method == "exact":
-        places = _centred(lift(points[:, 1:].astype(np.float64)))
+        places = _centre(lift(points[:, 1:].astype(np.float64)))
     elif method == "plane" or len(points) < 3:
         method = "plane"
-        places, kept["spread"] = _stretched_plane(points, geometry)
+        places, kept["spread"] = _stretch_plane(points, geometry)
     else:
         order = centrality(points, geometry) if method == "levels" else None
-        places = neighbour_map(points, geometry, counts=counts, centrality=order, seed=seed, progress=told)
-    kept |= kept_by(places, points, geometry, seed)
-    coordinates, moved = _inside(to_poincare(places))
+        places = neighbour_map(points, geometry, counts=counts, centrality=order, seed=seed, progress=report)
+    kept |= measure_map(places, points, geometry, seed)
+    coordinates, moved = _move_inside(to_poincare(places))
     if moved:
         kept["on the rim"] = float(moved)
-    told(1.0)
+    report(1.0)
     return DiskMap(coordinates, method, kept)
 
 
-def _checked(points: NDArray[Any], geometry: Geometry, counts: NDArray[Any] | None, method: Method) -> Method:
-    """The method to use, or an error that says what is wrong."""
+def disk_map_of(model: Model, *, method: Method = "auto", seed: int = 0, progress: Progress | None = None) -> DiskMap:
+    """The map of the items of a model."""
+    return disk_map(
+        model.item_points,
+        geometry=model.config.geometry,
+        counts=model.item_counts,
+        method=method,
+        seed=seed,
+        progress=progress,
+    )
+
+
+def customer_coordinates(
+    coordinates: NDArray[np.float32], histories: Interactions, user_rows: NDArray[Any]
+) -> NDArray[np.float32]:
+    """The Einstein midpoint on the map of each customer's history: Poincare coordinates (n, 2).
+
+    `coordinates` are those of the items of `histories`.
+    """
+    places = from_poincare(coordinates.astype(np.float64))
+    midpoints = [einstein_midpoint(places[histories.history(int(row))]) for row in user_rows]
+    return to_poincare(np.reshape(midpoints, (-1, 3))).astype(np.float32)
+
+
+def sample_customers(histories: Interactions, count: int, seed: int = 0) -> NDArray[np.int64]:
+    """The rows of `count` random customers with events, in ascending order."""
+    active = np.flatnonzero(np.diff(histories.offsets) > 0)
+    if count > len(active):
+        raise InputError(f"there are {len(active):,} customers with events, not {count:,}: give a smaller number")
+    return np.sort(np.random.default_rng(seed).choice(active, count, replace=False))
+
+
+def _choose_method(points: NDArray[Any], geometry: Geometry, counts: NDArray[Any] | None, method: Method) -> Method:
+    """Check the arguments and return the method to use."""
     if method not in get_args(Method):
         raise InputError(f"there is no map method {method!r}: use one of {', '.join(get_args(Method))}")
     if points.ndim != 2 or not len(points) or not np.isfinite(points).all():
-        raise InputError(f"points of shape {points.shape} have no map: give at least one row, all of finite numbers")
+        raise InputError(f"points of shape {points.shape} cannot be mapped: give at least one row of finite numbers")
     if counts is not None and len(counts) != len(points):
         raise InputError(f"there are {len(points)} points and {len(counts)} counts: give one for each")
     flat = geometry == "hyperboloid" and points.shape[1] == 3
@@ -105,14 +141,14 @@ def _checked(points: NDArray[Any], geometry: Geometry, counts: NDArray[Any] | No
     return "exact" if flat else "levels" if geometry == "hyperboloid" else "neighbours"
 
 
-def _centred(places: FloatArray) -> FloatArray:
-    """Moved by the isometry that carries the midpoint to the centre."""
+def _centre(places: FloatArray) -> FloatArray:
+    """Apply the isometry that moves the midpoint to the centre."""
     middle = normalise_sum(places.sum(axis=0))
     return lift((places @ boost(lift(-middle[1:])))[:, 1:])
 
 
-def _stretched_plane(points: NDArray[Any], geometry: Geometry) -> tuple[FloatArray, float]:
-    """The principal plane with all radii times one number that fills the disk, and the share of spread it holds."""
+def _stretch_plane(points: NDArray[Any], geometry: Geometry) -> tuple[FloatArray, float]:
+    """The principal plane with all radii scaled to fill the disk, and the share of the spread it preserves."""
     if geometry == "hyperboloid":
         plane, spread = hyperbolic_plane(points)
         space = plane[:, 1:]
@@ -127,8 +163,8 @@ def _stretched_plane(points: NDArray[Any], geometry: Geometry) -> tuple[FloatArr
     return lift(space * factors[:, None]), spread
 
 
-def _inside(coordinates: FloatArray) -> tuple[NDArray[np.float32], int]:
-    """As float32, and how many points its rounding would have put on or beyond the circle."""
+def _move_inside(coordinates: FloatArray) -> tuple[NDArray[np.float32], int]:
+    """The coordinates as float32, and the number of points that rounding would put on or outside the circle."""
     lengths = np.sqrt(squared_norm(coordinates))
     outside = lengths > INNERMOST_OF_RIM
     coordinates = coordinates / np.maximum(1, lengths / INNERMOST_OF_RIM)[:, None]

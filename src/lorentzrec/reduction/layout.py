@@ -1,8 +1,12 @@
-"""t-SNE on the hyperbolic plane: points that are neighbours attract one another, all points repel one another.
+"""t-SNE on the hyperbolic plane: neighbours attract each other, and all points repel each other.
+
+This is our own code because no library combines what a map needs: the places are on the hyperbolic plane, points can be
+pulled to given radii (the levels of the model), and memory grows linearly with the number of points. umap-learn has a
+hyperboloid as output, but no levels, and would add scikit-learn as a dependency.
 
 The similarity of two places on the map is w = 1 / (1 + a q), where q is the squared Lorentzian distance, about d^2
-nearby and about e^d far away: Student's kernel near, and an exponential tail for which the plane has the room. With
-p the share of links that two points have and z the sum of all w, the descent direction of the Kullback-Leibler
+for small d and about e^d for large d: Student's kernel nearby, and an exponential tail for which the plane has room.
+With p the share of links that two points have and z the sum of all w, the descent direction of the Kullback-Leibler
 divergence of w / z from p is, at x,  sum_j (p w - w^2 / z) y_j,  projected to the tangent space: q is linear in y.
 """
 
@@ -31,28 +35,28 @@ from lorentzrec.reduction.neighbours import Floats
 from lorentzrec.threads import SINGLE_THREADED_BLAS, available_cores
 
 EXAGGERATION, EXAGGERATED_SHARE = 4.0, 0.35
-"""How much stronger attraction is at first, and for what share of the steps: clusters form before they spread."""
+"""Factor of the attraction in the first steps, and their share of all steps: clusters form before they spread."""
 MOMENTUM = (0.5, 0.8)
-"""While exaggerated, and after."""
+"""During exaggeration, and after it."""
 LONGEST_STEP = 1.0
-"""Of one point in one step, in units of the kernel's width 1 / sqrt(a)."""
+"""The longest move of a point in one step, in units of the kernel's width 1 / sqrt(a)."""
 LEVEL_PULL = 0.05
-"""Pull to a wanted radius, beside neighbours that pull with 1 in all. `docs/map.md` has the trials."""
+"""Pull to a given radius, compared with 1 for all neighbours together. `docs/map.md` has the measurements."""
 EXACT_UP_TO = 1_000
-"""Points that all repel one another one by one; of more, far ones do in groups."""
+"""Up to this number, all pairs of points repel each other; beyond it, distant points do so in groups."""
 
 
 class Layout:
     """Places of n points on the plane, improved step by step.
 
-    The size of the picture is kept, by its root mean square radius; what grows and shrinks instead is `a`, the
-    curvature of the plane being fixed. The midpoint stays at the centre.
+    The root mean square radius is constant; instead, the kernel's `a` changes, because the curvature of the plane is
+    fixed. The midpoint stays at the centre.
     """
 
     def __init__(
         self, neighbours: NDArray[np.int64], start: Floats, radius: float, levels: Floats | None, seed: int
     ) -> None:
-        """`neighbours`: (n, k) rows; `start`: places on the hyperboloid (n, 3); `levels`: a wanted radius for each."""
+        """`neighbours`: (n, k) rows; `start`: places on the hyperboloid (n, 3); `levels`: a radius for each point."""
         from scipy.sparse import csr_array
 
         count, k = neighbours.shape
@@ -64,12 +68,12 @@ class Layout:
         self.places, self.radius, self.levels = start, radius, levels
         self.velocity = np.zeros_like(start)
         self.sharpness = 0.1 / radius**2
-        """The kernel's a. At first so wide that all points feel all others."""
+        """The kernel's a. At first so small that all points affect each other."""
         self.generator = np.random.default_rng(seed)
 
     def run(self, steps: int, progress: Callable[[float], None]) -> Floats:
-        """The places after so many steps; the last third of them get shorter and shorter. `progress` is told the share
-        that is done."""
+        """Run the steps, of which the last third get shorter and shorter, and return the places. `progress` is called
+        with the share that is done."""
         with SINGLE_THREADED_BLAS, ThreadPoolExecutor(available_cores()) as pool:
             for step in range(steps):
                 early = step < EXAGGERATED_SHARE * steps
@@ -91,9 +95,9 @@ class Layout:
     def _repulsion(self, pool: ThreadPoolExecutor) -> tuple[Floats, float]:
         """sum_j w^2 y_j, and the sum of w over all pairs.
 
-        Points are put into about sqrt(n) cells of about sqrt(n) points: strips by one coordinate, cut by the other. A
-        point meets those of its own cell one by one and every other cell as a whole, at its midpoint. The axes are
-        turned at random each time, so that no border stays where it is.
+        Points are divided into about sqrt(n) cells of about sqrt(n) points: strips by one coordinate, cut by the other.
+        A point is repelled by each point of its own cell, and by the midpoint of every other cell. The axes are rotated
+        at random each time, so that the borders between cells change.
         """
         cells = self._cells()
         side, points = len(cells), self.places[cells]
@@ -108,7 +112,7 @@ class Layout:
         signs = np.float32(2 * self.sharpness) * np.array([1, -1, -1], np.float32)
         forces = np.empty_like(points)
 
-        def of_strip(strip: int) -> float:
+        def compute_strip(strip: int) -> float:
             own, here = points[strip], there[strip]
             near = self._kernel((own * signs) @ own.transpose(0, 2, 1))
             total = float(np.sum(here * (near @ here[..., None])[..., 0]) - here.sum())
@@ -118,7 +122,7 @@ class Layout:
             forces[strip] = (near * near) @ own + (far * far) @ sums
             return total
 
-        total = math.fsum(pool.map(of_strip, range(side)))
+        total = math.fsum(pool.map(compute_strip, range(side)))
         repulsion = np.empty_like(self.places)
         repulsion[cells[cells >= 0]] = forces[cells >= 0]
         return repulsion, max(total, 1e-30)
@@ -130,7 +134,7 @@ class Layout:
         return np.divide(1, products, out=products)
 
     def _cells(self) -> NDArray[np.int64]:
-        """Rows in (side, side, members) cells of neighbouring places, filled up with -1."""
+        """Rows in (side, side, members) cells of neighbouring places, padded with -1."""
         count = len(self.places)
         side = 1 if count <= EXACT_UP_TO else round(count**0.25)
         size = -(-count // side**2)
@@ -145,7 +149,7 @@ class Layout:
         return np.take_along_axis(strips, np.argsort(across, axis=1), axis=1).reshape(side, side, size)
 
     def _move(self, velocity: FloatArray, rate: float) -> None:
-        """One step, no longer than `LONGEST_STEP`; then the midpoint to the centre, and the picture to its size."""
+        """Make one step, no longer than `LONGEST_STEP`; then restore the midpoint and the root mean square radius."""
         velocity = project_to_tangent(self.places, velocity)
         if self.levels is not None:
             velocity += ((LEVEL_PULL * rate) * (self.levels - _radii(self.places)))[:, None] * _outward(self.places)

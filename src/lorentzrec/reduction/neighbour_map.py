@@ -1,4 +1,4 @@
-"""Maps that are laid out by neighbourhoods: with a free radius, or with the model's own order from centre to rim."""
+"""Maps that keep neighbours together, with free radii or with the model's own order from centre to rim."""
 
 from __future__ import annotations
 
@@ -17,22 +17,21 @@ from lorentzrec.reduction.neighbours import Floats, Geometry, nearest_neighbours
 from lorentzrec.reduction.principal_plane import flat_plane, hyperbolic_plane
 
 Progress: TypeAlias = Callable[[float], None]
-"""Told what share of the work is done."""
+"""Called with the share of the work that is done."""
 
 NEIGHBOURS = 10
-"""Of each point, that its place is found by."""
+"""Neighbours that attract a point."""
 LANDMARKS = 30_000
-"""Points that are laid out; of more, the most popular ones are, and the others are placed among them."""
+"""Maximum number of points that are laid out: the most popular ones; the others are placed among them."""
 PLACED_BY, SHARPNESS = 5, 8
-"""Landmarks that another point is placed by, and the power of their squared distance that they count with."""
+"""Landmarks by which another point is placed, and the power of their squared distance that is their weight."""
 STEPS = 300
 FREE_RADIUS = 1.8
-"""Root mean square distance to the centre where radii are free: drawn at 0.72 of the disk's radius, which is that of
-points spread evenly."""
+"""Root mean square distance to the centre with free radii: 0.72 of the disk's radius, as for evenly spread points."""
 LEVELLED_RIM = 0.97
-"""Poincare radius of the outermost point where radii are given."""
+"""Poincare radius of the outermost point with given radii."""
 INNERMOST = 0.05
-"""Share of the points that come to fill the hole which repulsion leaves in the middle of a picture with given radii."""
+"""Share of the points that are moved to fill the hole which repulsion leaves in the centre with given radii."""
 
 
 def neighbour_map(
@@ -46,18 +45,18 @@ def neighbour_map(
 ) -> FloatArray:
     """Places on the hyperboloid (n, 3), so that near points are near on the map.
 
-    With `centrality` (distances to the centre of the model), points are also pulled to the radius of their rank in
-    it, the ranks being spread evenly over the area of the picture.
+    With `centrality` (distances to the centre of the model), points are also pulled to the radius of their rank in it;
+    the ranks are spread evenly over the area of the disk.
     """
     levels = None
     if centrality is not None:
         ranks = np.argsort(np.argsort(centrality, kind="stable"))
         levels = _level(ranks, len(ranks)).astype(np.float32)
     if len(points) <= LANDMARKS:
-        return _laid_out(points, geometry, levels, seed, lambda share: progress(0.1 + 0.8 * share))
+        return _lay_out(points, geometry, levels, seed, lambda share: progress(0.1 + 0.8 * share))
     order = np.random.default_rng(seed).permutation(len(points)) if counts is None else np.argsort(-counts)
     landmarks, others = np.sort(order[:LANDMARKS]), np.sort(order[LANDMARKS:])
-    chosen = _laid_out(
+    chosen = _lay_out(
         points[landmarks],
         geometry,
         None if levels is None else levels[landmarks],
@@ -66,45 +65,45 @@ def neighbour_map(
     )
     places = np.empty((len(points), 3))
     places[landmarks] = chosen
-    places[others] = _placed(points, others, landmarks, chosen, geometry, levels)
+    places[others] = _place_others(points, others, landmarks, chosen, geometry, levels)
     progress(0.9)
     return places
 
 
-def _laid_out(
+def _lay_out(
     points: NDArray[Any], geometry: Geometry, levels: Floats | None, seed: int, progress: Progress
 ) -> FloatArray:
     neighbours = neighbours_of_each(points, min(NEIGHBOURS, len(points) - 1), geometry)
     plane = hyperbolic_plane(points)[0][:, 1:] if geometry == "hyperboloid" else flat_plane(points)[0]
     radius = FREE_RADIUS if levels is None else float(np.sqrt(np.mean(levels**2)))
     spread = float(np.sqrt(squared_norm(plane).mean())) or 1.0
-    # A trace of chance, because equal places never part.
+    # A little noise, because equal places would never separate.
     start = plane / spread + np.random.default_rng(seed).normal(0, 1e-3, plane.shape)
     start *= radius / np.sqrt(squared_norm(start).mean())
     places = Layout(neighbours, lift(start.astype(np.float32)), radius, levels, seed).run(STEPS, progress)
-    return places if levels is None else _filled(places)
+    return places if levels is None else _fill_centre(places)
 
 
 def _level(ranks: NDArray[np.int64], count: int) -> FloatArray:
-    """The radius of each rank from the centre, so that `count` points are spread evenly over the area."""
+    """The radius for each rank from the centre, so that `count` points are spread evenly over the area."""
     radii: FloatArray = 2 * np.arctanh(LEVELLED_RIM * np.sqrt((ranks + 0.5) / count))
     return radii
 
 
-def _filled(places: FloatArray) -> FloatArray:
-    """The innermost points moved inwards: the first all the way to its level, the last not at all; the order stays."""
+def _fill_centre(places: FloatArray) -> FloatArray:
+    """Move the innermost points inwards, the first to its level and the last not at all; their order is unchanged."""
     lengths = np.sqrt(squared_norm(places[:, 1:]))
     inner = np.argsort(lengths, kind="stable")[: int(INNERMOST * len(places))]
     ranks = np.arange(len(inner))
-    kept = ranks / max(len(inner), 1)
+    weights = ranks / max(len(inner), 1)
     radii = np.arcsinh(lengths[inner])
-    moved = np.minimum(kept * radii + (1 - kept) * _level(ranks, len(places)), radii)
+    moved = np.minimum(weights * radii + (1 - weights) * _level(ranks, len(places)), radii)
     factors = np.ones(len(places))
     factors[inner] = np.sinh(moved) / np.maximum(lengths[inner], 1e-12)
     return lift(places[:, 1:] * factors[:, None])
 
 
-def _placed(
+def _place_others(
     points: NDArray[Any],
     others: NDArray[np.int64],
     landmarks: NDArray[np.int64],
@@ -112,9 +111,9 @@ def _placed(
     geometry: Geometry,
     levels: Floats | None,
 ) -> FloatArray:
-    """The others at the midpoint of their nearest landmarks, of which the very nearest counts most."""
+    """Place the others at the weighted midpoint of their nearest landmarks."""
     near, squared = nearest_neighbours(points[landmarks], points[others], PLACED_BY, geometry)
-    apart = squared.astype(np.float64) + 1e-6  # a point may lie on a landmark
+    apart = squared.astype(np.float64) + 1e-6  # a point may be at a landmark
     weights = (apart[:, :1] / apart) ** SHARPNESS
     places = einstein_midpoint(chosen[near].astype(np.float64), weights)
     if levels is None:

@@ -1,7 +1,7 @@
 """The nearest neighbours of many points among many: exact up to float32's rounding, on all cores, in bounded memory.
 
-`Ranker` answers single questions to the last digit. A map needs the neighbours of the whole catalogue, where choosing
-must cost no more than scoring: a full partition of each row of scores would take ten times as long as the product.
+`Ranker` ranks single queries exactly. A map needs the neighbours of the whole catalogue, where selection must cost no
+more than scoring: a full partition of each row of scores would take ten times as long as the product.
 """
 
 from __future__ import annotations

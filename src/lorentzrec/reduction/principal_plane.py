@@ -1,4 +1,4 @@
-"""The plane that keeps most of the spread of many points: principal components, in curved and in flat space.
+"""The plane that preserves most of the spread of points: principal components, in hyperbolic and in flat space.
 
 On the hyperboloid a plane through the origin of Minkowski space is what a flat subspace is for ordinary PCA. Its axes
 are eigenvectors with respect to the Minkowski form (Tabaghi, Khanzadeh, Wang and Dokmanic, "Principal component
@@ -16,29 +16,29 @@ from lorentzrec.geometry import FloatArray
 from lorentzrec.geometry.euclidean import squared_norm
 from lorentzrec.geometry.hyperboloid import lift
 
-ROWS_A_BLOCK = 65_536
-"""Points that are held in float64 at one time."""
-NOTHING = 1e-12
-"""Share of the largest eigenvalue below which an axis is rounding, not spread."""
+BLOCK_ROWS = 65_536
+"""Points in float64 at a time."""
+NEGLIGIBLE = 1e-12
+"""Share of the largest eigenvalue below which an axis is rounding error, not spread."""
 
 
 def hyperbolic_plane(points: NDArray[Any]) -> tuple[FloatArray, float]:
-    """Points (n, d + 1) projected to their principal plane (n, 3), and the share of the spread that it keeps.
+    """Points (n, d + 1) projected to their principal plane (n, 3), and the share of the spread that it preserves.
 
     With C = mean of x x', the J-eigenvectors are the v with C J v = mu v, where J = diag(-1, 1, ..., 1). One has
     mu < 0: the centre c, which becomes the origin. The others are the directions of spread, largest mu first. With
     C = L L' they come from the symmetric matrix L' J L: if L' J L w = mu w then v = L w, and <v, v> = mu.
-    A point goes to its nearest point of the plane: its part in the span of c and two directions, normalised.
+    A point is projected to its nearest point of the plane: its part in the span of c and two directions, normalised.
     """
     moments = _sum_over_blocks(points, lambda block: block.T @ block, curved=True) / len(points)
     squared, vectors = np.linalg.eigh(moments)
-    root = vectors * np.sqrt(np.maximum(squared, 0))  # below zero by rounding only
-    spread, weights = np.linalg.eigh(root.T @ _flipped(root.T).T)
+    root = vectors * np.sqrt(np.maximum(squared, 0))  # negative only by rounding
+    spread, weights = np.linalg.eigh(root.T @ _flip_time(root.T).T)
     centre = root @ weights[:, 0] / np.sqrt(-spread[0])
     centre *= np.sign(centre[0])
     directions, kept = _largest(root @ weights[:, 1:], spread[1:])
-    basis = np.concatenate([-_flipped(centre)[:, None], _flipped(directions.T).T], axis=1)
-    parts = _projected(points, basis, curved=True)
+    basis = np.concatenate([-_flip_time(centre)[:, None], _flip_time(directions.T).T], axis=1)
+    parts = _project(points, basis, curved=True)
     # -<part, part> = 1 + what is left out, squared: never below one but by rounding.
     length = np.sqrt(np.maximum(parts[:, 0] ** 2 - squared_norm(parts[:, 1:]), 1))
     return lift(parts[:, 1:] / length[:, None]), kept
@@ -50,7 +50,7 @@ def flat_plane(points: NDArray[Any]) -> tuple[FloatArray, float]:
     moments = _sum_over_blocks(points, lambda block: (block - mean).T @ (block - mean), curved=False) / len(points)
     variances, axes = np.linalg.eigh(moments)
     directions, kept = _largest(axes * np.sqrt(np.maximum(variances, 0)), variances)
-    return _projected(points, directions, curved=False) - mean @ directions, kept
+    return _project(points, directions, curved=False) - mean @ directions, kept
 
 
 def _largest(vectors: FloatArray, spread: FloatArray) -> tuple[FloatArray, float]:
@@ -58,7 +58,7 @@ def _largest(vectors: FloatArray, spread: FloatArray) -> tuple[FloatArray, float
 
     The sign of a direction is free: the largest coordinate is made positive, so that it does not depend on LAPACK.
     """
-    spread = np.where(spread > NOTHING * max(1.0, spread.max(initial=0)), spread, 0.0)
+    spread = np.where(spread > NEGLIGIBLE * max(1.0, spread.max(initial=0)), spread, 0.0)
     chosen = np.argsort(-spread, kind="stable")[:2]
     directions = np.zeros((len(vectors), 2))
     for place, column in enumerate(chosen):
@@ -69,24 +69,24 @@ def _largest(vectors: FloatArray, spread: FloatArray) -> tuple[FloatArray, float
     return directions, float(spread[chosen].sum() / total) if total > 0 else 1.0
 
 
-def _flipped(vectors: FloatArray) -> FloatArray:
+def _flip_time(vectors: FloatArray) -> FloatArray:
     """J v for each row."""
     return np.concatenate([-vectors[..., :1], vectors[..., 1:]], axis=-1)
 
 
-def _precise(block: NDArray[Any], curved: bool) -> FloatArray:
+def _to_float64(block: NDArray[Any], curved: bool) -> FloatArray:
     """In float64, with the time part recomputed: the stored one has too few digits."""
     return lift(block[:, 1:].astype(np.float64)) if curved else block.astype(np.float64)
 
 
 def _blocks(points: NDArray[Any]) -> list[NDArray[Any]]:
-    return [points[start : start + ROWS_A_BLOCK] for start in range(0, len(points), ROWS_A_BLOCK)]
+    return [points[start : start + BLOCK_ROWS] for start in range(0, len(points), BLOCK_ROWS)]
 
 
 def _sum_over_blocks(points: NDArray[Any], function: Any, *, curved: bool) -> FloatArray:
-    total: FloatArray = np.sum([function(_precise(block, curved)) for block in _blocks(points)], axis=0)
+    total: FloatArray = np.sum([function(_to_float64(block, curved)) for block in _blocks(points)], axis=0)
     return total
 
 
-def _projected(points: NDArray[Any], basis: FloatArray, *, curved: bool) -> FloatArray:
-    return np.concatenate([_precise(block, curved) @ basis for block in _blocks(points)])
+def _project(points: NDArray[Any], basis: FloatArray, *, curved: bool) -> FloatArray:
+    return np.concatenate([_to_float64(block, curved) @ basis for block in _blocks(points)])

@@ -1,4 +1,4 @@
-"""How much of the truth a map keeps: measured on a sample, by the distances of model and map."""
+"""How well a map preserves the model: measured on a sample, by the distances of model and map."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ SAMPLED = 1_000
 """Points whose neighbourhoods are compared."""
 
 
-def kept_by(places: FloatArray, points: NDArray[Any], geometry: Geometry, seed: int) -> dict[str, float]:
-    """What is still true on the map (places on the hyperboloid, (n, 3)).
+def measure_map(places: FloatArray, points: NDArray[Any], geometry: Geometry, seed: int) -> dict[str, float]:
+    """Compare the map (places on the hyperboloid, (n, 3)) with the model.
 
-    neighbours@10: the share of a point's 10 nearest that are among its 10 nearest on the map.
+    neighbours@10: the share of a point's 10 nearest neighbours that are among its 10 nearest on the map.
     distances: the rank correlation of distances between sampled points.
     centre: the rank correlation of distances to the midpoint, for hyperbolic models.
-    A number that the points do not have (of fewer than three, or of distances that are all equal) is left out.
+    A number that is not defined (fewer than three points, or all distances equal) is left out.
     """
     if len(points) < 3:
         return {}
@@ -47,7 +47,7 @@ def centrality(points: NDArray[Any], geometry: Geometry) -> FloatArray:
 
 
 def _distances(points: NDArray[Any], rows: NDArray[np.int64], geometry: Geometry) -> FloatArray:
-    """From each of the rows to the next."""
+    """The distance from each of the rows to the next."""
     distance = hyperboloid.distance if geometry == "hyperboloid" else euclidean.distance
     return distance(points[rows[:-1]], points[rows[1:]])
 

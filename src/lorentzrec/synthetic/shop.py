@@ -44,25 +44,29 @@ class SyntheticConfig:
     """What the shop is like. Customers have at least one event and no item twice; the counts are exactly as asked."""
 
     customers: int = 3_000
+    """Number of customers."""
     items: int = 1_000
+    """Number of items."""
     interactions: int = 60_000
+    """Number of events."""
     space: Space = "hyperbolic"
-    """`hyperbolic`: popular items reach far. `flat`: the control, with the same degrees and one reach for all."""
+    """The hidden space: `hyperbolic`, or `flat` as a control with the same degrees."""
     exponent: float = 2.8
-    """Of the power law of item degrees, P(degree = k) ~ k^-exponent."""
+    """Exponent of the power law of item degrees, P(degree = k) ~ k^-exponent."""
     customer_exponent: float = 3.0
     """The same for the lengths of histories; a history holds at most a quarter of the items."""
     temperature: float = 0.3
-    """From 0.05 to 0.95: how often customers link with what is far from them. The lower, the more clustering."""
+    """From 0.05 to 0.95: how often customers interact with distant items. The lower, the more clustering."""
     session_length: float = 4.0
     """Mean events in a row that follow one interest."""
     drift: float = 0.08
     """How far interest moves from one session to the next: standard deviation, as a share of the way round."""
     days: int = 365
-    """All events lie in this many days; a customer is active for 30 to 100 % of them."""
+    """Days that the events cover; a customer is active for 30 to 100 % of them."""
     start: int = 1_735_689_600
     """Unix seconds of the first possible event; the default is 1 January 2025."""
     seed: int = 0
+    """Random seed: the same seed gives the same shop."""
 
     def __post_init__(self) -> None:
         for name in ("customers", "items", "interactions", "days"):

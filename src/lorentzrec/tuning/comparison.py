@@ -1,7 +1,7 @@
-"""Systems side by side: one protocol, several seeds, and tests of whether the differences are real.
+"""Comparison of several systems: one protocol, several seeds, and significance tests of the differences.
 
-Every run of a system with a seed is a part that is kept on disk, so that a comparison that was stopped, or to which a
-system or a seed is added, runs only what is new.
+Every run of a system with a seed is saved, so that a comparison that was stopped, or to which a system or a seed is
+added, runs only what is new.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from lorentzrec.evaluation.significance import Comparison, bootstrap_intervals, 
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.tuning.parts import Part, PartStore
 from lorentzrec.tuning.search_spaces import GRIDS
-from lorentzrec.tuning.task import Question
+from lorentzrec.tuning.task import TuningTask
 
 Floats = NDArray[np.float64]
 
 SEEDLESS: dict[str, Callable[..., Recommender]] = {"popularity": Popularity, "item-knn": ItemKNN}
-"""Systems without chance in them: one run is all runs."""
+"""Deterministic systems, which need one run only."""
 PEERS: dict[str, Callable[..., Recommender]] = {"implicit-als": ImplicitALS, "implicit-bpr": ImplicitBPR}
 GEOMETRIES = ("hyperboloid", "euclidean")
 SYSTEMS = (*GEOMETRIES, *SEEDLESS, *PEERS)
@@ -37,7 +37,7 @@ SYSTEMS = (*GEOMETRIES, *SEEDLESS, *PEERS)
 
 @dataclass(frozen=True)
 class System:
-    """A kind of recommender with its settings; `name` is how it is shown."""
+    """A kind of recommender with its settings; `name` is for display."""
 
     name: str
     kind: str
@@ -45,8 +45,8 @@ class System:
     settings: Mapping[str, Any]
     """For a geometry the fields of its config, else the arguments of its class."""
 
-    def learn(self, data: Interactions, seed: int, threads: int | None) -> Recommender:
-        """Train it."""
+    def train(self, data: Interactions, seed: int, threads: int | None) -> Recommender:
+        """Train it on `data`."""
         if self.kind in GEOMETRIES:
             from lorentzrec.learning.trainer import train
 
@@ -55,21 +55,21 @@ class System:
             return SEEDLESS[self.kind](data, **self.settings)
         return PEERS[self.kind](data, **self.settings, seed=seed, threads=threads)
 
-    def decided_for(self, data: Interactions) -> dict[str, Any]:
-        """All its settings, also those that are left to the data: what a run depends on."""
+    def resolve_settings(self, data: Interactions) -> dict[str, Any]:
+        """All settings, including those that are chosen from the data: what a run depends on."""
         if self.kind not in GEOMETRIES:
             return dict(self.settings)
         return self.config.resolve_for(data).replace(threads=None).to_dict()
 
     @property
     def config(self) -> TrainingConfig:
-        # validation would take events from training that the other systems learn from
+        # validation would take events from training that the other systems are trained on
         return TrainingConfig.from_mapping({**self.settings, "geometry": self.kind, "validation": 0.0})
 
 
 @dataclass(frozen=True)
 class Runs:
-    """One system's runs, one for each seed."""
+    """The runs of one system, one per seed."""
 
     system: System
     metric: str
@@ -80,7 +80,7 @@ class Runs:
     all_metrics: dict[str, float]
     """Means over the runs."""
     seconds: float
-    """To train, the mean over the runs."""
+    """Training time, the mean over the runs."""
 
     @property
     def value(self) -> float:
@@ -92,27 +92,39 @@ class Runs:
         low, high = bootstrap_intervals(self.per_user[:, None])
         return float(low[0]), float(high[0])
 
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.system.name,
+            "value": self.value,
+            "low": self.interval[0],
+            "high": self.interval[1],
+            "runs": list(self.values),
+            "metrics": self.all_metrics,
+            "training_seconds": self.seconds,
+            "settings": dict(self.system.settings),
+        }
+
 
 @dataclass(frozen=True)
 class Difference:
-    """The first system less the second."""
+    """The first system minus the second."""
 
     first: str
     second: str
     over_users: Comparison
     """Paired: each customer's mean over the seeds."""
     over_seeds: Comparison | None
-    """None where there are fewer than two seeds, or nothing in either system depends on them."""
+    """None with fewer than two seeds, or if neither system depends on them."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def systems_of(
+def make_systems(
     names: Sequence[str], configs: Mapping[str, TrainingConfig] | None = None, dimension: int | None = None
 ) -> list[System]:
-    """Systems by name. `configs`: geometry -> its config; a geometry without one has the defaults. `dimension`: of
-    everything that has one; peers else have that of the hyperboloid."""
+    """Systems by name. `configs`: geometry -> its config, by default `TrainingConfig()`. `dimension`: that of all
+    systems; by default, other libraries use that of the hyperboloid."""
     configs = {geometry: TrainingConfig() for geometry in GEOMETRIES} | dict(configs or {})
     if dimension is not None:
         configs = {geometry: config.replace(dimension=dimension) for geometry, config in configs.items()}
@@ -132,17 +144,17 @@ def systems_of(
 
 @dataclass(frozen=True, eq=False)
 class Comparer:
-    """Measures systems on one question, and keeps every run."""
+    """Evaluates systems on one task, and saves every run."""
 
-    question: Question
+    task: TuningTask
     store: PartStore
     metric: str = "ndcg@20"
     seeds: Sequence[int] = (0, 1, 2)
     threads: int | None = None
     say: Callable[[str], None] = lambda _: None
 
-    def tuned(self, systems: Sequence[System]) -> list[System]:
-        """The systems that have a grid, each with the settings of it that do best on validation; others unchanged."""
+    def tune(self, systems: Sequence[System]) -> list[System]:
+        """The systems with the best settings of their grid on validation; those without a grid are unchanged."""
         chosen = []
         for system in systems:
             choices = [
@@ -155,15 +167,15 @@ class Comparer:
             chosen.append(choices[int(np.argmax(values))] if choices else system)
         return chosen
 
-    def runs(self, systems: Sequence[System]) -> list[Runs]:
-        """Train each system with every seed on all that is before the test, and measure it on the test."""
+    def run(self, systems: Sequence[System]) -> list[Runs]:
+        """Train each system with every seed on everything before the test, and evaluate it on the test."""
         seeds = {system.name: self.seeds[:1] if system.kind in SEEDLESS else self.seeds for system in systems}
         parts = [self._part(system, seed) for system in systems for seed in seeds[system.name]]
         results = iter(self.store.run(parts, self.say))
         return [self._runs(system, [next(results) for _ in seeds[system.name]]) for system in systems]
 
-    def difference(self, first: Runs, second: Runs) -> Difference:
-        """Is it real?"""
+    def compare(self, first: Runs, second: Runs) -> Difference:
+        """Test the difference over customers, and over seeds where that is possible."""
         over_users = compare_pairs(first.per_user - second.per_user)
         values = [runs.values * (len(self.seeds) if len(runs.values) == 1 else 1) for runs in (first, second)]
         varied = len(self.seeds) > 1 and any(np.ptp(column) > 0 for column in values)
@@ -181,32 +193,32 @@ class Comparer:
         )
 
     def _part(self, system: System, seed: int, *, validating: bool = False) -> Part:
-        question, k = self.question, cutoff_of(self.metric)
+        task, k = self.task, cutoff_of(self.metric)
         if validating:
-            learned, histories, asked = question.learned, question.learned, question.validation
+            train, histories, test = task.train, task.train, task.validation
         else:
-            learned, histories, asked = question.before, question.histories, question.asked_test()
+            train, histories, test = task.before_test, task.histories, task.require_test()
         key = {
             "kind": system.kind,
-            "settings": system.decided_for(learned),
+            "settings": system.resolve_settings(train),
             "seed": None if system.kind in SEEDLESS else seed,
             "k": k,
-            "data": [learned.digest, histories.digest, asked.digest],
+            "data": [train.digest, histories.digest, test.digest],
         }
         settings = ", ".join(f"{name}={value}" for name, value in system.settings.items())
         name = f"validate {system.name} {settings}" if validating else f"{system.name} seed {seed}"
-        return Part(name, key, partial(_measure, system, learned, histories, asked, k, seed, self.threads))
+        return Part(name, key, partial(_measure, system, train, histories, test, k, seed, self.threads))
 
 
 def geometry_table(
     comparer: Comparer, configs: Mapping[str, TrainingConfig], dimensions: Sequence[int]
 ) -> list[dict[str, Any]]:
-    """Hyperboloid and Euclidean twin at several dimensions: a row for each, with both means and the tests."""
+    """Hyperboloid and Euclidean twin in several dimensions: a row for each, with both means and the tests."""
     rows = []
     for dimension in dimensions:
-        systems = systems_of(GEOMETRIES, configs, dimension)
-        curved, flat = comparer.runs(systems)
-        difference = comparer.difference(curved, flat)
+        systems = make_systems(GEOMETRIES, configs, dimension)
+        curved, flat = comparer.run(systems)
+        difference = comparer.compare(curved, flat)
         rows.append(
             {
                 "dimension": dimension,
@@ -227,18 +239,18 @@ def geometry_table(
 
 def _measure(
     system: System,
-    learned: Interactions,
+    train: Interactions,
     histories: Interactions,
-    asked: Interactions,
+    test: Interactions,
     k: int,
     seed: int,
     threads: int | None,
 ) -> dict[str, Any]:
-    """Train and evaluate: plain values, with what paired tests need."""
+    """Train and evaluate; returns plain values, including those per customer for paired tests."""
     started = time.perf_counter()
-    model = system.learn(learned, seed, threads)
+    model = system.train(train, seed, threads)
     seconds = time.perf_counter() - started
-    report = evaluate(model, asked, k=k, histories=histories, intervals=False, threads=threads)
+    report = evaluate(model, test, k=k, histories=histories, intervals=False, threads=threads)
     return {
         "metrics": {name: metric.value for name, metric in report.metrics.items()},
         "per_user": {

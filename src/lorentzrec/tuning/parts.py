@@ -1,18 +1,14 @@
-"""Long experiments in parts: each finished part is a small JSON file, so that a run that was stopped goes on."""
+"""Long experiments in parts: each finished part is saved as a small JSON file, so that a stopped run can resume."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from lorentzrec._version import __version__
@@ -21,42 +17,43 @@ from lorentzrec.atomic import atomic_file
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of an experiment that runs by itself."""
+    """A part of an experiment that does not depend on other parts."""
 
     name: str
-    """Shown while it runs, and the beginning of the file's name."""
+    """Printed while it runs, and the beginning of the file name."""
     key: Mapping[str, Any]
-    """All that the result depends on, as plain JSON: settings, seed, digest of the data. Of the code only the package's
-    version is known: whoever changes what `make` does between versions changes the key, or removes the folder."""
+    """Everything that the result depends on, as plain JSON: settings, seed, digest of the data. For the code, the key
+    includes only the package's version: after a change to `make` between versions, change the key or remove the
+    folder."""
     make: Callable[[], Any]
-    """Does the work; the result is plain JSON without NaN."""
+    """Computes the result, which is plain JSON without NaN."""
 
 
 class PartStore:
-    """The folder of one experiment's finished parts. A part is found again by its key and the package's version."""
+    """The folder of an experiment's finished parts. A part is identified by its key and the package's version."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.made = 0
-        self.kept = 0
+        self.reused = 0
         """Parts that were found on disk."""
         self.seconds = 0.0
-        """Work behind all results, that of earlier runs included."""
+        """Time that all results took, including that of earlier runs."""
 
     def run(self, parts: Sequence[Part], say: Callable[[str], None]) -> list[Any]:
-        """All results in order; `say` hears about every part that has to be made."""
+        """Return all results in order; `say` is called with a line for every part that has to be made."""
         places = [self._place(part) for part in parts]
         records = [_read(path, key) for path, key in places]
         waiting = [number for number, record in enumerate(records) if record is None]
-        self.kept += len(parts) - len(waiting)
+        self.reused += len(parts) - len(waiting)
         if waiting and len(waiting) < len(parts):
-            say(f"{len(parts) - len(waiting)} of {len(parts)} parts are kept from before")
+            say(f"{len(parts) - len(waiting)} of {len(parts)} parts are reused from an earlier run")
         spent = 0.0
         for done, number in enumerate(waiting, start=1):
             record = records[number] = self._make(parts[number], *places[number])
             spent += record["seconds"]
             left = spent / done * (len(waiting) - done)
-            remaining = f", about {left:.0f} s to go" if left >= 1 else ""
+            remaining = f", about {left:.0f} s left" if left >= 1 else ""
             say(f"part {done} of {len(waiting)}, {parts[number].name}: {record['seconds']:.1f} s{remaining}")
         finished = [record for record in records if record is not None]
         self.seconds += sum(record["seconds"] for record in finished)
@@ -64,15 +61,14 @@ class PartStore:
 
     def _make(self, part: Part, path: Path, key: dict[str, Any]) -> dict[str, Any]:
         started = time.perf_counter()
-        with whole_or_interrupted():
-            result = part.make()
+        result = part.make()
         record = {"key": key, "seconds": time.perf_counter() - started, "result": result}
         text = json.dumps(record, allow_nan=False)
         self.folder.mkdir(parents=True, exist_ok=True)
         with atomic_file(path) as partial:
             partial.write_text(text, encoding="utf-8")
         self.made += 1
-        # What a later run will read is what this one goes on with: no difference in types between them.
+        # Continue with what a later run will read, so that types are the same in both.
         return json.loads(text)  # type: ignore[no-any-return]
 
     def _place(self, part: Part) -> tuple[Path, dict[str, Any]]:
@@ -83,33 +79,10 @@ class PartStore:
 
 
 def _read(path: Path, key: dict[str, Any]) -> dict[str, Any] | None:
-    """The record of a finished part; None if there is none, or the file is not what was written, so it is made anew."""
+    """The record of a finished part; None if there is none, or the file is damaged, so that it is made again."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        sound = record["key"] == key and "result" in record and record["seconds"] >= 0
+        valid = record["key"] == key and "result" in record and record["seconds"] >= 0
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return record if sound else None
-
-
-@contextmanager
-def whole_or_interrupted() -> Iterator[None]:
-    """Ctrl-C stops a part even if the work inside takes it for a wish to end early, as training does: such a result
-    would be kept as if it were whole."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    pressed = False
-
-    def note_and_interrupt(number: int, frame: FrameType | None) -> None:
-        nonlocal pressed
-        pressed = True
-        signal.default_int_handler(number, frame)
-
-    before = signal.signal(signal.SIGINT, note_and_interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if pressed:
-        raise KeyboardInterrupt
+    return record if valid else None

@@ -1,19 +1,20 @@
-"""The search for good hyper-parameters: the same number of trials for the hyperboloid and for its Euclidean twin.
+"""Hyper-parameter search, with the same number of trials for the hyperboloid and for its Euclidean twin.
 
-A trial trains on the training part and is worth its last epoch's metric on the validation part, so that the config
-found needs no validation to be trained again. Trials that fall behind are ended early. All trials are in a journal on
-disk, and a search that was stopped goes on where it was.
+The value of a trial is its last epoch's metric on the validation part, so that the best config can be trained again
+without validation. Trials that fall behind are pruned. All trials are in a journal on disk, from which a stopped search
+resumes.
 """
 
 from __future__ import annotations
 
+import csv
 import json
 import multiprocessing
 import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +23,8 @@ from lorentzrec.errors import InputError, TrainingError, how_to_get
 from lorentzrec.evaluation.protocol import cutoff_of
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.threads import available_cores
-from lorentzrec.tuning.parts import whole_or_interrupted
 from lorentzrec.tuning.search_spaces import NEEDS_ORDER, OTHER_SCORE, SPACES, Between, Space
-from lorentzrec.tuning.task import Question
+from lorentzrec.tuning.task import TuningTask
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -35,34 +35,34 @@ if TYPE_CHECKING:
 
 JOURNAL = "trials.journal"
 STOPPED = "stopped"
-"""The study's list of trials that Ctrl-C cut off: they count for nothing, and their settings are tried again."""
+"""The study's list of trials that were interrupted: they do not count, and their settings are tried again."""
 VALIDATE_EVERY = 4
-"""Epochs between two looks at the validation part: on sparse data, looking takes as long as learning."""
+"""Epochs between two validations: on sparse data, validating takes as long as training."""
 STARTUP_TRIALS = 8
-"""Trials drawn at random before the sampler learns from them, and before the pruner ends any."""
+"""Random trials before the sampler uses their results, and before any is pruned."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """What is searched. Two searches with equal fields ask the same question, and one may go on for the other."""
+    """What is searched. A search can resume another one whose fields are equal."""
 
     metric: str
     settings: dict[str, Any]
-    """Hyper-parameters that are fixed, by name."""
+    """Fixed hyper-parameters, by name."""
     validation_users: int = 10_000
-    """Validate on at most so many customers, drawn at random."""
+    """Validate on at most this many customers, chosen at random."""
     seed: int = 0
 
     def base(self, geometry: str) -> TrainingConfig:
-        """What every trial of a geometry has in common."""
+        """The config that all trials of a geometry share."""
         return TrainingConfig.from_mapping({"seed": self.seed} | self.settings | {"geometry": geometry})
 
     def space(self, geometry: str, *, ordered: bool) -> Space:
-        """What is searched for a geometry on such data: nothing that is fixed, or that has no use."""
+        """The search space of a geometry, without what is fixed or has no effect on such data."""
         base = self.base(geometry)
         space = SPACES[base.model, geometry]
-        useless = NEEDS_ORDER if not ordered or base.history == "leave_one_out" else frozenset()
-        return {name: where for name, where in space.items() if name not in self.settings and name not in useless}
+        unused = NEEDS_ORDER if not ordered or base.history == "leave_one_out" else frozenset()
+        return {name: where for name, where in space.items() if name not in self.settings and name not in unused}
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class TrialRow:
     geometry: str
     number: int
     state: str
-    """complete, pruned (fell behind and was ended early) or failed."""
+    """complete, pruned (fell behind) or failed."""
     value: float | None
     """The metric after the last epoch it ran."""
     epochs: int
@@ -83,19 +83,22 @@ class TrialRow:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What the search found for one geometry."""
+    """The result for one geometry."""
 
     geometry: str
     config: TrainingConfig | None
-    """Train with it on everything before the test; None while no trial is complete."""
+    """To be trained on everything before the test; None while no trial is complete."""
     value: float | None
     trials: tuple[TrialRow, ...]
     importances: dict[str, float] = field(default_factory=dict)
     """The share of each hyper-parameter in the differences between trials; empty with few trials."""
 
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"config": None if self.config is None else self.config.to_dict()}
+
 
 def tune(
-    question: Question,
+    task: TuningTask,
     search: Search,
     folder: str | Path,
     *,
@@ -108,23 +111,23 @@ def tune(
 ) -> list[Tuned]:
     """Run trials until each geometry has `trials` of them, those of earlier runs in `folder` included.
 
-    Geometries take turns, so that both have had the same number whenever it ends. `seconds`: begin no new turn after
-    that. `parallel`: so many trials at a time, each in a process of its own with an equal share of the `threads`.
-    Ctrl-C leaves a folder to go on from, and so does any other end.
+    Geometries take turns, so that both have the same number of trials whenever the search ends. `seconds`: start no new
+    turn after that. `parallel`: trials at a time, each in its own process with an equal share of the `threads`.
+    A search that ends early, by Ctrl-C or otherwise, can be resumed from the folder.
     """
     cutoff_of(search.metric)
     cores = threads or available_cores()
     if not 1 <= parallel <= cores:
-        raise InputError(f"parallel={parallel} with {cores} threads: each trial needs one, ask for 1 to {cores}")
+        raise InputError(f"parallel={parallel} with {cores} threads: each trial needs one, give 1 to {cores}")
     if trials < 1:
-        raise InputError(f"trials={trials}: ask for at least one")
+        raise InputError(f"trials={trials}: give at least 1")
     folder = Path(folder)
-    ordered = question.learned.ordered
+    ordered = task.train.ordered
     for geometry in geometries:
-        _begin(_study(folder, geometry, search), question, search, search.space(geometry, ordered=ordered))
+        _begin(_study(folder, geometry, search), task, search, search.space(geometry, ordered=ordered))
     worker = _Worker(
-        learned=question.learned,
-        validation=question.validation_of(search.validation_users),
+        train=task.train,
+        validation=task.sample_validation(search.validation_users),
         search=search,
         folder=folder,
         geometries=tuple(geometries),
@@ -136,11 +139,11 @@ def tune(
         worker.run(nullcontext(), say)
     else:
         _in_processes(worker, parallel, say)
-    return found(folder, search, geometries)
+    return read_results(folder, search, geometries)
 
 
-def found(folder: str | Path, search: Search, geometries: Sequence[str]) -> list[Tuned]:
-    """What all trials so far have found."""
+def read_results(folder: str | Path, search: Search, geometries: Sequence[str]) -> list[Tuned]:
+    """The results of all trials so far."""
     results = []
     for geometry in geometries:
         study = _study(Path(folder), geometry, search)
@@ -155,8 +158,27 @@ def found(folder: str | Path, search: Search, geometries: Sequence[str]) -> list
     return results
 
 
+def write_results(results: Sequence[Tuned], search: Search, folder: Path) -> list[Path]:
+    """Write the best config of each geometry, and one table of all trials; returns the files of the configs."""
+    files = []
+    for tuned in results:
+        if tuned.config is not None:
+            files.append(folder / f"{tuned.geometry}.toml")
+            remark = f"{search.metric} {tuned.value:.4f} on validation, the best of {len(tuned.trials)} trials"
+            write_toml(tuned.config, files[-1], [remark])
+    rows = [row for tuned in results for row in tuned.trials]
+    names = sorted({name for row in rows for name in row.settings})
+    with atomic_file(folder / "trials.csv") as partial, partial.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["geometry", "trial", "state", search.metric, "epochs", "seconds", *names, "remark"])
+        for row in rows:
+            cells = [row.geometry, row.number + 1, row.state, row.value, row.epochs, round(row.seconds, 1)]
+            writer.writerow([*cells, *(row.settings.get(name) for name in names), row.remark])
+    return files
+
+
 def write_toml(config: TrainingConfig, path: str | Path, remarks: Sequence[str] = ()) -> None:
-    """A config as a file for `lorentzrec train --config`; what is left to the data, and the threads, stay out."""
+    """Write a config as a file for `lorentzrec train --config`, without `threads` and what is chosen from the data."""
     values = {name: value for name, value in config.to_dict().items() if value is not None and name != "threads"}
     lines = [f"# {remark}" for remark in remarks] + [f"{name} = {json.dumps(value)}" for name, value in values.items()]
     with atomic_file(path) as partial:
@@ -165,9 +187,9 @@ def write_toml(config: TrainingConfig, path: str | Path, remarks: Sequence[str] 
 
 @dataclass(frozen=True)
 class _Worker:
-    """Takes trials one after another, alone or beside others of its kind."""
+    """Runs trials one after another, alone or in parallel with other workers."""
 
-    learned: Interactions
+    train: Interactions
     validation: Interactions
     search: Search
     folder: Path
@@ -177,7 +199,7 @@ class _Worker:
     ends: float | None
 
     def run(self, turn: Any, say: Callable[[str], None]) -> None:
-        """`turn`: a lock that is held while the next trial is taken, so that no trial is taken twice."""
+        """`turn`: a lock that is held while the next trial is chosen, so that none is run twice."""
         while True:
             with turn:
                 taken = self._next()
@@ -186,11 +208,11 @@ class _Worker:
             geometry, study, trial = taken
             self._try(geometry, study, trial)
             row = _row(geometry, study.get_trials(deepcopy=False)[trial.number])
-            worth = "" if row.value is None else f", {self.search.metric} {row.value:.4f}"
-            say(f"{geometry} trial {row.number + 1}: {row.state}{worth}, {row.seconds:.1f} s")
+            value = "" if row.value is None else f", {self.search.metric} {row.value:.4f}"
+            say(f"{geometry} trial {row.number + 1}: {row.state}{value}, {row.seconds:.1f} s")
 
     def _next(self) -> tuple[str, Study, Trial] | None:
-        """A trial of the geometry that has had the fewest; None when all have enough, or time is up between turns."""
+        """A trial of the geometry that has the fewest; None when all have enough, or time is up between turns."""
         studies = {geometry: _study(self.folder, geometry, self.search) for geometry in self.geometries}
         counts = {geometry: len(_counted(study)) for geometry, study in studies.items()}
         geometry = min(counts, key=counts.__getitem__)
@@ -205,10 +227,10 @@ class _Worker:
 
         from lorentzrec.learning.trainer import train
 
-        space = self.search.space(geometry, ordered=self.learned.ordered)
+        space = self.search.space(geometry, ordered=self.train.ordered)
         base = self.search.base(geometry)
         config = base.replace(**{name: _suggest(trial, name, where) for name, where in space.items()})
-        # Patience beyond the last epoch: the value is that of the last epoch, not of the luckiest.
+        # Patience beyond the last epoch: the value is that of the last epoch, not of the best.
         config = config.replace(threads=self.threads, validation=0.0, patience=2**31)
         metric, values = self.search.metric, [0.0]
 
@@ -221,17 +243,15 @@ class _Worker:
                 raise TrialPruned
 
         try:
-            # Training takes Ctrl-C for a wish to end early, and half a trial is worth nothing.
-            with whole_or_interrupted():
-                train(
-                    self.learned,
-                    config,
-                    validation=self.validation,
-                    progress=False,
-                    metric=metric,
-                    validate_every=VALIDATE_EVERY,
-                    watch=watch,
-                )
+            train(
+                self.train,
+                config,
+                validation=self.validation,
+                progress=False,
+                metric=metric,
+                validate_every=VALIDATE_EVERY,
+                watch=watch,
+            )
         except TrialPruned:
             study.tell(trial, state=TrialState.PRUNED)
         except TrainingError as error:
@@ -242,7 +262,7 @@ class _Worker:
 
 
 def _in_processes(worker: _Worker, count: int, say: Callable[[str], None]) -> None:
-    """Workers side by side. Processes, because the limit that training sets on BLAS is one of a whole process."""
+    """Run workers in parallel. In processes, because the limit on BLAS threads that training sets is per process."""
     context = multiprocessing.get_context("spawn")
     turn, lines = context.Lock(), context.SimpleQueue()
     processes = [context.Process(target=_work, args=(worker, turn, lines), daemon=True) for _ in range(count)]
@@ -260,11 +280,11 @@ def _in_processes(worker: _Worker, count: int, say: Callable[[str], None]) -> No
             process.terminate()
             process.join()
     if any(process.exitcode for process in processes):
-        raise TrainingError("a process of the search ended by itself: see above, and run the command again to go on")
+        raise TrainingError("a process of the search failed: see above, and run the command again to resume")
 
 
 def _work(worker: _Worker, turn: Any, lines: Any) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent
     worker.run(turn, lines.put)
 
 
@@ -284,32 +304,32 @@ def _study(folder: Path, geometry: str, search: Search) -> Study:
         load_if_exists=True,
         pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS, n_warmup_steps=2),
     )
-    # A seed that moves with the trials: a run that goes on does not draw its first trials again.
+    # The seed depends on the number of trials, so that a resumed run does not draw its first trials again.
     study.sampler = optuna.samplers.TPESampler(
         n_startup_trials=STARTUP_TRIALS, seed=search.seed + len(study.get_trials(deepcopy=False))
     )
     return study
 
 
-def _begin(study: Study, question: Question, search: Search, space: Space) -> None:
-    """Refuse trials of another question, set free what was running when an earlier run stopped, and ask the defaults
-    first, so that a search never ends below them, then the other score, whose scale is another."""
+def _begin(study: Study, task: TuningTask, search: Search, space: Space) -> None:
+    """Refuse the trials of another search, and enqueue those that were running when an earlier run stopped. The first
+    trial is the defaults, so that no search ends below them; the second is the other score, with its own scale."""
     from optuna.trial import TrialState
 
-    asked = {
-        "data": question.learned.digest,
-        "validation": question.validation.digest,
+    wanted = {
+        "data": task.train.digest,
+        "validation": task.validation.digest,
         "metric": search.metric,
         "settings": search.settings,
         "users": search.validation_users,
     }
-    before = study.user_attrs.get("question", asked)
-    if before != asked:
-        differing = ", ".join(name for name in asked if before.get(name) != asked[name])
+    before = study.user_attrs.get("question", wanted)
+    if before != wanted:
+        differing = ", ".join(name for name in wanted if before.get(name) != wanted[name])
         raise InputError(f"the folder holds trials of another search (other {differing}): choose another --out")
-    study.set_user_attr("question", asked)
+    study.set_user_attr("question", wanted)
     if not study.get_trials(deepcopy=False):
-        defaults = _defaults(question, search.base(study.study_name), space)
+        defaults = _defaults(task, search.base(study.study_name), space)
         study.enqueue_trial(defaults)
         if {"score", "scale"} <= space.keys():
             study.enqueue_trial(defaults | OTHER_SCORE)
@@ -319,10 +339,10 @@ def _begin(study: Study, question: Question, search: Search, space: Space) -> No
         study.enqueue_trial(trial.params)
 
 
-def _defaults(question: Question, base: TrainingConfig, space: Space) -> dict[str, Any]:
-    """What a config without tuning would have, as far as it lies within the space."""
-    resolved = base.resolve_for(question.learned)
-    return {name: getattr(resolved, name) for name, where in space.items() if where.holds(getattr(resolved, name))}
+def _defaults(task: TuningTask, base: TrainingConfig, space: Space) -> dict[str, Any]:
+    """The values of a config without tuning, as far as they are in the space."""
+    resolved = base.resolve_for(task.train)
+    return {name: getattr(resolved, name) for name, where in space.items() if where.contains(getattr(resolved, name))}
 
 
 def _suggest(trial: Trial, name: str, where: Any) -> Any:
@@ -332,14 +352,14 @@ def _suggest(trial: Trial, name: str, where: Any) -> Any:
 
 
 def _counted(study: Study) -> list[FrozenTrial]:
-    """The trials that were begun, without those that were cut off."""
+    """The trials that were started, without those that were interrupted."""
     from optuna.trial import TrialState
 
-    cut_off = study.user_attrs.get(STOPPED, [])
+    interrupted = study.user_attrs.get(STOPPED, [])
     return [
         trial
         for trial in study.get_trials(deepcopy=False)
-        if trial.state != TrialState.WAITING and trial.number not in cut_off
+        if trial.state != TrialState.WAITING and trial.number not in interrupted
     ]
 
 
@@ -354,7 +374,7 @@ def _row(geometry: str, trial: FrozenTrial) -> TrialRow:
 
 
 def _importances(study: Study) -> dict[str, float]:
-    """By PED-ANOVA, which takes no time; it needs some trials to tell good ones from others."""
+    """By PED-ANOVA, which is fast but needs some trials to separate good ones from others."""
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
     from optuna.trial import TrialState
 

@@ -1,6 +1,6 @@
-"""Where tuning looks: ranges of hyper-parameters for each model and geometry, and small grids for the baselines.
+"""The search spaces of tuning: ranges of hyper-parameters per model and geometry, and small grids for the baselines.
 
-Plain data. A hyper-parameter that a user fixes leaves its space, and one that the data have no use for does too.
+A hyper-parameter that the user fixes, or that has no effect on the data, is removed from its space.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ class Between(NamedTuple):
     low: float
     high: float
     logarithmic: bool = False
-    """Whether the step from 1 to 2 is as long as the one from 10 to 20."""
+    """Whether to sample on a logarithmic scale."""
 
-    def holds(self, value: Any) -> bool:
+    def contains(self, value: Any) -> bool:
         return bool(self.low <= value <= self.high)
 
 
@@ -25,14 +25,14 @@ class OneOf(NamedTuple):
 
     values: tuple[Any, ...]
 
-    def holds(self, value: Any) -> bool:
+    def contains(self, value: Any) -> bool:
         return value in self.values
 
 
 Space = dict[str, Between | OneOf]
 
-# Not searched: loss and sampler, as no data set was seen to prefer others than the defaults (`reproduce ablations`),
-# and the numbers of negatives, folds and epochs, which are a matter of time.
+# Not searched: loss and sampler, because the defaults were best on every data set (`reproduce ablations`), and the
+# numbers of negatives, folds and epochs, which trade quality for time.
 _ASYMMETRIC: Space = {
     "learning_rate": Between(0.03, 1.5, logarithmic=True),
     "score": OneOf(("distance", "inner")),
@@ -50,7 +50,7 @@ _SYMMETRIC: Space = {
 }
 SPACES: dict[tuple[str, str], Space] = {
     ("asymmetric", "hyperboloid"): _ASYMMETRIC,
-    # Distances in flat space are shorter, and the best scale and rate lie further apart.
+    # Distances in flat space are shorter, and the best scale varies more.
     ("asymmetric", "euclidean"): _ASYMMETRIC | {"scale": Between(1.0, 60.0, logarithmic=True)},
     ("symmetric", "hyperboloid"): _SYMMETRIC,
     ("symmetric", "euclidean"): _SYMMETRIC | {"scale": Between(0.5, 40.0, logarithmic=True)},
@@ -58,10 +58,10 @@ SPACES: dict[tuple[str, str], Space] = {
 """(model, geometry) -> its space. The twins search the same hyper-parameters."""
 
 OTHER_SCORE = {"score": "inner", "scale": 4.0}
-"""Where the search for the score that is not the default begins."""
+"""The first trial of the score that is not the default."""
 
 NEEDS_ORDER = frozenset({"recency"})
-"""Of no use on data without times."""
+"""Without effect on data without times."""
 
 GRIDS: dict[str, list[dict[str, Any]]] = {
     "item-knn": [
@@ -80,4 +80,4 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
         for regularization in (0.001, 0.01, 0.05)
     ],
 }
-"""System -> the settings to choose from by validation. Names are those of the system itself."""
+"""System -> the settings to choose from by validation. Names are those of the system's class."""

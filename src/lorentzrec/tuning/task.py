@@ -1,5 +1,4 @@
-"""What a set of data asks: what to learn from while choosing, what to choose by, what to learn from in the end, and
-the test."""
+"""The data of one tuning or comparison: what to train on, what to choose by, and what to test on."""
 
 from __future__ import annotations
 
@@ -13,43 +12,42 @@ from lorentzrec.data.splitting import before_test
 from lorentzrec.errors import InputError
 
 VALIDATION_RATIO = 0.1
-"""Share of the training events held out where there is neither a validation part nor an order."""
+"""Share of the training events held out if there is neither a validation part nor an order."""
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
-    """The parts of one set of data. Choosing uses `learned` and `validation` only: nothing is chosen by the test."""
+class TuningTask:
+    """The parts of one data set. Settings are chosen by `train` and `validation` only, never by the test."""
 
-    learned: Interactions
+    train: Interactions
     validation: Interactions
-    before: Interactions
-    """All that may be learned from once everything is chosen: training and validation."""
+    before_test: Interactions
+    """What may be trained on once the settings are chosen: training and validation."""
     test: Interactions | None
     histories: Interactions
-    """What the customers of the test did before it; their own for customers who are in no training part."""
+    """The events before the test of its customers, including those who are in no training part."""
 
     @classmethod
-    def of_parts(cls, parts: Mapping[str, Interactions]) -> Question:
-        """From the parts of a dataset, by name. Validation is the part of that name; else the last training event of
-        everybody, and without times a random tenth of the training events."""
+    def from_parts(cls, parts: Mapping[str, Interactions]) -> TuningTask:
+        """From the parts of a dataset, by name. Without a validation part, the last training event of every customer is
+        held out, or a random tenth of the training events if they have no times."""
         train, validation = parts["train"], parts.get("validation")
         before = before_test({name: part for name, part in parts.items() if name != "history"})
         histories = before_test(dict(parts))
         if validation is None:
-            how: tuple[Interactions, ...] = (
+            train, validation = (
                 train.split("leave_last_out") if train.ordered else train.split("random", ratio=VALIDATION_RATIO)
             )
-            return cls(how[0], how[1], before, parts.get("test"), histories)
         return cls(train, validation, before, parts.get("test"), histories)
 
-    def asked_test(self) -> Interactions:
-        """The test part, which comparisons need."""
+    def require_test(self) -> Interactions:
+        """The test part; an `InputError` if there is none."""
         if self.test is None:
             raise InputError("the dataset has no test part: prepare it with --split leave_last_two")
         return self.test
 
-    def validation_of(self, users: int, seed: int = 0) -> Interactions:
-        """The validation events of so many customers, drawn at random; of all if there are no more."""
+    def sample_validation(self, users: int, seed: int = 0) -> Interactions:
+        """The validation events of at most `users` customers, chosen at random."""
         owners = np.flatnonzero(self.validation.lengths)
         if len(owners) <= users:
             return self.validation

@@ -22,20 +22,23 @@ class ServiceSettings:
     store: str
     """The address of the store: file:DIR, postgresql://... or cosmos://..."""
     host: str = "127.0.0.1"
+    """The address to listen on; 0.0.0.0 for all."""
     port: int = 8000
     workers: int = 1
     """Processes. They share the memory of large version files, which each of them maps."""
     api_key_file: Path | None = None
-    """A file with one key per line; None lets everybody in. See `keys.py`."""
+    """Require an API key from this file: one per line, followed by `read` if read-only. SIGHUP reads the file again."""
     allowed_hosts: tuple[str, ...] = ()
-    """Host names that requests may be for, apart from this machine's own; `*` for any. See `visitors.py`."""
+    """A host name that clients use for the service, `*` for any. Repeatable. Without API keys, names other than
+    localhost and `host` are refused."""
     cache: Path | None = None
-    """Where versions are kept that come from a store elsewhere; None is a folder of the user's cache."""
+    """Folder for versions from a remote store; by default one in the user's cache."""
     allowed_origins: tuple[str, ...] = ()
-    """Web sites whose pages may call the service from a browser."""
+    """A web site whose pages may call the service from a browser, `*` for any. Repeatable."""
     log_format: Literal["text", "json"] = "text"
+    """Log lines for people, or for machines."""
     log_level: Literal["info", "warning"] = "info"
-    """info has a line for each request."""
+    """info: one line per request. warning: problems only."""
     poll_seconds: float = 1.0
     """How often a worker looks for a new version or other live items."""
     store_seconds: float = 2.0

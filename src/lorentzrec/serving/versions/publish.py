@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from lorentzrec.atomic import scratch_directory
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError, LorentzrecError
+from lorentzrec.reduction.disk_map import DiskMap, disk_map_of
 from lorentzrec.serving.stores.store import Added, Event, Store, check_ids, key_of, usual_id
 from lorentzrec.serving.versions.version import open_version, write_version
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from lorentzrec.model.model import Model
-    from lorentzrec.reduction.disk_map import DiskMap
 
 Progress: TypeAlias = Callable[[str, float], None]
 """Told what is being done, and what share of it is."""
@@ -44,7 +44,7 @@ def publish(
     store: Store,
     *,
     items: pl.DataFrame | None = None,
-    disk_map: DiskMap | None = None,
+    disk_map: DiskMap | bool | None = None,
     twin: Model | None = None,
     histories: Interactions | None = None,
     keep: int = 3,
@@ -60,6 +60,7 @@ def publish(
     process is publishing.
 
     items: a table with the column id and any of title, category, price and image.
+    disk_map: the map of all items for the page; True makes it.
     twin: another model of the same items, for answers side by side.
     histories: events to put into the store first, see `add_histories`.
     index: make one, if there are enough items for it to pay.
@@ -69,6 +70,8 @@ def publish(
         raise InputError(f"{keep} versions cannot be kept: keep 1 or more")
     _check_ids_of(model, histories)
     tell = progress or (lambda *_: None)
+    if disk_map is True:
+        disk_map = disk_map_of(model, progress=lambda share: tell("making the map", share))
     with scratch_directory("publish") as scratch, store.publishing():
         folder = scratch / "version"
         with _in_scratch(scratch):
@@ -76,8 +79,8 @@ def publish(
                 folder,
                 model,
                 items=items,
-                disk_map=None if disk_map is None else disk_map.coordinates,
-                map_description=None if disk_map is None else {"method": disk_map.method, "kept": disk_map.kept},
+                disk_map=disk_map.coordinates if disk_map else None,
+                map_description={"method": disk_map.method, "kept": disk_map.kept} if disk_map else None,
                 twin=twin,
                 index=index,
                 event_weights=event_weights,

@@ -1,33 +1,55 @@
-"""Results as files: the name decides the format, and nothing is overwritten unless it is to be."""
+"""What commands write: checked before the work begins, not after it."""
 
 from __future__ import annotations
 
+import json
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING
 
-import typer
-
+from lorentzrec.atomic import MARKER, atomic_directory, atomic_file
 from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl
-
-Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
 
 FORMATS = (".parquet", ".csv", ".jsonl")
 PARTS = "part-*.parquet"
 """The files of a table without suffix, which is a folder."""
 
 
+class _Writable(Exception):  # noqa: N818 - not an error: it undoes a write that would succeed
+    """The folder can be written."""
+
+
+def kind_of_folder(folder: Path) -> str | None:
+    """What a folder written by this package is, by its manifest; None if it is none of these."""
+    try:
+        manifest = json.loads((folder / MARKER).read_text(encoding="utf-8"))
+        return str(manifest.get("kind") or manifest["format"])
+    except (OSError, ValueError, KeyError, AttributeError):
+        return None
+
+
+def refuse_unwritable(out: Path, kind: str) -> None:
+    """Raise an `InputError` if a result of this kind cannot be written to the folder `out`.
+
+    A folder of another kind, such as the dataset that is being read, is not replaced.
+    """
+    if (found := kind_of_folder(out)) not in (None, kind):
+        raise InputError(f"{out} holds something else ({found}): choose another name, or remove it first")
+    with suppress(_Writable), atomic_directory(out):
+        raise _Writable
+
+
 def refuse_target(out: Path, *, force: bool, formats: tuple[str, ...] = FORMATS) -> None:
-    """An `InputError` if the name does not tell a known format, or something is there already."""
+    """Raise an `InputError` if the suffix is not that of a known format, or the target exists."""
     if out.suffix not in ("", *formats):
         known = ", ".join(formats)
-        raise InputError(f"{out}: there is no format {out.suffix}: end the name in {known}, or nothing for a folder")
+        raise InputError(f"{out}: unknown format {out.suffix}: end the name in {known}, or nothing for a folder")
     foreign = out.is_dir() and any(not path.match(PARTS) for path in out.iterdir())
     if foreign or out.is_dir() != (out.suffix == "" and out.exists()):
         raise InputError(f"{out} is a {'folder' if out.is_dir() else 'file'} of something else: choose another name")
@@ -36,13 +58,11 @@ def refuse_target(out: Path, *, force: bool, formats: tuple[str, ...] = FORMATS)
 
 
 def write_table(blocks: Iterable[pl.DataFrame], out: Path) -> int:
-    """Write the blocks, one after another, as one table in the format of its name; the number of rows.
+    """Write the blocks as one table in the format of its suffix, atomically; returns the number of rows.
 
-    Blocks are kept on disk until all are there, so that memory holds one of them; then the table appears.
+    Blocks wait on disk until all are there, so that only one is in memory.
     """
     import polars as pl
-
-    from lorentzrec.atomic import atomic_file
 
     rows = 0
     with _parts(out) if out.suffix == "" else atomic_file(out) as partial:
@@ -66,7 +86,7 @@ def write_table(blocks: Iterable[pl.DataFrame], out: Path) -> int:
 
 
 def _flat(frame: pl.LazyFrame) -> pl.LazyFrame:
-    """Columns of points as one column per coordinate, which is all that CSV can hold."""
+    """With one column per coordinate of a point, because CSV has no arrays."""
     import polars as pl
 
     columns: list[pl.Expr] = []
@@ -80,9 +100,7 @@ def _flat(frame: pl.LazyFrame) -> pl.LazyFrame:
 
 @contextmanager
 def _parts(out: Path) -> Iterator[Path]:
-    """A folder that appears whole; older parts of that name return if it does not."""
-    from lorentzrec.atomic import atomic_directory
-
+    """A folder that replaces older parts of that name atomically; if it fails, they are restored."""
     older = out.with_name(f".{out.name}.older-{secrets.token_hex(4)}") if out.exists() else None
     if older is not None:
         out.rename(older)

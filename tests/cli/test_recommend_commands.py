@@ -9,18 +9,18 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cli.command_line import SETTINGS, answer, error_of, run
+from cli.command_line import SETTINGS, error_of, run, run_json
 from lorentzrec import load
-from lorentzrec.cli import recommend_all
+from lorentzrec.cli import recommend
 
 
 def ids(result: dict[str, list[dict[str, object]]]) -> list[object]:
     return [item["id"] for item in result["items"]]
 
 
-def test_a_history_is_answered_as_by_the_library(model: Path) -> None:
+def test_recommendations_are_those_of_the_library(model: Path) -> None:
     expected = load(model).recommend(history=["i1", "i2"], k=4)
-    result = answer("recommend", model, "--history", "i1,i2", "-k", "4")
+    result = run_json("recommend", model, "--history", "i1,i2", "-k", "4")
     assert result == {
         "items": [{"id": item, "score": score} for item, score in expected],
         "model": str(model),
@@ -29,33 +29,33 @@ def test_a_history_is_answered_as_by_the_library(model: Path) -> None:
 
 
 def test_a_known_customer(model: Path) -> None:
-    assert ids(answer("recommend", model, "--user", "u17")) == load(model).recommend(user="u17").ids
+    assert ids(run_json("recommend", model, "--user", "u17")) == load(model).recommend(user="u17").ids
 
 
 def test_what_may_and_may_not_be_recommended(model: Path, tmp_path: Path) -> None:
     (tmp_path / "stock.txt").write_text("i3\ni4\n\ni5\ni1\n")
-    question = ("recommend", model, "--history", "i1", "--history", "i2", "--items", f"@{tmp_path / 'stock.txt'}")
-    assert set(ids(answer(*question))) == {"i3", "i4", "i5"}
-    assert set(ids(answer(*question, "--exclude", "i4, i9"))) == {"i3", "i5"}
+    query = ("recommend", model, "--history", "i1", "--history", "i2", "--items", f"@{tmp_path / 'stock.txt'}")
+    assert set(ids(run_json(*query))) == {"i3", "i4", "i5"}
+    assert set(ids(run_json(*query, "--exclude", "i4, i9"))) == {"i3", "i5"}
 
 
 def test_an_id_may_hold_a_comma(tmp_path: Path) -> None:
     (tmp_path / "events.csv").write_text('user,item\na,"x,y"\na,x\nb,y\nb,"x,y"\n')
     run("train", tmp_path / "events.csv", "--out", tmp_path / "model", *SETTINGS)
-    assert set(ids(answer("recommend", tmp_path / "model", "--history", "x,y"))) == {"x", "y"}
-    assert ids(answer("recommend", tmp_path / "model", "--history", "x,y", "--history", "y,x")) == []
+    assert set(ids(run_json("recommend", tmp_path / "model", "--history", "x,y"))) == {"x", "y"}
+    assert ids(run_json("recommend", tmp_path / "model", "--history", "x,y", "--history", "y,x")) == []
 
 
 def test_ids_that_are_numbers(tmp_path: Path) -> None:
     (tmp_path / "events.csv").write_text("user,item\n1,10\n1,20\n2,20\n2,30\n")
     run("train", tmp_path / "events.csv", "--out", tmp_path / "model", *SETTINGS)
-    assert set(ids(answer("recommend", tmp_path / "model", "--history", "10"))) == {20, 30}
-    assert ids(answer("recommend", tmp_path / "model", "--user", "1")) == [30]
+    assert set(ids(run_json("recommend", tmp_path / "model", "--history", "10"))) == {20, 30}
+    assert ids(run_json("recommend", tmp_path / "model", "--user", "1")) == [30]
     assert error_of("similar", tmp_path / "model", "ten").startswith("the item 'ten' is not a whole number")
 
 
 def test_unknown_history_items_are_said(model: Path) -> None:
-    assert answer("recommend", model, "--history", "i1,zz")["fallback"] == "partial: 1 of 2 history items is unknown"
+    assert run_json("recommend", model, "--history", "i1,zz")["fallback"] == "partial: 1 of 2 history items is unknown"
     result = run("recommend", model, "--history", "zz", "-k", "2")
     assert result.stderr == "note: popular: none of the 1 history items is known (ids here are strings)\n"
 
@@ -65,7 +65,7 @@ def test_titles_stand_in_the_table_as_they_are(model: Path, titles_file: Path) -
     best = load(model).similar_items("i3", 1).ids[0]
     rows = run("similar", model, "i3", "-k", "1", "--titles", titles_file).stdout.splitlines()
     assert rows[-1].split() == ["1", best, "Item", f"[{str(best)[1:]}]", rows[-1].split()[-1]]
-    titled = answer("similar", model, "i3", "-k", "1", "--titles", titles_file)
+    titled = run_json("similar", model, "i3", "-k", "1", "--titles", titles_file)
     assert titled["items"][0]["title"] == f"Item [{str(best)[1:]}]"
 
 
@@ -95,7 +95,7 @@ def test_ids_and_paths_in_errors_and_notes_cannot_steer_the_terminal(model: Path
 
 def test_titles_of_a_dataset(model: Path, events_file: Path, titles_file: Path, tmp_path: Path) -> None:
     run("prepare", events_file, "--out", tmp_path / "shop", "--items", titles_file)
-    titled = answer("similar", model, "i3", "--titles", tmp_path / "shop")
+    titled = run_json("similar", model, "i3", "--titles", tmp_path / "shop")
     assert all(item["title"] == f"Item [{item['id'][1:]}]" for item in titled["items"])
 
 
@@ -103,8 +103,8 @@ def test_titles_of_a_dataset(model: Path, events_file: Path, titles_file: Path, 
     ("arguments", "line"),
     [
         (("recommend", "MODEL", "--history", "i1", "-k", "0"), "k is 0: ask for a whole number of items, 1 or more"),
-        (("recommend", "MODEL"), "the question is either --history or --user: give one of them"),
-        (("recommend", "MODEL", "--history", "i1", "--user", "u1"), "the question is either --history or --user"),
+        (("recommend", "MODEL"), "recommend takes either --history or --user: give one of them"),
+        (("recommend", "MODEL", "--history", "i1", "--user", "u1"), "recommend takes either --history or --user"),
         (("recommend", "MODEL", "--user", "nobody"), "the user 'nobody' is not known to this model"),
         (("recommend", "MODEL", "--history", "@none.txt"), "none.txt cannot be read as a list of ids"),
         (("recommend", "MODEL", "--history", "i1", "--titles", "none.csv"), "none.csv does not exist: check the path"),
@@ -119,7 +119,7 @@ def test_titles_of_a_dataset(model: Path, events_file: Path, titles_file: Path, 
         (("export", "MODEL", "--out", "none/points.parquet"), "cannot write none/points.parquet: "),
     ],
 )
-def test_what_cannot_be_answered(
+def test_invalid_queries(
     arguments: tuple[str, ...], line: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -140,15 +140,15 @@ def test_a_model_without_histories_knows_nobody(model: Path, tmp_path: Path) -> 
     assert error_of("recommend", tmp_path / "model", "--user", "u1").startswith(
         "this model holds no training histories"
     )
-    assert "so nobody is known" in error_of("recommend-all", tmp_path / "model", "--out", tmp_path / "all.parquet")
+    assert "so it has no customers" in error_of("recommend-all", tmp_path / "model", "--out", tmp_path / "all.parquet")
 
 
 @pytest.mark.parametrize("users_per_block", [7, 60, 1000])
 def test_everybody_gets_what_each_would_get(
     users_per_block: int, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recommend_all, "USERS_PER_BLOCK", users_per_block)
-    result = answer("recommend-all", model, "--out", tmp_path / "all.parquet", "-k", "3", "--exclude", "i7")
+    monkeypatch.setattr(recommend, "USERS_PER_BLOCK", users_per_block)
+    result = run_json("recommend-all", model, "--out", tmp_path / "all.parquet", "-k", "3", "--exclude", "i7")
     found = pl.read_parquet(tmp_path / "all.parquet")
     trained = load(model)
     assert trained.users is not None
@@ -166,7 +166,7 @@ def test_everybody_gets_what_each_would_get(
 def test_customers_without_training_are_left_out_and_counted(events_file: Path, tmp_path: Path) -> None:
     run("prepare", events_file, "--out", tmp_path / "shop", "--split", "held_out_customers:share=0.3")
     run("train", tmp_path / "shop", "--out", tmp_path / "model", *SETTINGS)
-    result = answer("recommend-all", tmp_path / "model", "--out", tmp_path / "all.parquet")
+    result = run_json("recommend-all", tmp_path / "model", "--out", tmp_path / "all.parquet")
     assert result["users_without_events"] > 0
     assert result["users"] + result["users_without_events"] == 60
     assert pl.read_parquet(tmp_path / "all.parquet")["user"].n_unique() == result["users"]
@@ -192,7 +192,7 @@ def as_table(path: Path) -> pl.DataFrame:
 
 @pytest.mark.parametrize("name", ["all.csv", "all.jsonl", "all"])
 def test_the_name_decides_the_format(name: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recommend_all, "USERS_PER_BLOCK", 25)
+    monkeypatch.setattr(recommend, "USERS_PER_BLOCK", 25)
     out = tmp_path / name
     run("recommend-all", model, "--out", out, "-k", "2")
     table = as_table(out)
@@ -209,7 +209,7 @@ def test_the_name_decides_the_format(name: str, model: Path, tmp_path: Path, mon
 @pytest.mark.parametrize("name", ["all.json", "all.xlsx"])
 def test_formats_that_are_not_known(command: str, name: str, model: Path, tmp_path: Path) -> None:
     line = error_of(command, model, "--out", tmp_path / name)
-    assert f"there is no format {Path(name).suffix}: end the name in .parquet, .csv, .jsonl" in line
+    assert f"unknown format {Path(name).suffix}: end the name in .parquet, .csv, .jsonl" in line
     assert list(tmp_path.iterdir()) == []
 
 
@@ -230,7 +230,7 @@ def test_exports_in_other_formats(name: str, model: Path, tmp_path: Path) -> Non
 
 
 def test_export_to_parquet(model: Path, tmp_path: Path) -> None:
-    assert answer("export", model, "--out", tmp_path / "points.parquet")["items"] == 30
+    assert run_json("export", model, "--out", tmp_path / "points.parquet")["items"] == 30
     table, trained = pl.read_parquet(tmp_path / "points.parquet"), load(model)
     assert table["id"].to_list() == trained.item_ids
     assert np.array_equal(table["point"].to_numpy(), trained.item_points)

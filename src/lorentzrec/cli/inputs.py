@@ -1,0 +1,122 @@
+"""What commands read: datasets and event files, item titles, lists of ids."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lorentzrec.cli.output import flag_of
+from lorentzrec.cli.results import kind_of_folder
+from lorentzrec.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from lorentzrec.data.interactions import Interactions
+    from lorentzrec.data.vocabulary import Id, Vocabulary
+    from lorentzrec.ingest.dataset import Dataset
+
+
+def dataset_at(data: str, **file_options: str | None) -> Dataset | None:
+    """The dataset at `data`, every byte verified; None if it is something else, such as an event file."""
+    from lorentzrec.ingest.dataset import is_dataset, open_dataset
+
+    if not is_dataset(data):
+        return None
+    for name, value in file_options.items():
+        if value is not None:
+            raise ConfigError(
+                f"{data} is a dataset and needs no {flag_of(name)}, which is for event files: leave it out"
+            )
+    dataset = open_dataset(data)
+    dataset.verify()
+    return dataset
+
+
+def require_dataset(data: str) -> Dataset:
+    """The dataset at `data`; an `InputError` if there is none."""
+    dataset = dataset_at(data)
+    if dataset is None:
+        raise InputError(f"{data} is not a dataset: make one with lorentzrec prepare")
+    return dataset
+
+
+def events_at(data: str, reader: str | None = None, **columns: str | None) -> Interactions:
+    """The events in files; columns that are None have their usual names."""
+    from lorentzrec.data.interactions import Interactions
+
+    if (other := kind_of_folder(Path(data))) is not None:
+        raise InputError(f"{data} is a {other}, not events: give a dataset or event files")
+    given = {name: column for name, column in columns.items() if column is not None}
+    try:
+        return Interactions.from_file(data, reader, **given)
+    except InputError as error:
+        named = re.findall(r"`([a-z_]+)[=`]", str(error))
+        if set(named) <= {"reader", *columns}:
+            raise
+        raise type(error)(f"{error} (options of lorentzrec prepare: make a dataset first)") from None
+
+
+def parts_of(dataset: Dataset) -> dict[str, Interactions]:
+    """The parts by name, training first; a dataset without a split is all training."""
+    return dict(zip(dataset.part_names or ("train",), dataset.parts(), strict=True))
+
+
+def item_table_at(place: str, columns: dict[str, str] | None = None) -> pl.DataFrame:
+    """Titles, categories and so on by the column item, from a dataset or an item file."""
+    from lorentzrec.ingest.dataset import is_dataset, open_dataset
+    from lorentzrec.ingest.item_table import read_item_table
+
+    if is_dataset(place):
+        return open_dataset(place).items.rename({"id": "item"}).drop("row", "count")
+    return read_item_table(place, columns=columns)
+
+
+class Titles:
+    """Titles by item id, from a dataset or an item file; empty if there is none."""
+
+    def __init__(self, place: str | None) -> None:
+        self._titles: dict[str, str | None] = {}
+        if place is None:
+            return
+        import polars as pl
+
+        table = item_table_at(place)
+        if "title" not in table.columns:
+            raise InputError(f"{place} has no column title: give an item file that has one, or leave --titles out")
+        self._titles = dict(table.select(pl.col("item").cast(pl.String), "title").iter_rows())
+
+    def __bool__(self) -> bool:
+        return bool(self._titles)
+
+    def __getitem__(self, item: Id) -> str | None:
+        return self._titles.get(str(item))
+
+
+def parse_ids(texts: list[str], vocabulary: Vocabulary) -> list[Id]:
+    """Ids from the command line: separated by commas, unless the whole text is an id; @FILE has one per line."""
+    found: list[str] = []
+    for text in texts:
+        if text.startswith("@"):
+            found += read_ids(Path(text[1:]))
+        elif vocabulary.holds_strings and text in vocabulary:
+            found.append(text)
+        else:
+            found += split_ids([text])
+    return [vocabulary.parse(text) for text in found]
+
+
+def split_ids(texts: list[str] | None) -> list[str]:
+    """Ids separated by commas."""
+    return [part.strip() for text in texts or [] for part in text.split(",") if part.strip()]
+
+
+def read_ids(path: Path) -> list[str]:
+    """The ids in a file with one per line."""
+    try:
+        return [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{path} cannot be read as a list of ids ({error}): give a text file, one id per line"
+        ) from None

@@ -1,0 +1,81 @@
+"""Options are generated: none may change its name or default without being noticed, and all have help."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from lorentzrec.cli import app
+from lorentzrec.cli.options import complete_signature, dataclass_fields, field_options
+
+OWNERS = (
+    "lorentzrec.ingest.sources:Source",
+    "lorentzrec.ingest.prepare:PrepareConfig",
+    "lorentzrec.synthetic.shop:SyntheticConfig",
+    "lorentzrec.serving.http.settings:ServiceSettings",
+)
+
+
+def parameters() -> list[tuple[str, Any]]:
+    group: Any = typer.main.get_command(app)
+    return [(name, one) for name, command in group.commands.items() if name != "reproduce" for one in command.params]
+
+
+def test_names_and_defaults_are_those_of_the_list() -> None:
+    """A line per option, with its flags and its default; whoever adds an option adds its line."""
+    lines = [f"{name} {'/'.join([*one.opts, *one.secondary_opts])} {one.default!r}" for name, one in parameters()]
+    assert sorted(lines) == Path(__file__).with_name("options.txt").read_text().splitlines()
+
+
+def test_every_option_has_help() -> None:
+    assert [(name, one.name) for name, one in parameters() if not one.help] == []
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+def test_fields_are_read_from_the_source_as_they_are_at_run_time(owner: str) -> None:
+    module, _, name = owner.partition(":")
+    found, options = dataclass_fields(owner), {one.name for _, one in parameters()}
+    for field in fields(getattr(importlib.import_module(module), name)):
+        if field.default is not MISSING and field.name in options:
+            expected = None if isinstance(field.default, tuple) else field.default
+            assert found[field.name].default == expected, field.name
+
+
+def test_a_command_is_described_by_its_signature_and_docstring() -> None:
+    @field_options("lorentzrec.synthetic.shop:SyntheticConfig", "Shop", ("customers", ..., "space"))
+    def open_shop(street: str, *, k: int = 3, dry_run: bool = False, doors: bool = True, **shop: Any) -> None:
+        """Open a shop.
+
+        It stays
+        open.
+
+        $ lorentzrec open-shop Elm
+
+        street NAME: Where
+            it is.
+        dry_run: Only pretend.
+        """
+
+    text, examples = complete_signature(open_shop)
+    assert text == "Open a shop.\n\nIt stays open."
+    assert examples == ["open-shop Elm"]
+    small = typer.Typer(add_completion=False)
+    small.command()(open_shop)
+    command: Any = typer.main.get_command(small)
+    assert [(one.opts, one.secondary_opts, one.default) for one in command.params] == [
+        (["street"], [], None),
+        (["-k"], [], 3),
+        (["--dry-run"], [], False),
+        (["--doors"], ["--no-doors"], True),
+        (["--customers"], [], 3000),
+        (["--items"], [], 1000),
+        (["--interactions"], [], 60000),
+        (["--space"], [], "hyperbolic"),
+    ]
+    assert (command.params[0].metavar, command.params[0].help) == ("NAME", "Where it is.")
+    assert (command.params[-1].metavar, command.params[-1].rich_help_panel) == ("hyperbolic|flat", "Shop")

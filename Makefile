@@ -1,6 +1,6 @@
 # Each target prepares what it needs: on a fresh machine, Python 3.11 or later is enough.
-# VENV and PYTHON may be given: make test VENV=/tmp/elsewhere PYTHON=python3.13
-# CONSTRAINTS=constraints.txt installs the versions that are listed there, as .ci/run does, instead of the newest ones.
+# VENV and PYTHON may be set: make test VENV=/tmp/elsewhere PYTHON=python3.13
+# CONSTRAINTS=constraints.txt installs the versions listed there instead of the newest ones, as .ci/run does.
 
 VENV ?= .venv
 PYTHON ?= python3
@@ -11,7 +11,7 @@ dev_extras := dev
 bench_extras := bench
 bench-serve_extras := serve,ann
 
-# The emulators of Azure run on Node; where there is none, the tests that need them skip and say so.
+# The emulators of Azure run on Node; without it, the tests that need them are skipped and print the reason.
 emulators := $(if $(shell command -v npm),$(foreach name,azurite cosmos,tests/$(name)/node_modules/.package-lock.json))
 
 .SILENT:
@@ -21,12 +21,12 @@ emulators := $(if $(shell command -v npm),$(foreach name,azurite cosmos,tests/$(
 help: ## print this list
 	awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV)/installed-demo ## synthetic data, two trained models, recommendations, and a page to look at them
+demo: $(VENV)/installed-demo ## synthetic data, two trained models, recommendations, and a page that shows them
 	$(VENV)/bin/lorentzrec demo
 
-# Each test process keeps a cache of compiled kernels of its own, so that they compile side by side.
-test: $(VENV)/installed-dev $(emulators) ## all tests, on two processes
-	$(VENV)/bin/python -m pytest --quiet --dist load \
+# Each test process keeps a cache of compiled kernels of its own, so that they compile at the same time.
+test: $(VENV)/installed-dev $(emulators) ## all tests, on two processes; COVERAGE=1 measures coverage and checks its minimum
+	$(VENV)/bin/python -m pytest --quiet --dist load $(if $(COVERAGE),--cov) \
 	  $(foreach process,1 2,--tx 'popen//env:NUMBA_CACHE_DIR=$(CURDIR)/.build/numba/$(process)')
 
 soak: $(VENV)/installed-dev $(emulators) ## kill -9, moved stores, slow clients, rotated keys, in 25 minutes; ROUNDS=3 for a quick look
@@ -37,21 +37,21 @@ tests/%/node_modules/.package-lock.json: tests/%/package-lock.json
 	npm ci --prefix tests/$* --silent --no-audit --no-fund
 	touch $@
 
-check: $(VENV)/installed-dev ## lint, format, types and which layer may import which
+check: $(VENV)/installed-dev ## lint, format, types and the rules about imports
 	$(VENV)/bin/ruff check --quiet --output-format concise .
 	$(VENV)/bin/ruff format --quiet --check .
 	$(VENV)/bin/mypy --strict --no-error-summary $(wildcard src tests benchmarks)
 	$(VENV)/bin/lint-imports --no-logo
 	$(VENV)/bin/python -m pytest --quiet tests/test_source_files.py
 
-bench: $(VENV)/installed-bench ## the benchmarks, beside the peers they are measured against
+bench: $(VENV)/installed-bench ## the benchmarks, with the peers they are compared with
 	$(VENV)/bin/lorentzrec bench
 
 bench-serve: $(VENV)/installed-bench-serve ## the service under load; QUICK=--quick for a minute instead of ten
 	$(VENV)/bin/python benchmarks/bench_serve.py $(QUICK)
 
-# With the oldest Python that is supported, since versions for it suit newer ones too. torch stays out: pyproject.toml
-# pins it, and the name of its build depends on the machine.
+# Run it with the oldest supported Python: versions for it also install on newer ones. torch is left out, because
+# pyproject.toml pins it and the name of its build depends on the machine.
 constraints: ## write constraints.txt from the newest versions of all packages; run the tests with it before you commit
 	$(PYTHON) -m venv --clear .build/constraints
 	.build/constraints/bin/python -m pip install -qq --disable-pip-version-check --editable '.[dev,bench]'
@@ -61,8 +61,8 @@ constraints: ## write constraints.txt from the newest versions of all packages; 
 	  | grep -Ev '^(nvidia|triton|cuda)' | sort -f >> .build/constraints.txt
 	mv .build/constraints.txt constraints.txt
 
-# The stamp takes its time from before the install and its name only after it: an install that failed, was interrupted,
-# or ran while pyproject.toml was being edited is done again.
+# The stamp has the time before the install, and gets its name only after it: an install that failed, was interrupted,
+# or ran while pyproject.toml was being edited is repeated.
 $(VENV)/installed-%: pyproject.toml $(CONSTRAINTS)
 	echo "Installing lorentzrec[$($*_extras)] into $(VENV), once ..."
 	$(VENV)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)

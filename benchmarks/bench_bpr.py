@@ -1,9 +1,8 @@
-"""Symmetric hyperboloid BPR beside implicit's Euclidean BPR: triplets per second on data shaped like MovieLens 20M.
+"""Symmetric hyperboloid BPR and implicit's Euclidean BPR: triplets per second on data shaped like MovieLens 20M.
 
 Both run in this process, in turns, with the same number of threads, dimension, learning rate and regularisation. Ours
-is timed twice: the paper's step (RSGD on inner products) and the default (Adagrad on distances). An epoch of either is
-as many triplets as there are events. Implicit's time is that of four epochs less that of one, so that its set-up does
-not count.
+is timed twice: the paper's step (RSGD on inner products) and the default (Adagrad on distances). An epoch of either has
+one triplet per event. Implicit's time is that of four epochs minus that of one, so that its set-up does not count.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ def main() -> None:
             )
     report(
         "bpr",
-        f"BPR triplets: hyperboloid RSGD and default beside implicit, d = {DIMENSION}, {len(data):,} events",
+        f"BPR triplets: hyperboloid RSGD and default compared with implicit, d = {DIMENSION}, {len(data):,} events",
         rows,
     )
 

@@ -1,9 +1,9 @@
-"""Exact ranking beside the index on trained points: waits, recall with filters, times to write and to open a version.
+"""Exact ranking and the index on trained points: latency, recall with filters, times to write and to open a version.
 
     python benchmarks/bench_index.py MODEL     a saved model with histories; without one a small shop is trained first
 
-Waits are processor time of one thread for a history of a customer drawn from the model's own, so that a machine with
-other work measures the same; building is timed by the clock and by the processor.
+Latency is processor time of one thread for the history of a random customer of the model, so that other work on the
+machine does not change it; building is timed by the clock and by the processor.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def small_model(quick: bool) -> Model:
     return train(data, TrainingConfig(dimension=50, epochs=1 if quick else 3, seed=1))
 
 
-def measured(model: Model, scratch: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """Rows of the table, and what was timed once."""
+def measure(model: Model, scratch: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """Rows of the table, and notes about what was timed once."""
     assert model.histories is not None
     start = time.perf_counter()
     write_version(scratch / "version", model, index=False)
@@ -61,7 +61,7 @@ def measured(model: Model, scratch: Path) -> tuple[list[dict[str, Any]], list[st
     random = np.random.default_rng(0)
     for k, share in ((10, 1.0), (100, 1.0), (500, 1.0), (10, 0.5), (10, 0.1), (100, 0.1)):
         live = None if share == 1 else np.flatnonzero(random.random(len(model.items)) < share)
-        asked = index.IndexedRanker(
+        indexed = index.IndexedRanker(
             ranker.item_points,
             lists,
             live,
@@ -69,15 +69,15 @@ def measured(model: Model, scratch: Path) -> tuple[list[dict[str, Any]], list[st
             score="distance" if ranker.by_distance else "inner",
         )
         truth = [ranker.top(query, k, None, live)[0] for query in queries]
-        found = [asked.top(query, k)[0] for query in queries]
+        found = [indexed.top(query, k)[0] for query in queries]
         recall = float(np.mean([len(np.intersect1d(*pair)) / k for pair in zip(truth, found, strict=True)]))
-        wait = milliseconds(lambda number: asked.top(queries[number], k))  # noqa: B023
+        latency = milliseconds(lambda number: indexed.top(queries[number], k))  # noqa: B023
         way = f"index, top {k}, {share:.0%} live"
-        rows.append({"way": way, "items": len(model.items), "ms": wait, "recall": recall})
+        rows.append({"way": way, "items": len(model.items), "ms": latency, "recall": recall})
     notes = [
         f"a version without index: written in {writing:.1f} s, opened in {opening:.2f} s ({unchecked:.3f} s unchecked)",
         f"the index: built, measured in {building:.0f} s (processors: {cpu:.0f} s), opened in {loading * 1e3:.1f} ms",
-        f"a search for ten looks through {about['probes']} of {about['lists']} lists",
+        f"a search for ten reads {about['probes']} of {about['lists']} lists",
     ]
     return rows, notes
 
@@ -89,7 +89,7 @@ def main() -> None:
     options = parser.parse_args()
     model = load(options.model) if options.model else small_model(options.quick)
     with tempfile.TemporaryDirectory() as scratch:
-        report("index", "exact ranking and the index on trained points, d = 50", *measured(model, Path(scratch)))
+        report("index", "exact ranking and the index on trained points, d = 50", *measure(model, Path(scratch)))
 
 
 if __name__ == "__main__":

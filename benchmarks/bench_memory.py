@@ -33,10 +33,10 @@ def measure(case: str, folder: Path) -> None:
     users, items = Vocabulary.numbered(len(offsets) - 1), Vocabulary.numbered(int(item_rows.max()) + 1)
     data = Interactions(users=users, items=items, offsets=offsets, item_rows=item_rows, times=times)
     model = train(data, CASES[case], progress=False)
-    # not getrusage, which on Linux begins with what the parent process had
+    # not getrusage, which on Linux starts with the peak of the parent process
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     peak = int(status.partition("VmHWM:")[2].split()[0]) * 1024
-    # what a row costs: its coordinates, a squared length for Adagrad and Adam, a momentum and a count for Adam
+    # the memory of a row: its coordinates, a squared length for Adagrad and Adam, a momentum and a count for Adam
     width = padded(model.config.dimension)
     row = 4 * width + {"rsgd": 0, "adagrad": 4, "adam": 4 + 4 * width + 4}[model.config.optimiser]
     rows = len(items) * (2 if model.config.targets == "separate" else 1)

@@ -1,9 +1,9 @@
-"""Preparation of raw events: time and memory on Polars, beside the same job on Spark `local[2]` in the same run.
+"""Preparation of raw events: time and memory with Polars and with Spark `local[2]`.
 
     python benchmarks/bench_prepare.py --events 28000000 [--engines polars,spark] [--folder DIR]
 
-Makes Parquet files of random events (text ids, popularity by Zipf's law, one file per four million), prepares them in
-a fresh process per engine, and compares the digests. Prints a table and writes results/bench_prepare_EVENTS.json.
+Writes Parquet files of random events (text ids, popularity by Zipf's law, one file per four million), prepares them in
+a new process per engine, and compares the digests. Prints a table and writes results/bench_prepare_EVENTS.json.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 import polars as pl
 import psutil
 
-USERS, ITEMS, EVENTS_A_FILE = 1_000_000, 132_399, 4_000_000
+USERS, ITEMS, EVENTS_PER_FILE = 1_000_000, 132_399, 4_000_000
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -36,8 +36,8 @@ def make_events(folder: Path, count: int, seed: int = 7) -> None:
     popularity = np.arange(1, ITEMS + 1) ** -0.9
     cumulative = np.cumsum(popularity / popularity.sum())
     users = max(1, USERS * count // 28_000_000)
-    for start in range(0, count, EVENTS_A_FILE):
-        size = min(EVENTS_A_FILE, count - start)
+    for start in range(0, count, EVENTS_PER_FILE):
+        size = min(EVENTS_PER_FILE, count - start)
         item = np.searchsorted(cumulative, generator.random(size))
         frame = pl.DataFrame(
             {
@@ -47,12 +47,12 @@ def make_events(folder: Path, count: int, seed: int = 7) -> None:
             }
         )
         frame.with_columns(user=pl.format("customer-{}", "user"), item=pl.format("sku-{}", "item")).write_parquet(
-            folder / f"events-{start // EVENTS_A_FILE:04d}.parquet"
+            folder / f"events-{start // EVENTS_PER_FILE:04d}.parquet"
         )
 
 
 def prepare_here(events: Path, out: Path, engine_name: str) -> None:
-    """The measured job, in a process of its own; prints what it did as JSON."""
+    """The measured job, in a process of its own; prints its report as JSON."""
     from lorentzrec.ingest.prepare import PrepareConfig, prepare
 
     config = PrepareConfig(events=(str(events),), out=str(out))
@@ -66,8 +66,8 @@ def prepare_here(events: Path, out: Path, engine_name: str) -> None:
     print(json.dumps(report.to_dict()))
 
 
-def watched(command: list[str]) -> tuple[dict[str, Any], float, float, float]:
-    """Run a command; its answer, its seconds, those of all processors, and the largest memory in GiB with children."""
+def run_watched(command: list[str]) -> tuple[dict[str, Any], float, float, float]:
+    """Run a command; its output, its seconds, its processor seconds, and the peak memory in GiB with its children."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started, largest, done = time.perf_counter(), 0, threading.Event()
     process = psutil.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -88,7 +88,7 @@ def watched(command: list[str]) -> tuple[dict[str, Any], float, float, float]:
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
-        answer, _ = process.communicate()
+        output, _ = process.communicate()
     finally:
         done.set()
         watcher.join()
@@ -96,7 +96,7 @@ def watched(command: list[str]) -> tuple[dict[str, Any], float, float, float]:
         raise SystemExit(f"{' '.join(command)} failed with {process.returncode}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return json.loads(answer.splitlines()[-1]), time.perf_counter() - started, processor, largest / 2**30
+    return json.loads(output.splitlines()[-1]), time.perf_counter() - started, processor, largest / 2**30
 
 
 def main() -> None:
@@ -117,7 +117,7 @@ def main() -> None:
         rows = []
         for engine in arguments.engines.split(","):
             command = [sys.executable, __file__, "--only", str(events), str(folder / engine), engine]
-            report, seconds, processor, memory = watched(command)
+            report, seconds, processor, memory = run_watched(command)
             rows.append(
                 {
                     "engine": engine,

@@ -1,95 +1,69 @@
-"""Quality on MovieLens 1M (ratings of 4 and more, last event out, full ranking), where the data are at hand.
+"""Quality on MovieLens 1M (ratings of 4 and more, the last event held out, full ranking), if the data are available.
 
     python benchmarks/bench_quality.py --data DIR        DIR holds ml-1m/ratings.dat; or set LORENTZREC_DATA
 
-- BPR: ours with the defaults and implicit's at several rates, the same dimension and number of epochs.
+- BPR: ours with the defaults and implicit's at several rates, with the same dimension and number of epochs.
 - The defaults (asymmetric, softmax), their Euclidean twin, item-kNN and popularity.
-- Asymmetric and symmetric WMRB: seconds until the validation NDCG@10 of the weaker is reached.
+- Asymmetric and symmetric WMRB: seconds until the validation NDCG@10 of the weaker one is reached.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import time
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-
 import numpy as np
-from numpy.typing import NDArray
 
 from lorentzrec import Interactions, TrainingConfig, evaluate, train
 from lorentzrec.evaluation.baselines import ItemKNN, Popularity
+from lorentzrec.evaluation.peers import ImplicitBPR
+from lorentzrec.evaluation.protocol import Recommender
+from lorentzrec_paper.data_sets import DataFolder, MissingData
 from measuring import report
 
 DIMENSION = 50
 
 
-class ImplicitScores:
-    """Implicit's factors behind the interface that `evaluate` asks."""
-
-    def __init__(self, model: Any, data: Interactions) -> None:
-        self.items, self.histories, self.item_counts = data.items, data, data.item_counts
-        self._users, self._items = model.user_factors, model.item_factors
-
-    def score_histories(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        scores: NDArray[np.float32] = self._users[user_rows] @ self._items.T
-        return scores
-
-
-def movielens(folder: Path) -> Interactions:
-    lines = (folder / "ml-1m" / "ratings.dat").read_text(encoding="latin-1").splitlines()
-    user, item, rating, when = np.array([line.split("::") for line in lines], dtype=np.int64).T
-    good = rating >= 4
-    return Interactions.from_pairs(user[good], item[good], times=when[good])
-
-
-def quality(model: Any, test: Interactions) -> dict[str, float]:
-    full, sampled = evaluate(model, test), evaluate(model, test, protocol="sampled")
-    return {"ndcg@10": full["ndcg@10"], "hr@10": full["hr@10"], "sampled_hr@10": sampled["hr@10"]}
-
-
-def bpr(training: Interactions, test: Interactions, epochs: int) -> None:
-    from implicit.cpu.bpr import BayesianPersonalizedRanking
-    from scipy.sparse import csr_matrix
-
+def measure(systems: Mapping[str, Callable[[], Recommender]], test: Interactions) -> list[dict[str, Any]]:
+    """A row for each system: seconds to train it, and its quality."""
     rows = []
-    for rate in (0.005, 0.01, 0.02, 0.05):
-        theirs = BayesianPersonalizedRanking(
-            factors=DIMENSION, learning_rate=rate, regularization=0.01, iterations=epochs, random_state=1
-        )
+    for name, make in systems.items():
         start = time.perf_counter()
-        theirs.fit(csr_matrix(training.to_csr()), show_progress=False)
+        model = make()
         seconds = time.perf_counter() - start
-        found = quality(ImplicitScores(theirs, training), test)
-        rows.append({"system": f"implicit BPR, rate {rate}", "seconds": seconds, **found})
+        full, sampled = evaluate(model, test), evaluate(model, test, protocol="sampled")
+        quality = {"ndcg@10": full["ndcg@10"], "hr@10": full["hr@10"], "sampled_hr@10": sampled["hr@10"]}
+        rows.append({"system": name, "seconds": seconds, **quality})
+    return rows
+
+
+def bpr(training: Interactions, epochs: int) -> dict[str, Callable[[], Recommender]]:
     config = TrainingConfig(model="symmetric", loss="bpr", dimension=DIMENSION, epochs=epochs, seed=1)
-    for system, settings in (
-        ("hyperboloid BPR, defaults", {}),
-        ("hyperboloid BPR, RSGD", {"optimiser": "rsgd"}),
-        ("euclidean BPR, defaults", {"geometry": "euclidean"}),
-    ):
-        start = time.perf_counter()
-        ours = train(training, config.replace(**settings), progress=False)
-        rows.append({"system": system, "seconds": time.perf_counter() - start, **quality(ours, test)})
-    report("quality_bpr", f"BPR on MovieLens 1M, {epochs} epochs, d = {DIMENSION}", rows)
-
-
-def defaults(training: Interactions, test: Interactions) -> None:
-    rows = []
-    for geometry in ("hyperboloid", "euclidean"):
-        start = time.perf_counter()
-        model = train(training, TrainingConfig(geometry=geometry, seed=1), progress=False)
-        rows.append(
-            {"system": f"asymmetric, {geometry}", "seconds": time.perf_counter() - start, **quality(model, test)}
+    peers = {
+        f"implicit BPR, rate {rate}": partial(
+            ImplicitBPR, training, seed=1, factors=DIMENSION, learning_rate=rate, iterations=epochs
         )
-    for name, baseline in (("item-kNN", ItemKNN), ("popularity", Popularity)):
-        start = time.perf_counter()
-        fitted = baseline(training)
-        rows.append({"system": name, "seconds": time.perf_counter() - start, **quality(fitted, test)})
-    report("quality_defaults", f"MovieLens 1M with the defaults, d = {DIMENSION}", rows)
+        for rate in (0.005, 0.01, 0.02, 0.05)
+    }
+    return {
+        **peers,
+        "hyperboloid BPR, defaults": partial(train, training, config, progress=False),
+        "hyperboloid BPR, RSGD": partial(train, training, config.replace(optimiser="rsgd"), progress=False),
+        "euclidean BPR, defaults": partial(train, training, config.replace(geometry="euclidean"), progress=False),
+    }
+
+
+def defaults(training: Interactions) -> dict[str, Callable[[], Recommender]]:
+    return {
+        "asymmetric, hyperboloid": partial(train, training, TrainingConfig(seed=1), progress=False),
+        "asymmetric, euclidean": partial(train, training, TrainingConfig(geometry="euclidean", seed=1), progress=False),
+        "item-kNN": partial(ItemKNN, training),
+        "popularity": partial(Popularity, training),
+    }
 
 
 def time_to_quality(data: Interactions) -> None:
@@ -123,16 +97,19 @@ def time_to_quality(data: Interactions) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=os.environ.get("LORENTZREC_DATA"))
+    parser.add_argument("--data", type=Path, help="folder that holds ml-1m/ratings.dat; default: LORENTZREC_DATA")
     parser.add_argument("--quick", action="store_true", help="fewer epochs")
     options = parser.parse_args()
-    if options.data is None or not (Path(options.data) / "ml-1m" / "ratings.dat").exists():
-        print("skipped: give --data DIR, or set LORENTZREC_DATA, to a folder that holds ml-1m/ratings.dat")
+    try:
+        data = DataFolder(options.data).find("movielens-1m").interactions(minimum_rating=4.0)
+    except MissingData as error:
+        print(f"skipped: {error}")
         return
-    data = movielens(Path(options.data))
     training, test = data.split("leave_last_out")
-    bpr(training, test, 5 if options.quick else 30)
-    defaults(training, test)
+    epochs = 5 if options.quick else 30
+    rows = measure(bpr(training, epochs), test)
+    report("quality_bpr", f"BPR on MovieLens 1M, {epochs} epochs, d = {DIMENSION}", rows)
+    report("quality_defaults", "MovieLens 1M with the defaults", measure(defaults(training), test))
     if not options.quick:
         time_to_quality(data)
 

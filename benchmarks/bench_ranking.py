@@ -1,6 +1,6 @@
-"""How long one customer waits: the exact top 10 for a history, by catalogue size, and many customers at once.
+"""Latency of one customer: the exact top 10 for a history, by catalogue size, and for many customers at once.
 
-Points are random ones on the hyperboloid, which is harder than trained ones; histories hold 20 items.
+Points are random points on the hyperboloid, which is harder than trained ones; histories have 20 items.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ def main() -> None:
         points = lift(0.5 * random.standard_normal((items, DIMENSION), np.float32))
         ranker = Ranker(points, geometry="hyperboloid", score="distance")
         histories = [random.integers(0, items, 20) for _ in range(200)]
-        waits = []
+        latencies = []
         for history in histories:
             start = time.perf_counter()
             ranker.top(ranker.query(history), 10, history)
-            waits.append(time.perf_counter() - start)
+            latencies.append(time.perf_counter() - start)
         queries = np.stack([ranker.query(history) for history in histories])
         many = best_seconds(lambda: ranker.top_many(queries, 10, histories), 3)  # noqa: B023
         rows.append(
             {
                 "items": items,
-                "median_ms": float(np.median(waits) * 1e3),
-                "p99_ms": float(np.quantile(waits, 0.99) * 1e3),
+                "median_ms": float(np.median(latencies) * 1e3),
+                "p99_ms": float(np.quantile(latencies, 0.99) * 1e3),
                 "batched_ms_per_customer": many / len(histories) * 1e3,
             }
         )

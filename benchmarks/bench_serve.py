@@ -148,7 +148,7 @@ def measured(service: Service, what: str, task: Task) -> dict[str, Any]:
         "what": what,
         "asked/s": f"{task.rate:,.0f}" if task.rate else "all it can",
         "rate/s": tally.rate,
-        "answers": tally.answers,
+        "answers": tally.sent,
         "errors": tally.failures,
         "p50": tally.p50,
         "p95": tally.p95,
@@ -189,7 +189,7 @@ def recall(shop: Catalogue, service: Service, questions: int) -> float:
     for history in shop.histories[:questions]:
         rows = version.items.rows(history)
         exact, _ = version.ranker.top(version.ranker.query(rows), 10, rows)
-        _, body = connection.ask(post("/v1/recommend", json.dumps({"history": history})))
+        _, body = connection.send(post("/v1/recommend", json.dumps({"history": history})))
         shares.append(len({item["row"] for item in json.loads(body)["items"]} & set(exact.tolist())) / 10)
     connection.close()
     version.items.close()
@@ -217,7 +217,7 @@ def unseen_events(shop: Catalogue, service: Service, rounds: int, chains: int = 
 
     def alone(path: str, **body: Any) -> Any:
         with closing(Connection(service.port)) as connection:
-            status, answer = connection.ask(post(path, json.dumps(body)))
+            status, answer = connection.send(post(path, json.dumps(body)))
         if status != 200:
             raise SystemExit(f"{path} answered {status}: {answer.decode()}")
         return json.loads(answer)
@@ -310,7 +310,7 @@ def main() -> None:
         versions = 4 if quick else 20
         with serving(small.store, options.workers) as service:
             tally, mixed, met = published_under_load(small, service, versions, rate=100)
-        fact(f"publishing {versions} versions: failures of {tally.answers:,}", tally.failures, "0", not tally.failures)
+        fact(f"publishing {versions} versions: failures of {tally.sent:,}", tally.failures, "0", not tally.failures)
         fact(f"publishing {versions} versions: mixed answers", mixed, "0", mixed == 0)
         fact(f"publishing {versions} versions: met by answers", met, "> 1", met > 1)
         fact(f"publishing {versions} versions: p99 in ms at 100 per second", tally.p99, f"< {P99}", tally.p99 < P99)

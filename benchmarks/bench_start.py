@@ -1,4 +1,4 @@
-"""What it costs to begin: importing the package, asking for help, training with and without compiled kernels."""
+"""Time to start: importing the package, printing the help, training with and without compiled kernels."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def main() -> None:
         {"what": "first training, kernels compiled", "seconds": first},
         {"what": "later trainings, kernels from the cache", "seconds": second},
     ]
-    report("start", "time to begin (python's own start is taken off the first line)", rows)
+    report("start", "time to start (without the start of Python itself in the first line)", rows)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""How long it takes, and how much memory, to write the paper's commercial data set from nothing, in both spaces.
+"""Time and memory to generate a shop of the size of the paper's commercial data set, in both spaces.
 
     python benchmarks/bench_synthesize.py                                      1 M customers, 132,399 items, 28 M events
     python benchmarks/bench_synthesize.py --customers 18400000 --items 1000000 --interactions 92000000
 
-The limit is five minutes for 28 M events on two cores. The exponent fitted to what came out is printed beside the one
-asked for, with its standard error.
+The limit is five minutes for 28 M events on two cores. The exponent fitted to the result is printed next to the
+requested one, with its standard error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lorentzrec.synthetic.shop import Space, SyntheticConfig, synthesize
 
 
 def measure(config: SyntheticConfig) -> dict[str, Any]:
-    """Write the shop to a temporary folder and say what it took."""
+    """Write the shop to a temporary folder and measure it."""
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
         report = synthesize(config, Path(folder) / "shop")
@@ -37,7 +37,7 @@ def measure(config: SyntheticConfig) -> dict[str, Any]:
         "million_per_second": round(config.interactions / seconds / 1e6, 2),
         "peak_memory_gb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2),
         "disk_gb": round(size / 1e9, 2),
-        "exponent_asked": config.exponent,
+        "exponent_requested": config.exponent,
         "exponent_fitted": round(fit.exponent, 4),
         "standard_error": round(fit.standard_error, 4),
         "tail_from": fit.minimum,

@@ -1,11 +1,11 @@
-"""A load generator: questions over keep-alive connections, at a given rate or as fast as answers come.
+"""A load generator: requests over keep-alive connections, at a given rate or as fast as responses arrive.
 
     python benchmarks/load_client.py      a `Task` as a line of JSON from standard input, a `Tally` to standard output
 
-It runs in a process of its own, so that it neither shares the service's lock nor measures itself. At a rate, question
-number i is due at i / rate whatever became of those before it, and its wait is counted from then: a service that
-stalls is not asked less, and the stall is seen in all questions that fall into it. One thread and one blocking socket
-per connection, and bodies that were made before, cost the least: see `client` in the results.
+It runs in a process of its own, so that it neither shares the service's lock nor measures itself. At a rate, request
+number i is due at i / rate regardless of those before it, and its latency is counted from then: a service that stalls
+does not get fewer requests, and the stall shows in all requests that are due in it. One thread and one blocking socket
+per connection, and bodies made in advance, cost the least: see `client` in the results.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from dataclasses import asdict, dataclass, field
 from itertools import count
 
 PATIENCE = 30.0
-"""Seconds after which an answer counts as an error."""
+"""Seconds after which a missing response counts as an error."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What to ask, and how often."""
+    """What to send, and how often."""
 
     port: int
     bodies: list[str]
-    """JSON for POST /v1/recommend, asked in turn and again from the first."""
+    """JSON for POST /v1/recommend, sent in turn and again from the first."""
     seconds: float = math.inf
     """How long; in any case only until standard input ends."""
     rate: float | None = None
-    """Questions per second; None for the next as soon as a connection is free."""
+    """Requests per second; None: the next one as soon as a connection is free."""
     connections: int = 32
 
 
 @dataclass
 class Tally:
-    """What came of it. Waits are in milliseconds."""
+    """The result. Latencies are in milliseconds."""
 
-    answers: int = 0
+    sent: int = 0
     errors: list[str] = field(default_factory=list)
-    """Whatever was not a full answer: a status, a lost connection, a fallback. A few of them, in words."""
+    """Some of what was not a full response: a status, a lost connection, a fallback."""
     failures: int = 0
     """Their number."""
     rate: float = 0.0
@@ -56,9 +56,9 @@ class Tally:
     p99: float = 0.0
     max: float = 0.0
     client_cpu: float = 0.0
-    """Share of one core that this process took."""
+    """Share of one core that this process used."""
     labels: dict[str, int] = field(default_factory=dict)
-    """How many answers came from which version with which first words of titles: "VERSION LABEL LABEL"."""
+    """Number of responses by version and first words of titles: "VERSION LABEL LABEL"."""
 
 
 class Connection:
@@ -68,8 +68,8 @@ class Connection:
         self._socket = socket.create_connection(("127.0.0.1", port), PATIENCE)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def ask(self, request: bytes) -> tuple[int, bytes]:
-        """The status and the body of the answer."""
+    def send(self, request: bytes) -> tuple[int, bytes]:
+        """The status and the body of the response."""
         self._socket.sendall(request)
         received = b""
         while (end := received.find(b"\r\n\r\n")) < 0:
@@ -90,29 +90,29 @@ class Connection:
 
 
 def post(path: str, body: str) -> bytes:
-    """A request as it goes over the wire."""
+    """A request as it is sent."""
     encoded = body.encode()
     head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(encoded)}\r\n\r\n".encode() + encoded
 
 
 def fault(status: int, body: bytes) -> str | None:
-    """What keeps an answer from being a full one: ten items, of the history that was asked about."""
+    """Why this is not a full response, which is ten items for the history of the query; None if it is."""
     if status != 200:
         return f"status {status}: {body[:200].decode(errors='replace')}"
     if b'"degraded":null' not in body or b'"fallback":null' not in body:
-        return f"not what was asked: {body[-300:].decode(errors='replace')}"
+        return f"a fallback: {body[-300:].decode(errors='replace')}"
     items = body.count(b'"id":')
     return None if items == 10 else f"{items} items instead of 10"
 
 
 def run(task: Task, stopped: threading.Event) -> Tally:
-    """Ask for as long as the task says, or until it is stopped."""
+    """Send requests for the seconds of the task, or until it is stopped."""
     requests = [post("/v1/recommend", body) for body in task.bodies]
-    tally, waits, labels = Tally(), [], Counter[str]()
+    tally, latencies, labels = Tally(), [], Counter[str]()
     numbers, start = count(), time.perf_counter() + 0.1
 
-    def keep_asking() -> None:
+    def keep_sending() -> None:
         connection = None
         while True:
             number = next(numbers)
@@ -122,11 +122,11 @@ def run(task: Task, stopped: threading.Event) -> Tally:
             time.sleep(max(0.0, due - time.perf_counter()))
             try:
                 connection = connection or Connection(task.port)
-                status, body = connection.ask(requests[number % len(requests)])
+                status, body = connection.send(requests[number % len(requests)])
                 trouble = fault(status, body)
             except (OSError, ValueError) as error:
                 trouble, connection = repr(error), None
-            waits.append(time.perf_counter() - due)
+            latencies.append(time.perf_counter() - due)
             if trouble:
                 tally.errors.append(trouble)
             else:
@@ -134,7 +134,7 @@ def run(task: Task, stopped: threading.Event) -> Tally:
                 model = re.search(rb'"model":"([^"]+)', body)
                 labels[b" ".join([model[1] if model else b"", *words]).decode()] += 1
 
-    threads = [threading.Thread(target=keep_asking) for _ in range(task.connections)]
+    threads = [threading.Thread(target=keep_sending) for _ in range(task.connections)]
     gc.disable()
     before = time.process_time()
     for thread in threads:
@@ -142,10 +142,12 @@ def run(task: Task, stopped: threading.Event) -> Tally:
     for thread in threads:
         thread.join()
     elapsed = time.perf_counter() - start
-    waits.sort()
-    tally.answers, tally.rate = len(waits), len(waits) / elapsed
-    tally.p50, tally.p95, tally.p99 = (waits[int(share * (len(waits) - 1))] * 1e3 for share in (0.5, 0.95, 0.99))
-    tally.max, tally.client_cpu = waits[-1] * 1e3, (time.process_time() - before) / elapsed
+    latencies.sort()
+    tally.sent, tally.rate = len(latencies), len(latencies) / elapsed
+    tally.p50, tally.p95, tally.p99 = (
+        latencies[int(share * (len(latencies) - 1))] * 1e3 for share in (0.5, 0.95, 0.99)
+    )
+    tally.max, tally.client_cpu = latencies[-1] * 1e3, (time.process_time() - before) / elapsed
     tally.failures, tally.errors, tally.labels = len(tally.errors), tally.errors[:3], dict(labels)
     return tally
 

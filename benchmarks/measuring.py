@@ -1,4 +1,4 @@
-"""What every benchmark shares: data shaped like MovieLens 20M, a stopwatch, a table in the terminal and a JSON file."""
+"""What every benchmark uses: data shaped like MovieLens 20M, a stopwatch, a table in the terminal and a JSON file."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def like_movielens(events: int = 8_000_000, users: int = 138_000, items: int = 2
 
 
 def best_seconds(job: Callable[[], object], times: int = 3) -> float:
-    """The shortest of a few runs: what the work costs when nothing else disturbs it."""
+    """The shortest of several runs: the cost without other load on the machine."""
     seconds = []
     for _ in range(times):
         start = time.perf_counter()

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 BENCHMARKS = ("start", "bpr", "wmrb", "memory", "ranking", "quality")
-"""Preparing and synthesizing data take longer, and are started by themselves: bench_prepare.py, bench_synthesize.py."""
+"""Preparing and synthesizing data take longer; run bench_prepare.py and bench_synthesize.py separately."""
 
 
 def main() -> None:

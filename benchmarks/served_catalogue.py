@@ -1,7 +1,7 @@
 """A catalogue to serve: points trained on a synthetic shop, published to a store that also holds customers' histories.
 
-Made once, and kept in .build/bench-serve for the next time; remove the folder to make it anew. Points have to be
-trained ones: an index finds its way among random points far worse, or far better, than among those of a real model.
+Made once and stored in .build/bench-serve; remove the folder to make it again. Points have to be trained: an index has
+far worse, or far better, recall on random points than on those of a real model.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from lorentzrec.synthetic.shop import synthetic_shop
 FOLDER = Path(__file__).parents[1] / ".build" / "bench-serve"
 DIMENSION = 50
 SHORTEST, LONGEST = 5, 50
-"""Items of a history that is asked about."""
+"""Items in the history of a query."""
 CUSTOMERS = 4_000
-"""How many such histories there are: half of them are in the store, half are sent with the question."""
+"""Number of such histories: half of them are in the store, half are sent with the query."""
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """A store, and questions to its service."""
+    """A store, and queries for its service."""
 
     items: int
     store: str
@@ -42,36 +42,36 @@ class Catalogue:
     model: Path
 
     def bodies(self) -> list[str]:
-        """Questions, by turns about a customer and about a history."""
+        """Queries, alternately for a customer and for a history."""
         about_users = [json.dumps({"user": user}) for user in self.users]
         about_histories = [json.dumps({"history": history}) for history in self.histories]
         return [body for pair in zip(about_users, about_histories, strict=False) for body in pair]
 
 
-def catalogue(items: int, events_an_item: int = 8) -> Catalogue:
+def catalogue(items: int, events_per_item: int = 8) -> Catalogue:
     """The catalogue with this many items, from the cache or made now."""
     folder = FOLDER / str(items)
     if not is_made(items):
         shutil.rmtree(folder, ignore_errors=True)
-        print(f"training points for {items:,} items, once; kept in {folder} ...", flush=True)
-        _make(folder, _trained(items, events_an_item))
-    questions = json.loads((folder / "questions.json").read_text())
-    return Catalogue(items, f"file:{folder / 'store'}", questions["users"], questions["histories"], folder / "model")
+        print(f"training points for {items:,} items, once; stored in {folder} ...", flush=True)
+        _make(folder, _trained(items, events_per_item))
+    queries = json.loads((folder / "queries.json").read_text())
+    return Catalogue(items, f"file:{folder / 'store'}", queries["users"], queries["histories"], folder / "model")
 
 
 def is_made(items: int) -> bool:
     """Whether the catalogue is in the cache."""
-    return (FOLDER / str(items) / "questions.json").is_file()
+    return (FOLDER / str(items) / "queries.json").is_file()
 
 
-def _trained(items: int, events_an_item: int) -> Model:
-    # Some items are never touched, so there have to be a few more to choose from.
-    events = items * events_an_item
+def _trained(items: int, events_per_item: int) -> Model:
+    # Some items get no events, so there have to be some more to choose from.
+    events = items * events_per_item
     drawn = synthetic_shop(customers=events // 20, items=items * 11 // 10, interactions=events).events
-    kept = drawn.join(drawn["item"].value_counts(sort=True).head(items), on="item", how="semi")
-    data = Interactions.from_pairs(kept["user"], kept["item"], kept["time"])
+    popular = drawn.join(drawn["item"].value_counts(sort=True).head(items), on="item", how="semi")
+    data = Interactions.from_pairs(popular["user"], popular["item"], popular["time"])
     if len(data.items) != items:
-        raise SystemExit(f"only {len(data.items):,} of {items:,} items were touched: raise events_an_item")
+        raise SystemExit(f"only {len(data.items):,} of {items:,} items have events: raise events_per_item")
     return train(data, TrainingConfig(dimension=DIMENSION, epochs=1, seed=1))
 
 
@@ -82,16 +82,16 @@ def _make(folder: Path, model: Model) -> None:
     chosen = np.random.default_rng(0).permutation(fitting)[:CUSTOMERS].tolist()
     histories = {str(data.users.id(row)): [str(item) for item in data.items.ids(data.history(row))] for row in chosen}
     names = sorted(histories)
-    kept, sent = names[: len(names) // 2], names[len(names) // 2 :]
+    stored, sent = names[: len(names) // 2], names[len(names) // 2 :]
     store = open_store(f"file:{folder / 'store'}", create=True)
     publish(model, store)
     store.add_events(
-        [Event(user, item, place, str(place)) for user in kept for place, item in enumerate(histories[user])]
+        [Event(user, item, place, str(place)) for user in stored for place, item in enumerate(histories[user])]
     )
     store.close()
     model.save(folder / "model")
-    questions = {"users": {user: histories[user] for user in kept}, "histories": [histories[user] for user in sent]}
-    (folder / "questions.json").write_text(json.dumps(questions))  # the last thing: now the catalogue is complete
+    queries = {"users": {user: histories[user] for user in stored}, "histories": [histories[user] for user in sent]}
+    (folder / "queries.json").write_text(json.dumps(queries))  # last: now the catalogue is complete
 
 
 def model_of(catalogue: Catalogue) -> Model:

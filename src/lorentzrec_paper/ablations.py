@@ -1,11 +1,12 @@
-"""Beyond the paper: what moves quality. The defaults with one thing changed at a time, judged on validation.
+"""Beyond the paper: what changes quality. The defaults with one change at a time, evaluated on validation.
 
-The test is never looked at, so whoever changes a default can run this as often as it takes.
+The test part is never used, so this can be run as often as needed when a default changes.
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -16,13 +17,13 @@ from lorentzrec.learning.trainer import train
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.tuning.parts import Part
 from lorentzrec_paper.experiment import Column, Context, Experiment, Outcome, Table
-from lorentzrec_paper.twins import DATA_SETS, Asked
+from lorentzrec_paper.twins import DATA_SETS, DataSetTask
 
 BASE = TrainingConfig(dimension=50, negative_count=256, epochs=20)
-"""The defaults, with fewer negatives and epochs where those are many: there are dozens of runs."""
+"""The defaults with fewer negatives and epochs, because there are dozens of runs."""
 NAMES = ("movielens-1m", "gowalla")
 USERS = 10_000
-"""Customers of validation who are asked."""
+"""Customers of validation who are evaluated, at most."""
 THREADS: int | None = None
 CHANGES: tuple[dict[str, Any], ...] = (
     {},
@@ -47,48 +48,50 @@ CHANGES: tuple[dict[str, Any], ...] = (
     *({"regularisation": weight} for weight in (0.01, 0.1)),
     *({"epochs": epochs} for epochs in (10, 40)),
 )
-"""What is changed. Skipped is what is the default anyway, or has no meaning with order or without."""
+"""Skipped are changes to what is the default anyway, or has no effect with times or without them."""
 QUICK_CHANGES = 5
 
 
-def measure(asked: Asked, context: Context) -> Table:
+@dataclass(frozen=True)
+class Measured:
+    """One run; None where its points became infinite."""
+
+    ndcg: float | None
+    recall: float | None
+    seconds: float
+
+
+def measure(task: DataSetTask, context: Context) -> Table:
     """Every change on one data set."""
-    found = context.data.find(asked.name)
-    question = asked.question(found)
-    learned, validation = question.train, question.sample_validation(USERS)
+    found, k = context.data.find(task.name), cutoff_of(task.metric)
+    split = task.split(found)
+    learned, validation = split.train, split.sample_validation(USERS)
     changes = [change for change in CHANGES if _matters(change, learned)]
     if context.quick:
         changes = changes[:QUICK_CHANGES]
-    key = {"data": [learned.digest, validation.digest], "k": cutoff_of(asked.metric)}
+    key = {"data": [learned.digest, validation.digest], "k": k}
     parts = [
         Part(
             f"{found.title}, {_words(change)}",
-            {**key, "config": _decided(change, learned).to_dict()},
-            partial(_validated, _decided(change, learned), learned, validation, cutoff_of(asked.metric)),
+            {**key, "config": _resolved(change, learned).to_dict()},
+            partial(_evaluate, _resolved(change, learned), learned, validation, k),
         )
         for change in changes
     ]
-    results = context.run(parts)
-    base = results[0]["ndcg"]
-    rows = []
-    for change, one in zip(changes, results, strict=True):
-        failed = one["ndcg"] is None
-        rows.append(
-            (
-                _words(change),
-                "points became infinite" if failed else one["ndcg"],
-                one["recall"],
-                None if failed else one["ndcg"] / base - 1,
-                one["seconds"],
-            )
-        )
-    k = cutoff_of(asked.metric)
-    formats = {f"NDCG@{k}": ".4f", f"Recall@{k}": ".4f", "against the defaults": "+.1%", "training, s": ".0f"}
-    return Table(f"{found.title}, validation", (Column("changed", "key"), *Column.ours(formats)), tuple(rows))
+    results = context.run(Measured, parts)
+    base = results[0].ndcg
+    rows = tuple(
+        (_words(change), "points became infinite", None, None, one.seconds)
+        if one.ndcg is None or not base
+        else (_words(change), one.ndcg, one.recall, one.ndcg / base - 1, one.seconds)
+        for change, one in zip(changes, results, strict=True)
+    )
+    formats = {f"NDCG@{k}": ".4f", f"Recall@{k}": ".4f", "relative to the defaults": "+.1%", "training, s": ".0f"}
+    return Table(f"{found.title}, validation", (Column("change", "key"), *Column.ours(formats)), rows)
 
 
-def _decided(change: dict[str, Any], data: Interactions) -> TrainingConfig:
-    """Without the number of threads, which is no part of what is measured."""
+def _resolved(change: dict[str, Any], data: Interactions) -> TrainingConfig:
+    """Without the number of threads, on which the result does not depend."""
     return BASE.replace(**change).resolve_for(data).replace(threads=None)
 
 
@@ -96,39 +99,37 @@ def _matters(change: dict[str, Any], data: Interactions) -> bool:
     meaningless = "folds" if data.ordered else "recency"
     if meaningless in change:
         return False
-    return not change or _decided(change, data) != _decided({}, data)
+    return not change or _resolved(change, data) != _resolved({}, data)
 
 
 def _words(change: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in change.items()) or "nothing: the defaults"
+    return ", ".join(f"{name} {value}" for name, value in change.items()) or "none: the defaults"
 
 
-def _validated(config: TrainingConfig, learned: Interactions, validation: Interactions, k: int) -> dict[str, Any]:
+def _evaluate(config: TrainingConfig, learned: Interactions, validation: Interactions, k: int) -> Measured:
     started = time.perf_counter()
     try:
         model = train(learned, config.replace(threads=THREADS), progress=False)
     except TrainingError:
-        return {"ndcg": None, "recall": None, "seconds": time.perf_counter() - started}
+        return Measured(None, None, time.perf_counter() - started)
     seconds = time.perf_counter() - started
     report = evaluate(model, validation, k=k, intervals=False, threads=THREADS)
-    return {"ndcg": report[f"ndcg@{k}"], "recall": report[f"recall@{k}"], "seconds": seconds}
+    return Measured(report[f"ndcg@{k}"], report[f"recall@{k}"], seconds)
 
 
 def run(context: Context) -> Outcome:
-    at_hand = {one.name for one in context.available(NAMES)}
-    asked = [one for one in DATA_SETS if one.name in at_hand]
-    tables: list[Table] = []
+    available = {one.name for one in context.find_data(NAMES)}
     notes = (
-        "one seed: differences of one per cent may be chance",
+        "one seed: differences of one per cent may be due to chance",
         "the defaults are those of the data set, with 50 dimensions, 256 negatives and 20 epochs; "
-        "what is changed may not be at its own best",
+        "a changed value may need other values for the rest to be at its best",
     )
-    outcome = Outcome((), ())
-    for one in asked:
-        tables.append(measure(one, context))
-        outcome = Outcome(tuple(tables), (), notes=notes, settings={"base": BASE.to_dict(), "changes": CHANGES})
-        context.publish(outcome)
+    outcome = Outcome((), (), notes=notes, settings={"base": BASE.to_dict(), "changes": CHANGES})
+    for task in DATA_SETS:
+        if task.name in available:
+            outcome = replace(outcome, tables=(*outcome.tables, measure(task, context)))
+            context.write(outcome)
     return outcome
 
 
-EXPERIMENT = Experiment("ablations", "Beyond the paper: what moves quality, one change at a time", run)
+EXPERIMENT = Experiment("ablations", "Beyond the paper: what changes quality, one change at a time", run)

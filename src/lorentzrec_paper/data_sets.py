@@ -1,4 +1,4 @@
-"""Finds the public data sets of the paper and its kin in a folder, and says where to get those that are missing."""
+"""Finds the paper's public data sets and similar ones in a folder, and reports where to get those that are missing."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ if TYPE_CHECKING:
     import polars as pl
 
 VARIABLE = "LORENTZREC_DATA"
-"""Names the data folder where --data does not."""
+"""The environment variable with the data folder, used without --data."""
 
 MOVIELENS_PAGE = "https://grouplens.org/datasets/movielens/"
 AMAZON_PAGE = "https://cseweb.ucsd.edu/~jmcauley/datasets/amazon/links.html"
 GOWALLA_PAGE = "https://github.com/gusye1234/LightGCN-PyTorch/tree/master/data/gowalla"
 
 
-class MissingData(InputError):  # noqa: N818, as a reader says it
-    """No file of a data set is there."""
+class MissingData(InputError):  # noqa: N818
+    """No file of a data set was found."""
 
 
 class DamagedData(InputError):  # noqa: N818
-    """The file is there and is not what it should be."""
+    """A file was found and is incomplete or cannot be read."""
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """A public data set: how its files are called, how they are read, and where they come from."""
+    """A public data set: the names of its files, how they are read, and where they come from."""
 
     name: str
     title: str
     page: str
     places: tuple[tuple[tuple[str, ...], str], ...]
-    """Ways in which it may lie in the folder, the first that is there is taken: (its files, the reader for them)."""
+    """(files, reader) for each place it may have in the folder; the first that exists is used."""
     events: int | None = None
-    """Lines of the official file, so that half a download is noticed."""
+    """Lines of the official file, to detect an incomplete download."""
 
 
 def _movielens(size: str, folder: str, file: str, events: int) -> DataSet:
@@ -85,7 +85,7 @@ def _complete(category: str) -> DataSet:
 
 def _five_core(category: str) -> DataSet:
     reviews = [f"reviews_{category}_5.json", f"reviews_{category}_5.json.gz", f"{category}_5.json", f"{category}.json"]
-    # The text file of Cell Phones that goes round is sorted by item: its order in time is lost.
+    # The text file of Cell Phones in circulation is sorted by item: its order in time is lost.
     ordered = category != "Cell_Phones_and_Accessories"
     lines = ((f"amazon-5core/{category}.txt",), "adjacency-ordered" if ordered else "adjacency")
     folders = ("amazon-5core", "amazon-musical-5core") if category == "Musical_Instruments" else ("amazon-5core",)
@@ -126,19 +126,19 @@ DATA_SETS = {
 
 
 class DataFolder:
-    """The folder that the user names (--data, or LORENTZREC_DATA); without one, everything is missing."""
+    """The folder given by --data or LORENTZREC_DATA; without one, everything is missing."""
 
     def __init__(self, path: str | Path | None = None) -> None:
         given = path or os.environ.get(VARIABLE)
         self.path = Path(given) if given else None
         if self.path is not None and not self.path.is_dir():
-            raise InputError(f"{self.path} is not a folder: name the one that holds the data sets (--data)")
+            raise InputError(f"{self.path} is not a folder: give the one that holds the data sets (--data)")
         self._found: dict[str, FoundData] = {}
 
     def find(self, name: str) -> FoundData:
-        """The data set, not read yet. MissingData says which file is wanted, and the page it comes from."""
+        """The data set, not read yet. `MissingData` names the file, and the page it comes from."""
         if name not in self._found:
-            self._found[name] = self._look(DATA_SETS[name])
+            self._found[name] = self._find(DATA_SETS[name])
         return self._found[name]
 
     def __contains__(self, name: str) -> bool:
@@ -150,7 +150,7 @@ class DataFolder:
             pass
         return True
 
-    def _look(self, wanted: DataSet) -> FoundData:
+    def _find(self, wanted: DataSet) -> FoundData:
         files = " and ".join(wanted.places[0][0])
         if self.path is None:
             raise MissingData(
@@ -172,7 +172,7 @@ class DataFolder:
 
 @dataclass(frozen=True)
 class FoundData:
-    """A data set whose files are there; it is read when asked for."""
+    """A data set whose files exist; it is read when first needed."""
 
     about: DataSet
     paths: tuple[Path, ...]
@@ -188,7 +188,7 @@ class FoundData:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of the files' content, which costs less than reading them: the data's place in a part's key."""
+        """A hash of the files' content, which costs less than reading them: it identifies the data in a part's key."""
         digest = hashlib.sha256(self.reader.encode())
         for path in self.paths:
             with path.open("rb") as file:
@@ -221,7 +221,7 @@ class FoundData:
 
     @cached_property
     def events(self) -> pl.DataFrame:
-        """Those of all files, counted."""
+        """Those of all files, after a check of their number."""
         import polars as pl
 
         events = pl.concat(self.files)
@@ -234,7 +234,7 @@ class FoundData:
         return events
 
     def interactions(self, *, minimum_rating: float | None = None, minimum_user_events: int = 1) -> Interactions:
-        """Events rated `minimum_rating` or more, of customers who have at least so many of them."""
+        """Events rated `minimum_rating` or more, of customers with at least `minimum_user_events` of them."""
         import polars as pl
 
         events = self.events
@@ -243,15 +243,15 @@ class FoundData:
         if minimum_user_events > 1:
             events = events.filter(pl.len().over("user") >= minimum_user_events)
         if len(events) == 0:
-            raise InputError(f"{self.title}: no event is left after filtering: ask for fewer events a customer")
+            raise InputError(f"{self.title}: no event is left after filtering: lower minimum_user_events")
         return Interactions.from_pairs(events["user"], events["item"], events["time"] if self.ordered else None)
 
     def given_split(self) -> tuple[Interactions, ...]:
-        """Training and test as the data set's two files part them."""
+        """Training and test, one file each."""
         train, test = (Interactions.from_pairs(one["user"], one["item"]) for one in self.files)
         return train.split("given", test=test)
 
     @property
     def ordered(self) -> bool:
-        """Whether events have times (or, in files of lines, places) that tell which came last."""
+        """Whether events have times (or, in files of lines, positions), so that one is the last."""
         return "time" in self.events.columns

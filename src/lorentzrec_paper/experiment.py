@@ -1,23 +1,33 @@
-"""What an experiment is given and what it returns: tables, verdicts and figures, before anything is written."""
+"""What an experiment receives and returns: tables, verdicts and figures, before anything is written."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, cast
 
+import msgspec
+import numpy as np
+
+from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.tuning.parts import Part, PartStore
 from lorentzrec_paper.data_sets import DamagedData, DataFolder, FoundData, MissingData
 
 Origin = Literal["key", "ours", "paper"]
-Answer = Literal["holds", "partly", "fails", "not measured"]
+Status = Literal["holds", "partly", "fails", "not measured"]
+Result = TypeVar("Result")
+
+OF_THE_PAPER: tuple[str, ...] = ("networks", "midpoints", "simulations", "amazon", "movielens", "asos")
+EXPERIMENTS = (*OF_THE_PAPER, "twins", "ablations")
+"""Those of the paper in its order, then ours; each is the name of a module of `lorentzrec_paper`."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column whose numbers are all `ours` or all the `paper`'s; `key` columns say what a row is about."""
+    """A column whose numbers are all `ours` or all the `paper`'s; `key` columns identify a row."""
 
     name: str
     origin: Origin = "ours"
@@ -25,9 +35,22 @@ class Column:
     """How its numbers are printed, as in Python's `format`: ".3f", ",", ".1%"."""
 
     @classmethod
+    def keys(cls, *names: str) -> list[Column]:
+        return [cls(name, "key") for name in names]
+
+    @classmethod
     def ours(cls, formats: Mapping[str, str]) -> list[Column]:
         """Columns of our numbers: name -> format."""
         return [cls(name, "ours", form) for name, form in formats.items()]
+
+    @staticmethod
+    def format_spread(runs: Sequence[float | None], places: int = 3) -> str:
+        """ "0.123 ± 0.004": the mean and the standard deviation of several runs; None is a training that failed."""
+        values = [run for run in runs if run is not None]
+        if len(values) < len(runs):
+            return "diverged"
+        deviation = f" ± {np.std(values, ddof=1):.{places}f}" if len(values) > 1 else ""
+        return f"{np.mean(values):.{places}f}{deviation}"
 
     @property
     def heading(self) -> str:
@@ -41,7 +64,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under columns; cells are numbers, text, or None where there is nothing to say."""
+    """Rows under columns; cells are numbers, text, or None where there is no value."""
 
     title: str
     columns: tuple[Column, ...]
@@ -53,12 +76,6 @@ class Table:
         if any(len(row) != len(self.columns) for row in self.rows):
             raise ValueError(f"a row of {self.title!r} does not have {len(self.columns)} cells")
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Table:
-        """The table that `Outcome.to_dict` described."""
-        columns = tuple(Column(**column) for column in values["columns"])
-        return cls(values["title"], columns, tuple(map(tuple, values["rows"])))
-
     def texts(self) -> list[list[str]]:
         """The cells as they are printed."""
         return [[column.text(cell) for column, cell in zip(self.columns, row, strict=True)] for row in self.rows]
@@ -66,7 +83,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One claim, and what we found."""
+    """A claim, and what we measured."""
 
     claim: str
     """In our words, with the paper's numbers."""
@@ -74,72 +91,81 @@ class Verdict:
     """Where the paper makes it: "Table 1", "section 6.1"; empty for a claim that is not the paper's."""
     measured: str
     """Our numbers."""
-    answer: Answer
+    status: Status
     remark: str = ""
-    """Why it fails, or what it is worth."""
+    """Why it fails, or a limit of the measurement."""
+
+
+def status_of(good: Sequence[bool], partly_from: float = 0.0) -> Status:
+    """ "holds" if all are good, "partly" if any is and at least this share of them are."""
+    if all(good):
+        return "holds"
+    return "partly" if any(good) and np.mean(good) >= partly_from else "fails"
+
+
+@dataclass(frozen=True)
+class Figure:
+    caption: str
+    draw: Callable[[Path], None] = field(compare=False)
+    """Draws to the path it is given, whose ending is that of PNG or SVG."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """All that an experiment found."""
+    """Everything that an experiment measured."""
 
     tables: tuple[Table, ...]
     verdicts: tuple[Verdict, ...]
-    figures: Mapping[str, Callable[[Path], None]] = field(default_factory=dict)
-    """Stem of the file name -> draws to the path it is given; the path's ending says PNG or SVG."""
-    captions: Mapping[str, str] = field(default_factory=dict)
-    """Stem of the file name -> what the figure shows."""
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    """By the stem of the file name."""
     notes: tuple[str, ...] = ()
     """What a reader of the numbers should know, one sentence each."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Everything somebody would need to repeat it, as plain JSON."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON, without the figures."""
-        return {
-            "tables": [asdict(table) for table in self.tables],
-            "verdicts": [asdict(verdict) for verdict in self.verdicts],
-            "notes": list(self.notes),
-            "settings": dict(self.settings),
-        }
+    """What is needed to repeat it, as plain JSON."""
 
 
 @dataclass
 class Context:
-    """What an experiment is run with."""
+    """What an experiment runs with."""
 
     data: DataFolder
     parts: PartStore
     quick: bool = False
-    """Fewer seeds and smaller data, for a first look."""
+    """Fewer seeds and smaller data, for a first impression."""
     say: Callable[[str], None] = print
-    """A line about what goes on."""
+    """Prints a line about the progress."""
     damaged: list[str] = field(default_factory=list)
     """A line for every data set that is there and cannot be used."""
-    publish: Callable[[Outcome], object] = lambda _: None
-    """Writes what is found so far, where one result does not wait for hours for the next."""
+    write: Callable[[Outcome], object] = lambda _: None
+    """Writes the results so far, where the next ones take hours."""
 
-    def run(self, parts: Iterable[Part]) -> list[Any]:
-        """The results of all parts, in order. Those on disk are not run again; each new one is kept as it ends."""
-        return self.parts.run(list(parts), self.say)
+    def run(self, kind: type[Result], parts: Iterable[Part]) -> list[Result]:
+        """The results of all parts, in order, as records of this kind, which may hold arrays. Those on disk are not run
+        again; each new one is written when it is finished."""
+        plain = [replace(part, make=partial(_run_to_plain, part.make)) for part in parts]
+        try:
+            return [msgspec.convert(one, kind, dec_hook=_read_array) for one in self.parts.run(plain, self.say)]
+        except msgspec.ValidationError as error:
+            raise InputError(
+                f"{self.parts.folder} holds results of an earlier version ({error}): remove it and run again"
+            ) from None
 
-    def available(self, names: Sequence[str]) -> list[FoundData]:
-        """The data sets at hand of these, after a line about each of the others; an error if there is none.
+    def find_data(self, names: Sequence[str]) -> list[FoundData]:
+        """The available data sets of these, after a line about each of the others; an error if there is none.
 
-        Each is read once to see that it is whole. That it was is kept as a part, so a resumed run reads nothing.
+        Each is read once to check that it is complete. The check is a part, so a resumed run reads nothing.
         """
         sound: list[FoundData] = []
         reasons: list[str] = []
         for name in names:
             try:
                 found = self.data.find(name)
-                self.run([Part(f"read {found.title}", {"data": found.digest}, partial(_count_events, found))])
+                self.run(int, [Part(f"read {found.title}", {"data": found.digest}, partial(_count_events, found))])
                 sound.append(found)
-            except MissingData as error:
+            except (MissingData, DamagedData) as error:
                 reasons.append(str(error))
-            except DamagedData as error:
-                reasons.append(str(error))
-                self.damaged.append(str(error))
+                if isinstance(error, DamagedData):
+                    self.damaged.append(str(error))
         if not sound:
             raise MissingData("; ".join(reasons))
         for reason in reasons:
@@ -154,6 +180,23 @@ class Experiment:
     name: str
     title: str
     run: Callable[[Context], Outcome]
+
+
+def find_experiments(names: Sequence[str]) -> list[Experiment]:
+    """The experiments of these names, each once; `all` means every one of the paper."""
+    for name in names:
+        if name not in (*EXPERIMENTS, "all"):
+            raise ConfigError(f"there is no experiment {name!r}: use {', '.join(EXPERIMENTS)} or all")
+    wanted = dict.fromkeys(one for name in names for one in (OF_THE_PAPER if name == "all" else (name,)))
+    return [cast(Experiment, import_module(f"lorentzrec_paper.{name}").EXPERIMENT) for name in wanted]
+
+
+def _run_to_plain(make: Callable[[], Any]) -> Any:
+    return msgspec.to_builtins(make(), enc_hook=np.ndarray.tolist)
+
+
+def _read_array(_: type, values: Any) -> Any:
+    return np.array(values)
 
 
 def _count_events(found: FoundData) -> int:

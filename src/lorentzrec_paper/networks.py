@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,49 +11,40 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.networks.power_law import PowerLawFit
 from lorentzrec.networks.statistics import PAPER_TABLE, NetworkStatistics, network_statistics, paper_row
 from lorentzrec.tuning.parts import Part
 from lorentzrec_paper.data_sets import CATEGORIES, DATA_SETS, FoundData, MissingData, complete_name
-from lorentzrec_paper.experiment import Answer, Column, Context, Experiment, Outcome, Table, Verdict
+from lorentzrec_paper.experiment import Column, Context, Experiment, Figure, Outcome, Table, Verdict, status_of
 
 MINIMUM_RATING = 4.0
 """MovieLens: a rating of 4 or 5 is an interaction."""
 MINIMUM_USER_EVENTS = 21
 """Complete Amazon ratings: users with more than 20 interactions."""
 REJECTED_BELOW = 0.1
-"""A p-value under which a power law is ruled out, after Clauset, Shalizi and Newman; the paper names no level."""
+"""A p-value below which a power law is rejected, after Clauset, Shalizi and Newman; the paper gives no level."""
 USERS, ITEMS = 10, 7
-"""Of the small graph that is drawn."""
+"""Size of the small graphs."""
 DRAWN_SEED = 3
 
 
-def measure(found: FoundData, filters: Mapping[str, Any], trials: int) -> dict[str, Any]:
-    """The statistics of one data set as plain JSON; degrees as (distinct, counts), for the figure."""
-    statistics = network_statistics(found.interactions(**filters), name=found.title, trials=trials)
-    return {
-        "statistics": statistics.to_dict(),
-        **{name: _counted(getattr(statistics, name)) for name in ("degrees", "weighted_degrees")},
-    }
+@dataclass(frozen=True)
+class Unevenness:
+    """Standard deviation over mean of the items' degrees."""
+
+    bipartite: float
+    projection: float
+    weighted: float
+    """In the projection, by weight."""
+    regular: float
+    """Share of the graphs in which the projection is the least uneven."""
 
 
-def restored(result: Mapping[str, Any]) -> NetworkStatistics:
-    """The statistics that `measure` wrote down."""
-    values: dict[str, Any] = dict(result["statistics"])
-    del values["density"], values["mean_item_degree"]
-    for name in ("degree_fit", "weighted_degree_fit"):
-        values[name] = PowerLawFit(**values[name]) if values[name] else None
-    for name in ("degrees", "weighted_degrees"):
-        values[name] = np.repeat(*map(np.asarray, result[name]))[::-1]
-    return NetworkStatistics(**values)
-
-
-def _counted(degrees: NDArray[np.int64]) -> list[list[int]]:
-    return [values.tolist() for values in np.unique(degrees, return_counts=True)]
+def measure(found: FoundData, filters: Mapping[str, Any], trials: int) -> NetworkStatistics:
+    return network_statistics(found.interactions(**filters), name=found.title, trials=trials)
 
 
 def filters_of(name: str) -> dict[str, Any]:
-    """What the paper keeps of a data set; the others, which are not the paper's, are taken as they come."""
+    """The paper's filters of a data set; the others, which are not the paper's, are not filtered."""
     if name.startswith("movielens"):
         return {"minimum_rating": MINIMUM_RATING}
     return {"minimum_user_events": MINIMUM_USER_EVENTS} if name in map(complete_name, CATEGORIES) else {}
@@ -72,33 +63,30 @@ def simulated_graph(seed: int) -> NDArray[np.bool_]:
     return graph
 
 
-def unevenness(graph: NDArray[np.bool_]) -> dict[str, float]:
-    """Standard deviation over mean of the items' degrees: in the graph, in its projection, and there by weight."""
+def unevenness(graph: NDArray[np.bool_]) -> Unevenness:
+    """Of one graph."""
     shared = graph.T.astype(np.int64) @ graph.astype(np.int64)
     np.fill_diagonal(shared, 0)
-    kinds = {"bipartite": graph.sum(axis=0), "projection": (shared > 0).sum(axis=0), "weighted": shared.sum(axis=0)}
-    return {name: float(degrees.std() / degrees.mean()) for name, degrees in kinds.items()}
+    kinds = (graph.sum(axis=0), (shared > 0).sum(axis=0), shared.sum(axis=0))
+    bipartite, projection, weighted = (float(degrees.std() / degrees.mean()) for degrees in kinds)
+    return Unevenness(bipartite, projection, weighted, regular=float(projection < min(bipartite, weighted)))
 
 
-def small_graphs(count: int) -> dict[str, float]:
-    """The mean of `unevenness` over many small graphs, and the share of them in which the paper's order holds."""
-    all_values = [unevenness(simulated_graph(seed)) for seed in range(count)]
-    means = {name: float(np.mean([values[name] for values in all_values])) for name in all_values[0]}
-    regular = np.mean([values["projection"] < min(values["bipartite"], values["weighted"]) for values in all_values])
-    return means | {"regular": float(regular)}
+def small_graphs(count: int) -> Unevenness:
+    """The mean over many small graphs."""
+    return Unevenness(*np.mean([astuple(unevenness(simulated_graph(seed))) for seed in range(count)], axis=0).tolist())
 
 
 def run(context: Context) -> Outcome:
     trials, graphs = (10, 10) if context.quick else (100, 200)
-    (small,) = context.run(
-        [Part("small graphs", {"graphs": graphs, "size": [USERS, ITEMS]}, partial(small_graphs, graphs))]
-    )
+    key = {"graphs": graphs, "size": [USERS, ITEMS]}
+    (small,) = context.run(Unevenness, [Part("small graphs", key, partial(small_graphs, graphs))])
     try:
-        available = context.available(list(DATA_SETS))
+        available = context.find_data(list(DATA_SETS))
     except MissingData as error:
-        context.say(f"no data set is at hand: {error}")
+        context.say(f"no data set is available: {error}")
         available = []
-    results = context.run(
+    parts = (
         Part(
             found.title,
             {"data": found.digest, "filters": filters_of(found.name), "trials": trials},
@@ -106,7 +94,7 @@ def run(context: Context) -> Outcome:
         )
         for found in available
     )
-    many = [restored(result) for result in results]
+    many = context.run(NetworkStatistics, parts)
 
     def draw_degrees(path: Path) -> None:
         from lorentzrec.figures.degrees import plot_degrees
@@ -114,7 +102,7 @@ def run(context: Context) -> Outcome:
         plot_degrees(many, path, columns=3)
 
     def draw_projection(path: Path) -> None:
-        from lorentzrec_paper.figures.small_graphs import plot_projection
+        from lorentzrec_paper.figures import plot_projection
 
         plot_projection(simulated_graph(DRAWN_SEED), path)
 
@@ -122,16 +110,21 @@ def run(context: Context) -> Outcome:
     tables += [_own_table(many)] if many else []
     measured = {row.name for row in map(paper_row, many) if row}
     absent = [row.name for row in PAPER_TABLE if row.name not in measured]
+    figures = {
+        "bipartite": Figure(
+            "A small shop, and its projection: items that share customers are linked.", draw_projection
+        ),
+        "degrees": Figure(
+            "Degree distributions, cumulative, on logarithmic scales, with the fitted power law. Main plot: weighted "
+            "degree in the item-item projection. Inset: degree of items in the bipartite graph.",
+            draw_degrees,
+        ),
+    }
     return Outcome(
         tables=(*tables, _small_table(small)),
         verdicts=_verdicts(many, small),
-        figures={"bipartite": draw_projection} | ({"degrees": draw_degrees} if many else {}),
-        captions={
-            "bipartite": "A small shop, and its projection: items that share customers are joined.",
-            "degrees": "Degree distributions, cumulative, on logarithmic scales, with the fitted power law. Main plot: "
-            "weighted degree in the item-item projection. Inset: degree of items in the bipartite graph.",
-        },
-        notes=(f"rows of the paper's table whose data are not at hand: {', '.join(absent)}",) if absent else (),
+        figures={name: figure for name, figure in figures.items() if many or name == "bipartite"},
+        notes=(f"rows of the paper's table whose data are missing: {', '.join(absent)}",) if absent else (),
         settings={
             "trials": trials,
             "graphs": graphs,
@@ -142,7 +135,7 @@ def run(context: Context) -> Outcome:
 
 
 def _paper_table(many: list[NetworkStatistics]) -> Table:
-    """The paper's rows whose data are at hand, quantity by quantity."""
+    """The paper's rows whose data are available, one line per quantity."""
     rows: list[tuple[Any, ...]] = []
     for statistics in many:
         printed, fit = paper_row(statistics), statistics.degree_fit
@@ -160,7 +153,7 @@ def _paper_table(many: list[NetworkStatistics]) -> Table:
         ):
             cells = ["-" if value is None else format(value, form) for value in (ours, theirs)]
             rows.append((printed.name, quantity, *cells))
-    columns = (Column("data", "key"), Column("quantity", "key"), Column("value", "ours"), Column("value", "paper"))
+    columns = (*Column.keys("data", "quantity"), Column("value"), Column("value", "paper"))
     return Table("The paper's Table 1, where the data are the same", columns, tuple(rows))
 
 
@@ -173,59 +166,60 @@ def _own_table(many: list[NetworkStatistics]) -> Table:
     )
     rows = []
     for one in many:
-        fit = asdict(one.degree_fit) if one.degree_fit else {}
-        names = ("exponent", "minimum", "tail_count", "distance", "kolmogorov_p_value", "p_value")
+        fit = one.degree_fit
         counts = (one.name, one.users, one.items, one.density, one.mean_item_degree)
-        rows.append((*counts, *(fit.get(name) for name in names)))
-    return Table("Power laws of item degrees, all data at hand", columns, tuple(rows))
+        numbers = (
+            [None] * 6
+            if fit is None
+            else [fit.exponent, fit.minimum, fit.tail_count, fit.distance, fit.kolmogorov_p_value, fit.p_value]
+        )
+        rows.append((*counts, *numbers))
+    return Table("Power laws of item degrees, all available data", columns, tuple(rows))
 
 
-def _small_table(small: dict[str, float]) -> Table:
+def _small_table(small: Unevenness) -> Table:
     columns = (Column("degree of an item", "key"), Column("standard deviation / mean", "ours", ".2f"))
     kinds = (
-        ("in the bipartite graph", small["bipartite"]),
-        ("in the projection", small["projection"]),
-        ("in the projection, weighted", small["weighted"]),
+        ("in the bipartite graph", small.bipartite),
+        ("in the projection", small.projection),
+        ("in the projection, weighted", small.weighted),
     )
     return Table(f"Small graphs of {USERS} customers and {ITEMS} items, and their projections", columns, kinds)
 
 
-def _verdicts(many: list[NetworkStatistics], small: dict[str, float]) -> tuple[Verdict, ...]:
+def _verdicts(many: list[NetworkStatistics], small: Unevenness) -> tuple[Verdict, ...]:
     same = [(one, row) for one in many if (row := paper_row(one)) and one.degree_fit]
     exact = [one.name for one, row in same if one.degree_fit and abs(one.degree_fit.exponent - row.exponent) < 0.005]
     fits = [(one, one.degree_fit) for one in many if one.degree_fit]
-    kept = sum((fit.p_value or 0) >= REJECTED_BELOW for _, fit in fits)
+    accepted = [(fit.p_value or 0) >= REJECTED_BELOW for _, fit in fits]
     printed_rejected = sum(row.p_value < REJECTED_BELOW for row in PAPER_TABLE)
     shares = sorted(fit.tail_count / one.items for one, fit in fits)
-    complex_answer: Answer = (
-        "not measured" if not fits else "holds" if kept == len(fits) else "partly" if kept else "fails"
-    )
     return (
         Verdict(
             "the statistics of Table 1",
             "Table 1",
-            f"{', '.join(exact)}: exponents agree to two digits after the point" if exact else "no row's data at hand",
+            f"{', '.join(exact)}: exponents agree to two digits after the point" if exact else "no data for any row",
             "not measured" if not same else "holds" if len(exact) == len(same) else "partly",
             f"{len(same)} of the {len(PAPER_TABLE)} rows could be measured",
         ),
         Verdict(
             "the data sets are complex networks, with power laws of item degrees",
             "section 4, Table 1",
-            f"{kept} of {len(fits)} data sets do not reject a power law (bootstrap p from {REJECTED_BELOW}); the "
-            f"fitted tail holds {shares[0]:.0%} to {shares[-1]:.0%} of the items"
+            f"{sum(accepted)} of {len(fits)} data sets do not reject a power law (bootstrap p from {REJECTED_BELOW}); "
+            f"the fitted tail holds {shares[0]:.0%} to {shares[-1]:.0%} of the items"
             if fits
-            else "no data at hand",
-            complex_answer,
+            else "no data available",
+            status_of(accepted) if fits else "not measured",
             f"the paper's own p-values are below {REJECTED_BELOW} in {printed_rejected} of {len(PAPER_TABLE)} rows; "
-            "its limit law makes them too large, and where the tail is small the exponent speaks of best-sellers only",
+            "its limit law makes them too large, and where the tail is small the exponent describes best sellers only",
         ),
         Verdict(
             "the projection is more regular than the bipartite graph; weights keep part of the heterogeneity",
             "figure of the bipartite graph",
-            f"standard deviation / mean of degrees: bipartite {small['bipartite']:.2f}, projection "
-            f"{small['projection']:.2f}, weighted {small['weighted']:.2f}; the projection's is the smallest in "
-            f"{small['regular']:.0%} of the graphs",
-            "holds" if small["regular"] > 0.95 else "partly" if small["regular"] > 0.5 else "fails",
+            f"standard deviation / mean of degrees: bipartite {small.bipartite:.2f}, projection "
+            f"{small.projection:.2f}, weighted {small.weighted:.2f}; the projection's is the smallest in "
+            f"{small.regular:.0%} of the graphs",
+            "holds" if small.regular > 0.95 else "partly" if small.regular > 0.5 else "fails",
         ),
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,11 +15,11 @@ from lorentzrec.geometry import FloatArray
 from lorentzrec.geometry.charts import to_poincare
 from lorentzrec.geometry.hyperboloid import distance, lift, origin
 from lorentzrec.tuning.parts import Part
-from lorentzrec_paper.experiment import Answer, Column, Context, Experiment, Outcome, Table, Verdict
+from lorentzrec_paper.experiment import Column, Context, Experiment, Figure, Outcome, Table, Verdict, status_of
 
 USERS = "ABCDEF"
 HUB = "7"
-"""The item that everybody bought."""
+"""The item that every user bought."""
 GRAPHS = {"two groups": (2, False), "three groups": (3, False), "three groups and item 7": (3, True)}
 """Name -> (groups of two users and two items each, whether all users also bought item 7)."""
 READINGS: dict[str, dict[str, Any]] = {
@@ -38,8 +40,50 @@ SETTINGS: dict[str, Any] = {
     "epochs": 100,
     "threads": 1,
 }
-"""The paper's, and for what it does not say: inner products, which it favours, and 100 epochs."""
+"""The paper's; where it gives none: inner products, which it favours, and 100 epochs."""
 SEEDS = 20
+
+
+@dataclass(frozen=True)
+class Hub:
+    """Distances of item 7."""
+
+    radius: float
+    """From the origin."""
+    other_radius: float
+    """The smallest distance of any other point from the origin."""
+    nearest: float
+    """To the nearest user."""
+    farthest: float
+
+
+@dataclass(frozen=True)
+class Distances:
+    """Of all pairs in one group and in two groups, the hub left out."""
+
+    within_mean: float
+    within_largest: float
+    between_mean: float
+    between_smallest: float
+    hub: Hub | None
+
+    @property
+    def apart(self) -> bool:
+        """Whether every distance inside a group is below every distance between groups."""
+        return self.within_largest < self.between_smallest
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One seed: names of users and items, and their places on the Poincaré disk."""
+
+    distances: Distances
+    names: list[str]
+    places: FloatArray
+
+
+Found = Mapping[tuple[str, str], Sequence[Trained]]
+"""(graph, reading) -> seeds."""
 
 
 def links_of(graph: str) -> list[tuple[str, str]]:
@@ -54,8 +98,8 @@ def links_of(graph: str) -> list[tuple[str, str]]:
     return pairs + [(user, HUB) for user in USERS[: 2 * groups] if hub]
 
 
-def learn(graph: str, reading: str, seed: int, epochs: int) -> dict[str, Any]:
-    """Train once, and measure distances inside and between groups, and where item 7 is."""
+def learn(graph: str, reading: str, seed: int, epochs: int) -> Trained:
+    """Train once and measure."""
     from lorentzrec.learning.trainer import train
     from lorentzrec.model.config import TrainingConfig
 
@@ -68,7 +112,7 @@ def learn(graph: str, reading: str, seed: int, epochs: int) -> dict[str, Any]:
     points = lift(np.concatenate([model.user_points, model.item_points]).astype(np.float64)[:, 1:])
     order = np.argsort(names)  # items 1, 2, ... then users A, B, ...
     names, points = [names[row] for row in order], points[order]
-    return measure(names, points) | {"names": names, "places": to_poincare(points).tolist()}
+    return Trained(measure(names, points), names, to_poincare(points))
 
 
 def group_of(name: str) -> int:
@@ -76,33 +120,23 @@ def group_of(name: str) -> int:
     return -1 if name == HUB else USERS.index(name) // 2 if name in USERS else (int(name) - 1) // 2
 
 
-def measure(names: list[str], points: FloatArray) -> dict[str, Any]:
-    """Distances of all pairs in one group and in two; of item 7, its place by distance from the origin."""
+def measure(names: Sequence[str], points: FloatArray) -> Distances:
+    """Distances inside and between groups, and of item 7."""
     groups = np.array([group_of(name) for name in names])
     first, second = np.triu_indices(len(names), k=1)
     distances = distance(points[first], points[second])
     grouped = (groups[first] >= 0) & (groups[second] >= 0)
     together = groups[first] == groups[second]
     within, between = distances[grouped & together], distances[grouped & ~together]
-    result = {
-        "within_mean": float(within.mean()),
-        "within_largest": float(within.max()),
-        "between_mean": float(between.mean()),
-        "between_smallest": float(between.min()),
-    }
+    hub = None
     if HUB in names:
-        radii = distance(origin(2), points)
-        to_hub = distance(points[[name in USERS for name in names]], points[names.index(HUB)])
-        result |= {
-            "hub_radius": float(radii[names.index(HUB)]),
-            "other_radius": float(np.delete(radii, names.index(HUB)).min()),
-            "hub_nearest": float(to_hub.min()),
-            "hub_farthest": float(to_hub.max()),
-        }
-    return result
+        row, radii = names.index(HUB), distance(origin(2), points)
+        to_hub = distance(points[[name in USERS for name in names]], points[row])
+        hub = Hub(float(radii[row]), float(np.delete(radii, row).min()), float(to_hub.min()), float(to_hub.max()))
+    return Distances(float(within.mean()), float(within.max()), float(between.mean()), float(between.min()), hub)
 
 
-def learn_seeds(graph: str, reading: str, seeds: int, epochs: int) -> list[dict[str, Any]]:
+def learn_seeds(graph: str, reading: str, seeds: int, epochs: int) -> list[Trained]:
     return [learn(graph, reading, seed, epochs) for seed in range(seeds)]
 
 
@@ -110,12 +144,15 @@ def run(context: Context) -> Outcome:
     seeds, epochs = (3, 30) if context.quick else (SEEDS, SETTINGS["epochs"])
     cells = [(graph, reading) for reading in READINGS for graph in GRAPHS]
     results = context.run(
-        Part(
-            f"{graph}, 0.02 as {reading}",
-            SETTINGS | READINGS[reading] | {"links": links_of(graph), "seeds": seeds, "epochs": epochs},
-            partial(learn_seeds, graph, reading, seeds, epochs),
-        )
-        for graph, reading in cells
+        list[Trained],
+        (
+            Part(
+                f"{graph}, 0.02 as {reading}",
+                SETTINGS | READINGS[reading] | {"links": links_of(graph), "seeds": seeds, "epochs": epochs},
+                partial(learn_seeds, graph, reading, seeds, epochs),
+            )
+            for graph, reading in cells
+        ),
     )
     found = dict(zip(cells, results, strict=True))
     stems = {"rate decay": "simulations", "penalty": "simulations-penalty"}
@@ -125,116 +162,108 @@ def run(context: Context) -> Outcome:
     }
     return Outcome(
         tables=(_table(found),),
-        verdicts=tuple(verdict for reading in READINGS for verdict in _verdicts(found, reading, seeds)),
-        figures={stem: partial(_draw, found, reading) for reading, stem in stems.items()},
-        captions={
-            stem: "Above: who bought what; users are circles with letters, items squares with numbers. Below: the "
-            f"points learned in two dimensions, on the Poincaré disk, seed 0; {explained[reading]}."
+        verdicts=tuple(verdict for reading in READINGS for verdict in _verdicts(found, reading)),
+        figures={
+            stem: Figure(
+                "Above: who bought what; users are circles with letters, items squares with numbers. Below: the "
+                f"points learned in two dimensions, on the Poincaré disk, seed 0; {explained[reading]}.",
+                partial(_draw, found, reading),
+            )
             for reading, stem in stems.items()
         },
         notes=(
-            'the paper does not say what decays at its "decay rate of 0.02", nor for how many epochs it trained: both '
+            'the paper gives neither what decays at its "decay rate of 0.02" nor the number of epochs: both '
             f"readings are run, for {epochs} epochs",
         ),
         settings=SETTINGS | {"readings": READINGS, "seeds": seeds, "epochs": epochs},
     )
 
 
-def _draw(found: dict[tuple[str, str], list[dict[str, Any]]], reading: str, path: Path) -> None:
-    from lorentzrec_paper.figures.small_graphs import SmallEmbedding, plot_embeddings
+def _draw(found: Found, reading: str, path: Path) -> None:
+    from lorentzrec_paper.figures import SmallEmbedding, plot_embeddings
 
     shown = []
     for graph in GRAPHS:
         result = found[graph, reading][0]
-        places = dict(zip(result["names"], np.asarray(result["places"]), strict=True))
-        users = [name for name in result["names"] if name in USERS]
-        items = [name for name in result["names"] if name not in USERS]
+        places = dict(zip(result.names, result.places, strict=True))
+        users = [name for name in result.names if name in USERS]
+        items = [name for name in result.names if name not in USERS]
         links = [(users.index(user), items.index(item)) for user, item in links_of(graph)]
         user_points, item_points = (np.stack([places[name] for name in names]) for names in (users, items))
         shown.append(SmallEmbedding(graph, links, users, items, user_points, item_points))
     plot_embeddings(shown, path)
 
 
-def _table(found: dict[tuple[str, str], list[dict[str, Any]]]) -> Table:
+def _table(found: Found) -> Table:
     columns = (
-        Column("graph", "key"),
-        Column("0.02 is a", "key"),
+        *Column.keys("graph", "0.02 is a"),
         *Column.ours({"mean within groups": ".2f", "mean between": ".2f"}),
         *Column.ours({"largest within": ".2f", "smallest between": ".2f"}),
         *Column.ours({"seeds apart": "", "item 7 innermost": "", "its radius": ".2f"}),
     )
     rows = []
-    for (graph, reading), results in found.items():
-        hub = "hub_radius" in results[0]
+    for (graph, reading), seeds in found.items():
+        every = [seed.distances for seed in seeds]
+        hubs = _hubs(seeds)
         rows.append(
             (
                 graph,
                 reading,
-                float(np.mean([one["within_mean"] for one in results])),
-                float(np.mean([one["between_mean"] for one in results])),
-                max(one["within_largest"] for one in results),
-                min(one["between_smallest"] for one in results),
-                f"{_apart(results)} of {len(results)}",
-                f"{_innermost(results)} of {len(results)}" if hub else None,
-                float(np.mean([one["hub_radius"] for one in results])) if hub else None,
+                float(np.mean([one.within_mean for one in every])),
+                float(np.mean([one.between_mean for one in every])),
+                max(one.within_largest for one in every),
+                min(one.between_smallest for one in every),
+                f"{sum(one.apart for one in every)} of {len(every)}",
+                f"{sum(hub.radius < hub.other_radius for hub in hubs)} of {len(hubs)}" if hubs else None,
+                float(np.mean([hub.radius for hub in hubs])) if hubs else None,
             )
         )
     return Table("Distances over all seeds", columns, tuple(rows))
 
 
-def _apart(results: list[dict[str, Any]]) -> int:
-    """Seeds in which every distance inside a group is below every distance between groups."""
-    return sum(one["within_largest"] < one["between_smallest"] for one in results)
+def _hubs(seeds: Sequence[Trained]) -> list[Hub]:
+    return [seed.distances.hub for seed in seeds if seed.distances.hub]
 
 
-def _innermost(results: list[dict[str, Any]]) -> int:
-    return sum(one["hub_radius"] < one["other_radius"] for one in results)
-
-
-def _answer(good: int, all_of: int) -> Answer:
-    return "holds" if good == all_of else "partly" if good > all_of / 2 else "fails"
-
-
-def _verdicts(found: dict[tuple[str, str], list[dict[str, Any]]], reading: str, seeds: int) -> list[Verdict]:
+def _verdicts(found: Found, reading: str) -> list[Verdict]:
     read = f" [0.02 as {reading}]"
     verdicts = []
     for graph in GRAPHS:
-        results = found[graph, reading]
-        apart = _apart(results)
-        ratio = np.mean([one["between_mean"] for one in results]) / np.mean([one["within_mean"] for one in results])
+        every = [seed.distances for seed in found[graph, reading]]
+        apart = [one.apart for one in every]
+        ratio = np.mean([one.between_mean for one in every]) / np.mean([one.within_mean for one in every])
         verdicts.append(
             Verdict(
-                f"{graph}: groups lie close together and far from one another{read}",
+                f"{graph}: the points of a group are close together and far from other groups{read}",
                 "section 6.1",
-                f"between groups {ratio:.1f} times the distance within, on average; in {apart} of {seeds} seeds every "
-                "distance within is below every one between",
-                _answer(apart, seeds),
-                "" if apart == seeds else f"in {seeds - apart} seeds a group is torn wider than the gap to the next",
+                f"between groups {ratio:.1f} times the distance within, on average; in {sum(apart)} of {len(apart)} "
+                "seeds every distance within is below every one between",
+                status_of(apart, 0.5),
+                "" if all(apart) else f"in {apart.count(False)} seeds a group is wider than the gap to the next",
             )
         )
-    inner = _innermost(results)
-    radii = [np.mean([one[name] for one in results]) for name in ("hub_radius", "other_radius")]
-    spread = np.median([one["hub_farthest"] / one["hub_nearest"] for one in results])
-    verdicts.append(
+    hubs = [hub for graph in GRAPHS for hub in _hubs(found[graph, reading])]
+    inner = [hub.radius < hub.other_radius for hub in hubs]
+    radius, other_radius = np.mean([(hub.radius, hub.other_radius) for hub in hubs], axis=0)
+    spreads = [hub.farthest / hub.nearest for hub in hubs]
+    even = [spread < 1.5 for spread in spreads]
+    return [
+        *verdicts,
         Verdict(
             f"item 7 is embedded near the origin{read}",
             "section 6.1",
-            f"innermost of all points in {inner} of {seeds} seeds, {radii[0]:.2f} from the origin on average, and the "
-            f"next {radii[1]:.2f}",
-            _answer(inner, seeds),
-        )
-    )
-    even = sum(one["hub_farthest"] < 1.5 * one["hub_nearest"] for one in results)
-    verdicts.append(
+            f"innermost of all points in {sum(inner)} of {len(inner)} seeds, {radius:.2f} from the origin on average, "
+            f"and the next {other_radius:.2f}",
+            status_of(inner, 0.5),
+        ),
         Verdict(
             f"all users are equally close to item 7{read}",
             "section 6.1",
-            f"the farthest user is {spread:.2f} times as far as the nearest (median seed), and less than 1.5 times in "
-            f"{even} of {seeds}",
-            _answer(even, seeds),
-        )
-    )
-    return verdicts
+            f"the farthest user is {np.median(spreads):.2f} times as far as the nearest (median seed), and less than "
+            f"1.5 times in {sum(even)} of {len(even)}",
+            status_of(even, 0.5),
+        ),
+    ]
 
 
 EXPERIMENT = Experiment("simulations", "Three simulations in two dimensions", run)

@@ -1,4 +1,4 @@
-"""Beyond the paper: the hyperboloid against its Euclidean twin, each as good as equally many trials can make it.
+"""Beyond the paper: the hyperboloid and its Euclidean twin, each tuned with the same number of trials.
 
 The twins run through the same code and search the same hyper-parameters. Settings are chosen on a validation part of
 training, at one dimension, and reused at the others; then each model is trained on everything before the test, with
@@ -9,36 +9,38 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from lorentzrec import __version__
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import TrainingError
 from lorentzrec.model.config import TrainingConfig
-from lorentzrec.tuning.comparison import GEOMETRIES, Comparer, geometry_table
+from lorentzrec.tuning.comparison import GEOMETRIES, Comparer, Difference, Runs, systems_of
 from lorentzrec.tuning.parts import Part
 from lorentzrec.tuning.search import Search, tune
 from lorentzrec.tuning.search_spaces import SPACES
 from lorentzrec.tuning.task import TuningTask
 from lorentzrec_paper.data_sets import FoundData, five_core_name
-from lorentzrec_paper.experiment import Context, Experiment, Outcome
-from lorentzrec_paper.twins_report import outcome_of
+from lorentzrec_paper.experiment import Column, Context, Experiment, Figure, Outcome, Table, Verdict, status_of
 
 DIMENSIONS: tuple[int, ...] = (10, 50, 128)
 SEEDS: tuple[int, ...] = (0, 1, 2)
 SETTINGS: dict[str, Any] = {"model": "asymmetric", "dimension": 50, "negative_count": 256, "epochs": 20}
 """What all trials have in common: fewer negatives and epochs than the defaults, as there are hundreds of trials."""
 THREADS: int | None = None
-"""None: all cores. One would give the same bits again."""
+"""None: all cores. With one thread, results are the same to the last bit."""
+LEVEL = 0.05
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A data set, and what is asked of it."""
+class DataSetTask:
+    """A data set, and how it is split and evaluated."""
 
     name: str
     trials: int = 30
@@ -48,7 +50,7 @@ class Asked:
     """Whole stars: the paper's "rating score > 1"."""
     given_split: bool = False
 
-    def question(self, found: FoundData) -> TuningTask:
+    def split(self, found: FoundData) -> TuningTask:
         """The test is a customer's last event and validation the one before, or the test is that of the files and
         validation a random tenth of training."""
         if self.given_split:
@@ -59,51 +61,99 @@ class Asked:
 
 
 DATA_SETS = (
-    Asked(five_core_name("Tools_and_Home_Improvement")),
-    Asked(five_core_name("Toys_and_Games")),
-    Asked(five_core_name("Clothing_Shoes_and_Jewelry")),
-    Asked(five_core_name("Sports_and_Outdoors")),
-    Asked("movielens-1m", minimum_rating=4.0),
-    Asked("gowalla", trials=10, metric="ndcg@20", given_split=True),
+    DataSetTask(five_core_name("Tools_and_Home_Improvement")),
+    DataSetTask(five_core_name("Toys_and_Games")),
+    DataSetTask(five_core_name("Clothing_Shoes_and_Jewelry")),
+    DataSetTask(five_core_name("Sports_and_Outdoors")),
+    DataSetTask("movielens-1m", minimum_rating=4.0),
+    DataSetTask("gowalla", trials=10, metric="ndcg@20", given_split=True),
 )
-"""The smallest first, so that there is something to read soon."""
+"""The smallest first, so that there are results soon."""
 QUICK = (DATA_SETS[0].name, "movielens-1m")
 QUICK_TRIALS = 2
 
 
+@dataclass(frozen=True)
+class Tuned:
+    """The best settings of one geometry on validation, and the trials that found them."""
+
+    config: dict[str, Any]
+    settings: dict[str, Any]
+    """Those that were searched."""
+    value: float
+    trials: int
+    pruned: int
+    failed: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class TwinRow:
+    """Both twins at one dimension."""
+
+    dimension: int
+    hyperboloid: Runs
+    euclidean: Runs
+    difference: Difference
+
+    @property
+    def relative(self) -> tuple[float, float, float]:
+        """The difference and the ends of its interval over customers, in per cent of the Euclidean value."""
+        over, unit = self.difference.over_users, self.euclidean.value / 100
+        return over.difference / unit, over.low / unit, over.high / unit
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Everything about one data set."""
+
+    title: str
+    metric: str
+    tuned: dict[str, Tuned]
+    """By geometry."""
+    rows: tuple[TwinRow, ...]
+    learned: str
+    test_events: int
+    unseen: int
+    """Test events whose item has no training event."""
+
+
 def measure(
-    asked: Asked, found: FoundData, dimensions: Sequence[int], seeds: Sequence[int], context: Context
-) -> dict[str, Any]:
-    """Choose, then test: all about one data set."""
+    task: DataSetTask, found: FoundData, dimensions: Sequence[int], seeds: Sequence[int], context: Context
+) -> Measured:
+    """Tune, then test."""
 
     def say(line: str) -> None:
         context.say(f"{found.title}: {line}")
 
-    question = asked.question(found)
-    search = Search(asked.metric, SETTINGS)
-    tuned = _chosen(question, search, asked.trials, found, context, say)
-    configs = {geometry: TrainingConfig.from_mapping(one["config"]) for geometry, one in tuned.items()}
-    comparer = Comparer(question, context.parts, asked.metric, seeds, THREADS, say)
-    before, test = question.before_test, question.require_test()
-    return {
-        "title": found.title,
-        "metric": asked.metric,
-        "tuned": tuned,
-        "rows": geometry_table(comparer, configs, dimensions),
-        "learned": repr(before),
-        "test_events": len(test),
-        "unseen": int((before.item_counts[test.item_rows] == 0).sum()),
-    }
+    split = task.split(found)
+    tuned = _tune(split, Search(task.metric, SETTINGS), task.trials, found, context, say)
+    configs = {geometry: TrainingConfig.from_mapping(one.config) for geometry, one in tuned.items()}
+    comparer = Comparer(split, context.parts, task.metric, seeds, THREADS, say)
+    rows = []
+    for dimension in dimensions:
+        curved, flat = comparer.runs(systems_of(GEOMETRIES, configs, dimension))
+        rows.append(TwinRow(dimension, curved, flat, comparer.difference(curved, flat)))
+    before, test = split.before_test, split.require_test()
+    return Measured(
+        title=found.title,
+        metric=task.metric,
+        tuned=tuned,
+        rows=tuple(rows),
+        learned=repr(before),
+        test_events=len(test),
+        unseen=int((before.item_counts[test.item_rows] == 0).sum()),
+    )
 
 
-def _chosen(
-    question: TuningTask, search: Search, trials: int, found: FoundData, context: Context, say: Callable[[str], None]
-) -> dict[str, Any]:
-    """Geometry -> its best settings on validation. Every trial is kept as it ends, in a folder of this search alone.
+def _tune(
+    split: TuningTask, search: Search, trials: int, found: FoundData, context: Context, say: Callable[[str], None]
+) -> dict[str, Tuned]:
+    """By geometry. Every trial is written when it ends, to a folder of this search alone.
 
-    Neither the key nor what the search is handed has the test in it: another test changes nothing here.
+    Neither the key nor what the search receives contains the test: another test changes nothing here.
     """
-    learned, validation = question.train, question.validation
+    learned, validation = split.train, split.validation
     key = {
         "data": [learned.digest, validation.digest],
         "search": asdict(search),
@@ -115,59 +165,199 @@ def _chosen(
     folder = context.parts.folder / "tuning" / f"{found.name}-{digest[:16]}"
     without_test = TuningTask(learned, validation, before_test=learned, test=None, histories=learned)
     make = partial(_search, without_test, search, trials, folder, say)
-    (chosen,) = context.run([Part(f"tune {found.title}", key, make)])
-    return dict(chosen)
+    (tuned,) = context.run(dict[str, Tuned], [Part(f"tune {found.title}", key, make)])
+    return tuned
 
 
 def _defaults(data: Interactions) -> dict[str, Any]:
-    """What a trial leaves to the package: where that changes, trials of before are not comparable with those after."""
+    """What a trial leaves to the package: if that changes, earlier trials are not comparable."""
     return TrainingConfig().resolve_for(data).replace(threads=None).to_dict()
 
 
 def _search(
-    question: TuningTask, search: Search, trials: int, folder: Path, say: Callable[[str], None]
-) -> dict[str, Any]:
-    chosen = {}
-    for tuned in tune(question, search, folder, geometries=GEOMETRIES, trials=trials, threads=THREADS, say=say):
-        if tuned.config is None:
+    split: TuningTask, search: Search, trials: int, folder: Path, say: Callable[[str], None]
+) -> dict[str, Tuned]:
+    best = {}
+    for tuned in tune(split, search, folder, geometries=GEOMETRIES, trials=trials, threads=THREADS, say=say):
+        if tuned.config is None or tuned.value is None:
             reason = tuned.trials[0].remark
-            raise TrainingError(f"no trial of the {tuned.geometry} came to its end, as {reason}: remove {folder}")
+            raise TrainingError(f"no trial of the {tuned.geometry} finished ({reason}): remove {folder} and run again")
         config, states = tuned.config.to_dict(), [trial.state for trial in tuned.trials]
-        chosen[tuned.geometry] = {
-            "config": config,
-            "settings": {name: config[name] for name in search.space(tuned.geometry, ordered=question.train.ordered)},
-            "value": tuned.value,
-            "trials": len(states),
-            "pruned": states.count("pruned"),
-            "failed": states.count("failed"),
-            "seconds": sum(trial.seconds for trial in tuned.trials),
-        }
-    return chosen
+        best[tuned.geometry] = Tuned(
+            config=config,
+            settings={name: config[name] for name in search.space(tuned.geometry, ordered=split.train.ordered)},
+            value=tuned.value,
+            trials=len(states),
+            pruned=states.count("pruned"),
+            failed=states.count("failed"),
+            seconds=sum(trial.seconds for trial in tuned.trials),
+        )
+    return best
 
 
 def run(context: Context) -> Outcome:
-    asked, dimensions, seeds = list(DATA_SETS), DIMENSIONS, SEEDS
+    tasks, dimensions, seeds = list(DATA_SETS), DIMENSIONS, SEEDS
     if context.quick:
-        asked = [replace(one, trials=QUICK_TRIALS) for one in DATA_SETS if one.name in QUICK]
+        tasks = [replace(one, trials=QUICK_TRIALS) for one in DATA_SETS if one.name in QUICK]
         dimensions, seeds = DIMENSIONS[:2], SEEDS[:1]
-    found = {one.name: one for one in context.available([one.name for one in asked])}
-    results: list[dict[str, Any]] = []
-    settings = {"common": SETTINGS, "data_sets": [asdict(one) for one in asked], "seeds": seeds}
+    found = {one.name: one for one in context.find_data([one.name for one in tasks])}
+    results: list[Measured] = []
+    settings = {"common": SETTINGS, "data_sets": [asdict(one) for one in tasks], "seeds": seeds}
     outcome = Outcome((), ())
-    for one in asked:
-        if one.name not in found:
+    for task in tasks:
+        if task.name not in found:
             continue
         try:
-            results.append(measure(one, found[one.name], dimensions, seeds, context))
+            results.append(measure(task, found[task.name], dimensions, seeds, context))
         except TrainingError as error:
-            # The settings of one data set may fail at another dimension; the other data sets go on.
-            context.damaged.append(f"{found[one.name].title}: {error}")
+            # The settings of one data set may fail at another dimension; continue with the other data sets.
+            context.damaged.append(f"{found[task.name].title}: {error}")
             continue
         outcome = outcome_of(results, len(found), settings)
-        context.publish(outcome)
+        context.write(outcome)
     if not results:
         raise TrainingError("; ".join(context.damaged))
     return outcome
 
 
-EXPERIMENT = Experiment("twins", "Beyond the paper: the hyperboloid against its Euclidean twin, both tuned", run)
+def outcome_of(results: Sequence[Measured], wanted: int, settings: Mapping[str, Any]) -> Outcome:
+    """`wanted`: the number of data sets there will be in the end."""
+
+    def draw(path: Path) -> None:
+        from lorentzrec_paper.figures import plot_differences
+
+        by_dimension = {
+            f"{row.dimension} dimensions": [one.rows[number].relative for one in results]
+            for number, row in enumerate(results[0].rows)
+        }
+        titles = [one.title for one in results]
+        plot_differences(titles, by_dimension, "hyperboloid, relative to its Euclidean twin (%)", path)
+
+    notes = [
+        "the twins run through the same code and search the same hyper-parameters, with the same number of trials; "
+        "settings are chosen on a validation part of training, at 50 dimensions, and reused at the others; then the "
+        "models learn from training and validation together, and the test is ranked in full, once for each seed",
+        "± is the standard deviation over seeds; p over customers is that of a randomisation test of each customer's "
+        "mean over the seeds (do these models differ?), p over seeds that of Welch's t-test (do the methods?)",
+        *(
+            f"{one.title}: learned from {one.learned}; {one.test_events:,} test events, {one.unseen:,} of them of "
+            "items without a training event"
+            for one in results
+        ),
+    ]
+    failed = sum(tuned.failed for one in results for tuned in one.tuned.values())
+    if failed:
+        notes.append(f"{failed} trials ended in infinite points: they count as trials and cannot be chosen")
+    if len(results) < wanted:
+        notes.insert(0, f"{len(results)} of {wanted} data sets so far: run the same command to continue")
+    return Outcome(
+        tables=(_main_table(results), _recall_table(results), _settings_table(results)),
+        verdicts=_verdicts([one.rows for one in results]),
+        figures={
+            "differences": Figure(
+                "NDCG of the hyperboloid minus that of its Euclidean twin, in per cent of the latter, mean over seeds; "
+                "bars are 95 % intervals over customers. Above the line the hyperboloid is ahead.",
+                draw,
+            )
+        },
+        notes=tuple(notes),
+        settings={
+            **settings,
+            "chosen": {one.title: {name: asdict(tuned) for name, tuned in one.tuned.items()} for one in results},
+        },
+    )
+
+
+def _main_table(results: Sequence[Measured]) -> Table:
+    columns = (
+        *Column.keys("data set, metric", "d"),
+        *(Column(geometry) for geometry in GEOMETRIES),
+        *Column.ours({"difference": "+.4f", "in per cent": "+.1f", "p over customers": ".2g", "p over seeds": ".2g"}),
+        Column("seconds"),
+    )
+    rows = tuple(
+        (
+            f"{one.title}, {one.metric.upper()}",
+            row.dimension,
+            Column.format_spread(row.hyperboloid.values, 4),
+            Column.format_spread(row.euclidean.values, 4),
+            row.difference.over_users.difference,
+            row.relative[0],
+            row.difference.over_users.p_value,
+            None if row.difference.over_seeds is None else row.difference.over_seeds.p_value,
+            f"{row.hyperboloid.seconds:.1f} / {row.euclidean.seconds:.1f}",
+        )
+        for one in results
+        for row in one.rows
+    )
+    return Table("Full-ranking NDCG of the test in d dimensions, and seconds to train each", columns, rows)
+
+
+def _recall_table(results: Sequence[Measured]) -> Table:
+    columns = (*Column.keys("data set, metric", "d"), *Column.ours(dict.fromkeys(GEOMETRIES, ".4f")))
+    rows = []
+    for one in results:
+        metric = one.metric.replace("ndcg", "recall")
+        for row in one.rows:
+            values = (runs.all_metrics[metric] for runs in (row.hyperboloid, row.euclidean))
+            rows.append((f"{one.title}, {metric.capitalize()}", row.dimension, *values))
+    return Table("Recall of the same lists", columns, tuple(rows))
+
+
+def _settings_table(results: Sequence[Measured]) -> Table:
+    columns = (
+        *Column.keys("data set", "geometry"),
+        *Column.ours({"NDCG on validation": ".4f", "trials": "", "seconds": ",.0f"}),
+        Column("settings", "key"),  # a text, which may be broken over lines as numbers may not
+    )
+    rows = tuple(
+        (
+            one.title,
+            geometry,
+            tuned.value,
+            tuned.trials,
+            tuned.seconds,
+            " ".join(f"{name}={_short(value)}" for name, value in tuned.settings.items()),
+        )
+        for one in results
+        for geometry, tuned in one.tuned.items()
+    )
+    return Table("Settings that were chosen on validation", columns, rows)
+
+
+def _verdicts(by_data_set: Sequence[Sequence[TwinRow]]) -> tuple[Verdict, ...]:
+    """Over everything, and for each dimension."""
+    groups = {"at all dimensions": [row for rows in by_data_set for row in rows]}
+    for row in by_data_set[0]:
+        same = [other for other in groups["at all dimensions"] if other.dimension == row.dimension]
+        groups[f"at {row.dimension} dimensions"] = same
+    return tuple(_verdict(where, rows) for where, rows in groups.items())
+
+
+def _verdict(where: str, rows: Sequence[TwinRow]) -> Verdict:
+    compared = [row.difference.over_users for row in rows]
+    count, ahead = len(compared), sum(one.difference > 0 for one in compared)
+
+    def significant(sign: int, level: float) -> list[bool]:
+        return [sign * one.difference > 0 and one.p_value < level for one in compared]
+
+    better, worse = significant(1, LEVEL), significant(-1, LEVEL)
+    mean = float(np.mean([row.relative[0] for row in rows]))
+    return Verdict(
+        f"the hyperboloid ranks better than its Euclidean twin, {where}",
+        "",
+        f"ahead in {ahead} of {count}, significantly (5 %, over customers) in {sum(better)}; significantly behind in "
+        f"{sum(worse)}; by {mean:+.1f} % on average",
+        status_of(better),
+        f"at p < {LEVEL / count:.2g}, corrected for {count} comparisons, ahead in "
+        f"{sum(significant(1, LEVEL / count))} and behind in {sum(significant(-1, LEVEL / count))}"
+        if count > 1
+        else "",
+    )
+
+
+def _short(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+EXPERIMENT = Experiment("twins", "Beyond the paper: the hyperboloid and its Euclidean twin, both tuned", run)

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray, euclidean, hyperboloid, midpoint, sums
-from lorentzrec_paper.means import frechet_mean
+from lorentzrec_paper.midpoints import frechet_mean
 
 HERE, THERE = np.array([1.0, 2.0]), np.array([4.0, 6.0])
 

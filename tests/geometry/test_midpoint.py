@@ -26,7 +26,7 @@ from lorentzrec.geometry.hyperboloid import (
 )
 from lorentzrec.geometry.midpoint import einstein_midpoint, midpoint_gradient, normalise_sum
 from lorentzrec.geometry.sums import weighted_sum
-from lorentzrec_paper.means import einstein_midpoint_as_printed, frechet_mean, frechet_mean_by_iterations
+from lorentzrec_paper.midpoints import einstein_midpoint_as_printed, frechet_mean, frechet_mean_by_iterations
 
 COUNT = 5
 

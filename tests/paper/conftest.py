@@ -1,4 +1,4 @@
-"""Fixtures of the experiments."""
+"""Fixtures for the experiments."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from lorentzrec_paper import data_sets
 
 @pytest.fixture
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are not held against the number of lines that the official ones have."""
+    """The number of lines in the official files is not checked."""
     for name, one in data_sets.DATA_SETS.items():
         monkeypatch.setitem(data_sets.DATA_SETS, name, replace(one, events=None))

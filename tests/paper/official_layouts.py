@@ -1,14 +1,15 @@
-"""Made-up data in the layouts of the official files."""
+"""Synthetic data in the layouts of the official files."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 
 def tastes(customers: int, length: int, items: int, seed: int) -> list[list[int]]:
-    """Histories without repeated items; neighbours among items go together, and low numbers are popular."""
+    """Histories without repeated items; neighbouring items occur together, and low numbers are popular."""
     generator = np.random.default_rng(seed)
     histories = []
     for _ in range(customers):
@@ -38,28 +39,30 @@ def write_complete(folder: Path, category: str, *, customers: int = 30, length: 
 
 
 def write_movielens_100k(folder: Path, *, customers: int = 80, length: int = 15, items: int = 160) -> None:
-    lines = [
-        f"{user + 1}\t{item + 1}\t{4 + place % 2}\t{880_000_000 + place}"
-        for user, history in enumerate(tastes(customers, length, items, 3))
-        for place, item in enumerate(history)
-    ]
-    (folder / "ml-100k").mkdir()
-    (folder / "ml-100k" / "u.data").write_text("\n".join(lines) + "\n")
+    _write_movielens(
+        folder / "ml-100k" / "u.data", "\t", lambda place: 4 + place % 2, tastes(customers, length, items, 3)
+    )
 
 
 def write_movielens_1m(folder: Path, *, customers: int = 50, length: int = 10, items: int = 80) -> None:
-    """Every fifth rating is 3 stars: no positive where 4 are asked for."""
-    lines = [
-        f"{user + 1}::{item + 1}::{3 if place % 5 == 4 else 4}::{970_000_000 + place}"
-        for user, history in enumerate(tastes(customers, length, items, 4))
+    """Every fifth rating is 3 stars: no positive where 4 are required."""
+    histories = tastes(customers, length, items, 4)
+    _write_movielens(folder / "ml-1m" / "ratings.dat", "::", lambda place: 3 if place % 5 == 4 else 4, histories)
+
+
+def _write_movielens(file: Path, separator: str, rating: Callable[[int], int], histories: list[list[int]]) -> None:
+    """`rating`: by the place in the history."""
+    rows = [
+        (user, item + 1, rating(place), 900_000_000 + place)
+        for user, history in enumerate(histories, start=1)
         for place, item in enumerate(history)
     ]
-    (folder / "ml-1m").mkdir()
-    (folder / "ml-1m" / "ratings.dat").write_text("\n".join(lines) + "\n")
+    file.parent.mkdir()
+    file.write_text("\n".join(separator.join(map(str, row)) for row in rows) + "\n")
 
 
 def write_gowalla(folder: Path, *, customers: int = 40, items: int = 80) -> None:
-    """Nine check-ins of everybody to learn from, three to find."""
+    """Nine check-ins of every customer for training, three for the test."""
     histories = tastes(customers, 12, items, 5)
     (folder / "gowalla").mkdir()
     for name, part in (("train", slice(0, 9)), ("test", slice(9, 12))):

@@ -1,4 +1,4 @@
-"""`lorentzrec reproduce`: what can run runs, and the exit code tells what could not."""
+"""`lorentzrec reproduce`: an experiment that cannot run does not stop the others, and sets the exit code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lorentzrec_paper.experiment import Context, Experiment, Outcome, Table, Ver
 
 @pytest.fixture
 def ratings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data folder with one small sound data set: 30 customers, and one item more popular than the next."""
+    """A data folder with one small data set: 30 customers, and each item more popular than the next."""
     monkeypatch.delenv("LORENTZREC_DATA", raising=False)
     folder = tmp_path / "data"
     folder.mkdir()
@@ -24,7 +24,7 @@ def ratings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_networks_of_the_data_at_hand(ratings: Path, tmp_path: Path) -> None:
+def test_networks_of_the_available_data(ratings: Path, tmp_path: Path) -> None:
     out = tmp_path / "results"
     result = command("reproduce", "networks", "--data", ratings, "--out", out, "--quick", "--json")
     (found,) = json.loads(result.stdout)
@@ -32,14 +32,14 @@ def test_networks_of_the_data_at_hand(ratings: Path, tmp_path: Path) -> None:
     # 30 customers with 21, 22, ... 50 items: item i has as many customers as have more than i items
     links = sum(range(21, 51))
     assert own["rows"][0][:5] == ["Automotive", 30, 50, links / (30 * 50), links / 50]
-    assert found["verdicts"][0]["answer"] == "not measured"
+    assert found["verdicts"][0]["status"] == "not measured"
     assert "Toys and Games needs" in result.stderr
     assert {path.name for path in (out / "networks").glob("*.svg")} == {"bipartite.svg", "degrees.svg"}
     again = command("reproduce", "networks", "--data", ratings, "--out", out, "--quick", "--json")
     assert json.loads(again.stdout)[0]["parts"]["made"] == 0
 
 
-def test_damaged_data_are_told_and_the_others_run(ratings: Path, tmp_path: Path) -> None:
+def test_damaged_data_are_reported_and_the_others_run(ratings: Path, tmp_path: Path) -> None:
     (ratings / "ratings_Toys_and_Games.csv").write_text("a,b\n")
     out = tmp_path / "results"
     result = command("reproduce", "networks", "--data", ratings, "--out", out, "--quick", code=2)
@@ -63,21 +63,21 @@ def test_unknown_names_and_folders_are_refused(tmp_path: Path) -> None:
 
 def test_an_experiment_without_its_data_does_not_stop_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def needs_data(context: Context) -> Outcome:
-        context.available(["movielens-20m"])
+        context.find_data(["movielens-20m"])
         return Outcome((), ())
 
     def needs_none(context: Context) -> Outcome:
         return Outcome((Table("Empty", (), ()),), (Verdict("it runs", "here", "it ran", "holds"),))
 
-    asked = [Experiment("films", "Films", needs_data), Experiment("free", "Free", needs_none)]
-    monkeypatch.setattr("lorentzrec_paper.registry.experiments_named", lambda names: asked)
+    found = [Experiment("films", "Films", needs_data), Experiment("free", "Free", needs_none)]
+    monkeypatch.setattr("lorentzrec_paper.experiment.find_experiments", lambda names: found)
     monkeypatch.delenv("LORENTZREC_DATA", raising=False)
     result = command("reproduce", "films", "free", "--out", tmp_path, "--json", code=2)
     assert [one["experiment"] for one in json.loads(result.stdout)] == ["free"]
     assert result.stderr.splitlines()[-1].startswith("error: films: MovieLens 20M needs ml-20m/ratings.csv")
 
 
-def test_a_killed_run_goes_on(tmp_path: Path) -> None:
+def test_a_killed_run_resumes(tmp_path: Path) -> None:
     arguments = ("reproduce", "simulations", "--quick", "--out", tmp_path)
     process = start(*arguments)
     parts = tmp_path / "simulations" / "parts"

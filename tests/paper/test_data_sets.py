@@ -1,4 +1,4 @@
-"""Data sets are found by their official names; what is missing or damaged is told with file and page."""
+"""Data sets are found by their official names; what is missing or damaged is reported with file and page."""
 
 from __future__ import annotations
 

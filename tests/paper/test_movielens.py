@@ -1,9 +1,9 @@
-"""Symmetric against asymmetric in tiny form, and the arithmetic of equal quality."""
+"""The comparison of symmetric and asymmetric in tiny form, and the arithmetic of equal quality."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,37 +11,32 @@ from lorentzrec.tuning.parts import PartStore
 from lorentzrec_paper import movielens
 from lorentzrec_paper.data_sets import DataFolder, MissingData
 from lorentzrec_paper.experiment import Context
+from lorentzrec_paper.movielens import Quality, Trained
 from paper.official_layouts import write_movielens_100k
 
 
-def curve(values: list[float], seconds: list[float]) -> dict[str, Any]:
-    return {
-        "curve": {"hr@10": values, "ndcg@10": values, "seconds": seconds, "processor_seconds": seconds},
-        "sampled": {"hr@10": 0.5, "ndcg@10": 0.3},
-        "full": {"hr@10": 0.1, "ndcg@10": 0.05},
-        "parameters": 100,
-        "clipped": 0,
-    }
+def curve(values: list[float], seconds: list[float], parameters: int = 100) -> Trained:
+    return Trained(values, values, seconds, seconds, Quality(0.5, 0.3, 0.1, 0.05), parameters)
 
 
 def test_time_to_a_level_is_read_off_the_line() -> None:
     results = [curve([0.1, 0.2, 0.4], [1.0, 2.0, 3.0]), curve([0.3, 0.4, 0.4], [3.0, 4.0, 5.0])]
     # the means are 0.2, 0.3, 0.4 at 2, 3, 4 seconds
-    assert movielens.seconds_to(results, "hr@10", 0.25, "seconds") == pytest.approx(2.5)
-    assert movielens.seconds_to(results, "hr@10", 0.1, "seconds") == pytest.approx(2.0)
-    assert movielens.seconds_to(results, "hr@10", 0.41, "seconds") is None
+    assert movielens.seconds_to(results, "hr", 0.25, "seconds") == pytest.approx(2.5)
+    assert movielens.seconds_to(results, "hr", 0.1, "seconds") == pytest.approx(2.0)
+    assert movielens.seconds_to(results, "hr", 0.41, "seconds") is None
 
 
 def test_verdicts_follow_the_curves() -> None:
-    quick, slow = curve([0.4, 0.5], [1.0, 2.0]), curve([0.2, 0.5], [1.0, 4.0]) | {"parameters": 600}
+    quick, slow = curve([0.4, 0.5], [1.0, 2.0]), curve([0.2, 0.5], [1.0, 4.0], 600)
     grouped = {movielens.MAIN: {"asymmetric": [quick], "symmetric": [slow]}}
-    assert movielens.common_level(grouped[movielens.MAIN], "hr@10") == 0.5
-    assert [one.answer for one in movielens._verdicts(grouped, 0.4, "x")] == ["holds", "holds", "holds"]
-    assert [one.answer for one in movielens._verdicts(grouped, 0.6, "x")] == ["partly", "holds", "holds"]
-    turned = {movielens.MAIN: {"asymmetric": [slow], "symmetric": [quick | {"parameters": 1200}]}}
-    assert [one.answer for one in movielens._verdicts(turned, 0.4, "x")] == ["holds", "fails", "partly"]
+    assert movielens.common_level(grouped[movielens.MAIN], "hr") == 0.5
+    assert [one.status for one in movielens._verdicts(grouped, 0.4, "x")] == ["holds", "holds", "holds"]
+    assert [one.status for one in movielens._verdicts(grouped, 0.6, "x")] == ["partly", "holds", "holds"]
+    turned = {movielens.MAIN: {"asymmetric": [slow], "symmetric": [replace(quick, parameters=1200)]}}
+    assert [one.status for one in movielens._verdicts(turned, 0.4, "x")] == ["holds", "fails", "partly"]
     worse = {movielens.MAIN: {"asymmetric": [curve([0.1], [1.0])], "symmetric": [curve([0.5], [1.0])]}}
-    assert movielens._verdicts(worse, 0.4, "x")[0].answer == "fails"
+    assert movielens._verdicts(worse, 0.4, "x")[0].status == "fails"
 
 
 @pytest.mark.usefixtures("small_files")
@@ -54,7 +49,7 @@ def test_a_small_run_from_file_to_figure(tmp_path: Path, monkeypatch: pytest.Mon
     assert popular[0] == "best sellers"
     assert (asymmetric[1], asymmetric[2]) == ("asymmetric", symmetric[2] - 80 * 4)  # a point of 4 for each customer
     assert any("MovieLens 100K" in note for note in found.notes)
-    found.figures["curves"](tmp_path / "curves.png")
+    found.figures["curves"].draw(tmp_path / "curves.png")
     assert (tmp_path / "curves.png").read_bytes()[:4] == b"\x89PNG"
 
 

@@ -1,7 +1,8 @@
-"""The three graphs, what is measured of them, and that training tells the groups apart."""
+"""The three graphs, their measurements, and that training separates the groups."""
 
 from __future__ import annotations
 
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,26 +28,20 @@ def test_distances_by_hand() -> None:
     # on a line: A at 1, item 1 at 1.5, C at -2, item 7 at 0.25
     points = lift(np.stack([np.sinh([1.0, 1.5, -2.0, 0.25]), np.zeros(4)], axis=1))
     result = simulations.measure(["A", "1", "C", "7"], points)
-    assert result == pytest.approx(
-        {
-            "within_mean": 0.5,
-            "within_largest": 0.5,
-            "between_mean": 3.25,
-            "between_smallest": 3.0,
-            "hub_radius": 0.25,
-            "other_radius": 1.0,
-            "hub_nearest": 0.75,
-            "hub_farthest": 2.25,
-        }
-    )
+    assert result.hub is not None
+    assert astuple(replace(result, hub=None))[:4] == pytest.approx((0.5, 0.5, 3.25, 3.0))
+    assert astuple(result.hub) == pytest.approx((0.25, 1.0, 0.75, 2.25))
 
 
 def test_the_quick_form_finds_the_groups(tmp_path: Path) -> None:
     context = Context(DataFolder(), PartStore(tmp_path), quick=True, say=lambda line: None)
     outcome = simulations.run(context)
-    answers = {verdict.claim: verdict.answer for verdict in outcome.verdicts}
-    assert answers["two groups: groups lie close together and far from one another [0.02 as penalty]"] == "holds"
-    assert answers["item 7 is embedded near the origin [0.02 as rate decay]"] == "holds"
+    statuses = {verdict.claim: verdict.status for verdict in outcome.verdicts}
+    assert (
+        statuses["two groups: the points of a group are close together and far from other groups [0.02 as penalty]"]
+        == "holds"
+    )
+    assert statuses["item 7 is embedded near the origin [0.02 as rate decay]"] == "holds"
     assert len(outcome.tables[0].rows) == 6
-    outcome.figures["simulations"](tmp_path / "simulations.svg")
+    outcome.figures["simulations"].draw(tmp_path / "simulations.svg")
     assert "<svg" in (tmp_path / "simulations.svg").read_text()

@@ -1,4 +1,4 @@
-"""The twins in tiny form: chosen on validation, tested against each other, and a run that goes on."""
+"""The twins in tiny form: chosen on validation, compared with each other, and a run that resumes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import pytest
 
 from lorentzrec.errors import TrainingError
 from lorentzrec.evaluation.protocol import evaluate
+from lorentzrec.evaluation.significance import Comparison
 from lorentzrec.learning.trainer import train
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.tuning import search as tuning
+from lorentzrec.tuning.comparison import Difference, Runs, System
 from lorentzrec.tuning.parts import PartStore
-from lorentzrec_paper import results, twins, twins_report
+from lorentzrec_paper import results, twins
 from lorentzrec_paper.data_sets import DataFolder, FoundData, MissingData
-from lorentzrec_paper.experiment import Context, Outcome
-from lorentzrec_paper.registry import EXPERIMENTS, OF_THE_PAPER, experiments_named
+from lorentzrec_paper.experiment import EXPERIMENTS, OF_THE_PAPER, Context, Outcome, find_experiments
 from paper.official_layouts import write_five_core, write_gowalla, write_movielens_1m
 
 TOOLS = "Tools_and_Home_Improvement"
@@ -34,9 +35,9 @@ def small_training(monkeypatch: pytest.MonkeyPatch, small_files: None) -> None:
     monkeypatch.setattr(twins, "DATA_SETS", tuple(replace(one, trials=3) for one in twins.DATA_SETS))
 
 
-def context_of(data: Path, out: Path, said: list[str] | None = None) -> Context:
-    heard: list[str] = [] if said is None else said
-    return Context(DataFolder(data), PartStore(out / "twins" / "parts"), say=heard.append)
+def context_of(data: Path, out: Path, lines: list[str] | None = None) -> Context:
+    say = (lambda line: None) if lines is None else lines.append
+    return Context(DataFolder(data), PartStore(out / "twins" / "parts"), say=say)
 
 
 def column(outcome: Outcome, table: int, heading: str) -> list[Any]:
@@ -46,39 +47,39 @@ def column(outcome: Outcome, table: int, heading: str) -> list[Any]:
 
 
 @pytest.mark.usefixtures("small_training")
-def test_a_small_run_is_what_train_and_evaluate_give_and_is_kept(tmp_path: Path) -> None:
+def test_a_small_run_gives_the_numbers_of_train_and_evaluate_and_is_stored(tmp_path: Path) -> None:
     write_five_core(tmp_path, TOOLS)
     write_movielens_1m(tmp_path)
     write_gowalla(tmp_path)
-    said: list[str] = []
-    published: list[Outcome] = []
-    context = context_of(tmp_path, tmp_path, said)
-    context.publish = published.append
+    lines: list[str] = []
+    written: list[Outcome] = []
+    context = context_of(tmp_path, tmp_path, lines)
+    context.write = written.append
     found = twins.run(context)
     for table, metric in enumerate(("NDCG", "Recall")):
         keys = [f"{title}, {metric}@{20 if title == 'Gowalla' else 10}" for title in TITLES for _ in range(2)]
         assert column(found, table, "data set, metric") == keys
         assert column(found, table, "d") == [3, 4] * 3
     assert column(found, 2, "trials (ours)") == [3] * 6
-    assert [len(one.tables[0].rows) for one in published] == [2, 4, 6]
-    assert published[0].notes[0].startswith("1 of 3 data sets so far")
-    assert "so far" not in published[-1].notes[0]
-    missing = [line for line in said if line.startswith("left out: ")]
+    assert [len(one.tables[0].rows) for one in written] == [2, 4, 6]
+    assert written[0].notes[0].startswith("1 of 3 data sets so far")
+    assert "so far" not in written[-1].notes[0]
+    missing = [line for line in lines if line.startswith("left out: ")]
     assert [line.split(",")[0] for line in missing] == [
         "left out: Toys and Games",
         "left out: Clothing Shoes and Jewelry",
         "left out: Sports and Outdoors",
     ]
 
-    for asked, title in ((twins.DATA_SETS[0], TITLES[0]), (twins.DATA_SETS[-1], TITLES[-1])):
-        question = asked.question(context.data.find(asked.name))
+    for task, title in ((twins.DATA_SETS[0], TITLES[0]), (twins.DATA_SETS[-1], TITLES[-1])):
+        split = task.split(context.data.find(task.name))
         row = 2 * TITLES.index(title)
         for geometry in ("hyperboloid", "euclidean"):
             config = TrainingConfig.from_mapping(found.settings["chosen"][title][geometry]["config"])
             config = config.replace(dimension=3, threads=1)
             k = 20 if title == "Gowalla" else 10
             reports = [
-                evaluate(train(question.before_test, config.replace(seed=seed)), question.require_test(), k=k)
+                evaluate(train(split.before_test, config.replace(seed=seed)), split.require_test(), k=k)
                 for seed in (0, 1)
             ]
             values = [report[f"ndcg@{k}"] for report in reports]
@@ -88,14 +89,14 @@ def test_a_small_run_is_what_train_and_evaluate_give_and_is_kept(tmp_path: Path)
             assert column(found, 1, f"{geometry} (ours)")[row] == pytest.approx(recall)
 
     again = context_of(tmp_path, tmp_path)
-    assert twins.run(again).to_dict() == found.to_dict()
+    assert twins.run(again) == found
     assert (again.parts.made, again.parts.reused) == (0, context.parts.made)
-    found.figures["differences"](tmp_path / "differences.png")
+    found.figures["differences"].draw(tmp_path / "differences.png")
     assert (tmp_path / "differences.png").read_bytes()[:4] == b"\x89PNG"
 
 
 @pytest.mark.usefixtures("small_training")
-def test_a_stopped_run_shows_what_is_finished_and_goes_on_with_the_next_trial(
+def test_a_stopped_run_shows_what_is_finished_and_resumes_with_the_next_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_five_core(tmp_path, TOOLS)
@@ -116,23 +117,23 @@ def test_a_stopped_run_shows_what_is_finished_and_goes_on_with_the_next_trial(
         results.reproduce(twins.EXPERIMENT, context_of(tmp_path, tmp_path), tmp_path, command)
     page = (tmp_path / "twins" / "table.md").read_text()
     assert "| Tools and Home Improvement, 5-core, NDCG@10 | 3 |" in page
-    assert "- 1 of 2 data sets so far: the same command goes on from here" in page
+    assert "- 1 of 2 data sets so far: run the same command to continue" in page
     assert "| claim | measured (ours) | verdict |" in page
     assert "(paper)" not in page
 
-    # Six trials of Tools, two whole ones of Gowalla and one that was cut off: four of its six are left.
+    # Six trials of Tools, two complete ones of Gowalla and one that was interrupted: four of its six are left.
     found = results.reproduce(twins.EXPERIMENT, context_of(tmp_path, tmp_path), tmp_path, command)
     assert tried == 9 + 4
-    assert len(found["tables"][0]["rows"]) == 4
+    assert len(found.tables[0].rows) == 4
 
 
 @pytest.mark.usefixtures("small_training")
-def test_the_test_has_no_say_in_what_is_chosen(tmp_path: Path) -> None:
+def test_the_test_does_not_affect_what_is_chosen(tmp_path: Path) -> None:
     write_five_core(tmp_path, TOOLS)
     found = twins.run(context_of(tmp_path, tmp_path / "first"))
     path = tmp_path / "amazon-5core" / f"{TOOLS}.txt"
     histories = [line.split() for line in path.read_text().splitlines()]
-    # Everybody's test item goes to the next customer.
+    # Each customer gets the test item of the next.
     turned = [[*one[:-1], other[-1]] for one, other in zip(histories, histories[1:] + histories[:1], strict=True)]
     path.write_text("\n".join(map(" ".join, turned)) + "\n")
     other = twins.run(context_of(tmp_path, tmp_path / "second"))
@@ -152,10 +153,10 @@ def test_a_training_that_fails_costs_one_data_set(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(twins, "DATA_SETS", tuple(replace(one, trials=1) for one in twins.DATA_SETS))
     measure = twins.measure
 
-    def fails_on_tools(asked: twins.Asked, found: FoundData, *others: Any) -> dict[str, Any]:
+    def fails_on_tools(task: twins.DataSetTask, found: FoundData, *others: Any) -> twins.Measured:
         if found.title == TITLES[0]:
             raise TrainingError("a point became infinite")
-        return measure(asked, found, *others)
+        return measure(task, found, *others)
 
     monkeypatch.setattr(twins, "measure", fails_on_tools)
     context = context_of(tmp_path, tmp_path)
@@ -173,7 +174,7 @@ def test_positives_and_parts_of_each_data_set(tmp_path: Path) -> None:
     write_movielens_1m(tmp_path)
     write_gowalla(tmp_path)
     tools, films, places = (
-        twins.DATA_SETS[place].question(DataFolder(tmp_path).find(twins.DATA_SETS[place].name)) for place in (0, 4, 5)
+        twins.DATA_SETS[place].split(DataFolder(tmp_path).find(twins.DATA_SETS[place].name)) for place in (0, 4, 5)
     )
     assert (len(tools.before_test), len(tools.train)) == (30 * (7 + 23), 30 * (6 + 22))
     assert (len(films.before_test), len(films.require_test())) == (50 * 7, 50), "of ten ratings two are 3 stars"
@@ -185,9 +186,13 @@ def test_positives_and_parts_of_each_data_set(tmp_path: Path) -> None:
     assert sorted(owner) == sorted(map(int, first[1:]))
 
 
-def row(dimension: int, euclidean: float, difference: float, p_value: float) -> dict[str, Any]:
-    over = {"difference": difference, "low": difference - 0.01, "high": difference + 0.01, "p_value": p_value}
-    return {"dimension": dimension, "euclidean": euclidean, "over_users": over}
+def row(dimension: int, euclidean: float, difference: float, p_value: float) -> twins.TwinRow:
+    over = Comparison(difference, difference - 0.01, difference + 0.01, p_value, "by hand")
+    curved, flat = (
+        Runs(System(name, name, {}), "ndcg@10", (value,), np.array([value]), {}, 1.0)
+        for name, value in (("hyperboloid", euclidean + difference), ("euclidean", euclidean))
+    )
+    return twins.TwinRow(dimension, curved, flat, Difference("hyperboloid", "euclidean", over, None))
 
 
 def test_verdicts_count_who_is_ahead() -> None:
@@ -195,27 +200,27 @@ def test_verdicts_count_who_is_ahead() -> None:
         [row(10, 0.1, 0.02, 0.001), row(50, 0.2, 0.01, 0.04)],
         [row(10, 0.1, 0.01, 0.3), row(50, 0.1, -0.02, 0.02)],
     ]
-    both, small, large = twins_report._verdicts([{"rows": some} for some in rows])
+    both, small, large = twins._verdicts(rows)
     # in per cent: +20 and +5, +10 and -20
     assert both.measured == (
-        "ahead in 3 of 4, significantly (5 %, over customers) in 2; significantly behind in 1; by +3.8 % in the mean"
+        "ahead in 3 of 4, significantly (5 %, over customers) in 2; significantly behind in 1; by +3.8 % on average"
     )
-    assert both.remark == "at p < 0.013, as is due to 4 comparisons, ahead in 1 and behind in 0"
-    assert small.measured.endswith("in 1; significantly behind in 0; by +15.0 % in the mean")
-    assert large.measured.endswith("in 1; significantly behind in 1; by -7.5 % in the mean")
-    assert {one.answer for one in (both, small, large)} == {"partly"}
-    assert twins_report._verdicts([{"rows": [rows[0][0]]}])[0].answer == "holds"
-    assert twins_report._verdicts([{"rows": [rows[1][0]]}])[0].answer == "fails"
+    assert both.remark == "at p < 0.013, corrected for 4 comparisons, ahead in 1 and behind in 0"
+    assert small.measured.endswith("in 1; significantly behind in 0; by +15.0 % on average")
+    assert large.measured.endswith("in 1; significantly behind in 1; by -7.5 % on average")
+    assert {one.status for one in (both, small, large)} == {"partly"}
+    assert twins._verdicts([[rows[0][0]]])[0].status == "holds"
+    assert twins._verdicts([[rows[1][0]]])[0].status == "fails"
 
 
 def test_relative_differences_are_of_the_euclidean_value() -> None:
-    assert twins_report.relative(row(10, 0.2, 0.01, 0.5)) == pytest.approx((5.0, 0.0, 10.0))
+    assert row(10, 0.2, 0.01, 0.5).relative == pytest.approx((5.0, 0.0, 10.0))
 
 
 def test_all_is_the_paper_and_twins_come_last() -> None:
     assert EXPERIMENTS[-2:] == ("twins", "ablations")
-    assert [one.name for one in experiments_named(["all"])] == list(OF_THE_PAPER)
-    assert [one.name for one in experiments_named(["twins", "all", "twins"])] == ["twins", *OF_THE_PAPER]
+    assert [one.name for one in find_experiments(["all"])] == list(OF_THE_PAPER)
+    assert [one.name for one in find_experiments(["twins", "all", "twins"])] == ["twins", *OF_THE_PAPER]
 
 
 def test_without_data_every_file_is_named(tmp_path: Path) -> None:

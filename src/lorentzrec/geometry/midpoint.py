@@ -33,7 +33,7 @@ def einstein_midpoint(points: FloatArray, weights: FloatArray | None = None) -> 
     In Klein coordinates it is sum w gamma k / sum w gamma with gamma = 1 / sqrt(1 - |k|^2) = x0, and gamma k is the
     space part of x, so no chart is needed. It minimises the weighted sum of `squared_lorentzian_distance`, hence goes
     along with every isometry. The paper prints another gamma: see
-    `lorentzrec_paper.means`.
+    `lorentzrec_paper.midpoints`.
     """
     return normalise_sum(weighted_sum(points, weights))
 
@@ -64,5 +64,7 @@ def __getattr__(name: str) -> Any:
     """Until 0.3, the import of `einstein_midpoint_as_printed` that the documentation of 0.1 shows."""
     if name != "einstein_midpoint_as_printed":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn(f"import {name} from lorentzrec_paper.means: removed here in 0.3", DeprecationWarning, stacklevel=2)
-    return getattr(import_module("lorentzrec_paper.means"), name)
+    warnings.warn(
+        f"import {name} from lorentzrec_paper.midpoints: removed here in 0.3", DeprecationWarning, stacklevel=2
+    )
+    return getattr(import_module("lorentzrec_paper.midpoints"), name)

@@ -98,12 +98,15 @@ class Checkpoint:
         return array
 
     def refuse_other(self, config: TrainingConfig, data_digest: str) -> None:
-        """Only the same run can be continued; the number of threads may differ."""
+        """Only the same run can be continued; the number of threads may differ.
+
+        None is a hyper-parameter that the release which wrote the checkpoint did not have.
+        """
         if self.data_digest != data_digest:
             raise ConfigError("the checkpoint belongs to other data: give the same data, or train without resume")
         mine, asked = self.config.to_dict(), config.to_dict()
         for name in mine:
-            if name != "threads" and mine[name] != asked[name]:
+            if name != "threads" and mine[name] is not None and mine[name] != asked[name]:
                 raise ConfigError(
                     f"the checkpoint was made with {name}={mine[name]}, not {asked[name]}: "
                     "set it back, or train without resume"

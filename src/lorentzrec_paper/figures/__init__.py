@@ -1,1 +1,0 @@
-"""Figures of the reproduction; each function draws to the path it is given."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lorentzrec.data.interactions import Interactions, offsets_of
 from lorentzrec.errors import InputError, TrainingError
 from lorentzrec.learning.config import TrainingConfig
-from lorentzrec.learning.kernels.blocks import apply_gradients, asymmetric_blocks, symmetric_blocks
+from lorentzrec.learning.kernels.blocks import apply_gradients, asymmetric_gradients, symmetric_gradients
 from lorentzrec.learning.kernels.structures import (
     BROKEN,
     CAPPED,
@@ -172,16 +172,17 @@ class EpochRunner:
 
     def _blocks(self, epoch: int, settings: Settings) -> tuple[Callable[..., None], NDArray[np.int64]]:
         """A kernel that computes the gradients of blocks into the step, for a workspace and the first arguments of
-        `symmetric_blocks`; and the positives of each block of the epoch."""
+        `symmetric_gradients`; and the positives of each block of the epoch."""
         shared = (self.events, self.histories, self.items, settings, epoch_key(self.config.seed, epoch))
         rows, step = self.block_rows, self.step
         if self.config.model == "symmetric":
             sizes = np.minimum(rows, self.positives - np.arange(0, self.positives, rows))
-            return lambda workspace, *taking: symmetric_blocks(*taking, rows, *shared, workspace, step), sizes
+            return lambda workspace, *taking: symmetric_gradients(*taking, rows, *shared, workspace, step), sizes
         order = self._order(epoch)
         bounds = block_bounds(self.lengths[order], rows)
         positives = np.diff(offsets_of(self.targets[order])[bounds])
-        return lambda workspace, *taking: asymmetric_blocks(*taking, order, bounds, *shared, workspace, step), positives
+        cut = order, bounds
+        return lambda workspace, *taking: asymmetric_gradients(*taking, *cut, *shared, workspace, step), positives
 
     def _run_triplets(
         self, epoch: int, settings: Settings, advance: Callable[[int, float], None], cancelled: threading.Event

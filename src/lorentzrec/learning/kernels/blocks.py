@@ -227,7 +227,7 @@ def _finish(used, negatives, slots):
 
 
 @inlined
-def part_of(row, parts):
+def _part_of(row, parts):
     """The thread that moves a row: runs of 16 rows are divided by a multiplicative hash, since a modulus is slow."""
     return np.int64((u64(u32(u32(row >> 4) * u32(0x9E3779B9))) * u64(parts)) >> u64(32))
 
@@ -246,15 +246,15 @@ def apply_gradients(blocks, part, parts, histories, items, settings, chosen, cou
             for slot in range(step.used[block]):
                 # without a branch, which could not be predicted
                 chosen[count] = slot
-                count += (sides[slot] == side) & (part_of(rows[slot], parts) == part)
+                count += (sides[slot] == side) & (_part_of(rows[slot], parts) == part)
             # one call: numba would compile another into the kernel a second time
             table = histories if side == HISTORY else items
             step_rows(table, rows, chosen[:count], step.gradients[block], settings, counters)
 
 
 @kernel
-def symmetric_blocks(first, blocks, place, most, rows, events, users, items, settings, key, workspace, step):
-    """`symmetric_gradients` for blocks of a step, whose first is block `first` of the epoch.
+def symmetric_gradients(first, blocks, place, most, rows, events, users, items, settings, key, workspace, step):
+    """`_symmetric_block` for blocks of a step, whose first is block `first` of the epoch.
 
     Threads take them in the order of `blocks`, from the place in it that they share; at most `most` of them per call.
     One call for several: unpacking the arguments takes a twentieth of the time of a block.
@@ -264,26 +264,24 @@ def symmetric_blocks(first, blocks, place, most, rows, events, users, items, set
         if taken >= blocks.shape[0]:
             return
         block = blocks[taken]
-        symmetric_gradients(first + block, rows, events, users, items, settings, key, workspace, step, block)
+        _symmetric_block(first + block, rows, events, users, items, settings, key, workspace, step, block)
 
 
 @kernel
-def asymmetric_blocks(
+def asymmetric_gradients(
     first, blocks, place, most, order, bounds, events, histories, items, settings, key, workspace, step
 ):
-    """`asymmetric_gradients` for blocks of a step, as `symmetric_blocks`."""
+    """`_asymmetric_block` for blocks of a step, as `symmetric_gradients`."""
     for _ in range(most):
         taken = take(place)
         if taken >= blocks.shape[0]:
             return
         block = blocks[taken]
-        asymmetric_gradients(
-            first + block, order, bounds, events, histories, items, settings, key, workspace, step, block
-        )
+        _asymmetric_block(first + block, order, bounds, events, histories, items, settings, key, workspace, step, block)
 
 
 @kernel
-def symmetric_gradients(number, rows, events, users, items, settings, key, workspace, step, block):
+def _symmetric_block(number, rows, events, users, items, settings, key, workspace, step, block):
     """Block `number` of an epoch, of `rows` targets of any customers: its loss and gradients, as a block of a step.
 
     Its targets are runs of neighbours in an order that the key chooses. `rows` is a multiple of RUN.
@@ -328,7 +326,7 @@ def symmetric_gradients(number, rows, events, users, items, settings, key, works
 
 
 @kernel
-def asymmetric_gradients(number, order, bounds, events, histories, items, settings, key, workspace, step, block):
+def _asymmetric_block(number, order, bounds, events, histories, items, settings, key, workspace, step, block):
     """Block `number` of an epoch, the customers order[bounds[number]:bounds[number + 1]]: its loss and gradients, as a
     block of a step.
 

@@ -75,7 +75,7 @@ def take(counter: Any) -> int:
     return taken
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _take_atomically(context: Any, counter: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
@@ -85,10 +85,10 @@ def _take_atomically(context: Any, counter: Any) -> Any:
     return counter.dtype(counter), generate
 
 
-@overload(take, jit_options=_OPTIONS)  # type: ignore[untyped-decorator]
+@overload(take, jit_options=_OPTIONS)  # type: ignore[arg-type]
 def _compiled_take(counter: Any) -> Any:
     def taken(counter: Any) -> Any:
-        return _take_atomically(counter)
+        return _take_atomically(counter)  # type: ignore[call-arg]
 
     return taken
 

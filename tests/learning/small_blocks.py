@@ -122,8 +122,7 @@ def run_both(
         size = len(step.losses)
         for first in range(0, blocks, size):
             count = min(size, blocks - first)
-            for block in range(count):
-                kernel(first + block, *cut, *fast, step, block)
+            kernel(first, np.arange(count), np.zeros(1, np.int64), count, *cut, *fast, step)
             for part in (1, 0):  # two threads, in any order
                 scratch = workspace.chosen, workspace.counters
                 apply_gradients(count, part, 2, histories, items, chosen, *scratch, step)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from grouped_data import grouped, quick
 
 from lorentzrec.learning.epochs import EpochRunner
+from lorentzrec.learning.kernels.compiling import take
 from lorentzrec.learning.run import TrainingRun
 from lorentzrec.learning.trainer import train
 from lorentzrec.model.model import Model
@@ -89,3 +92,20 @@ def test_a_cancelled_epoch_ends_before_the_next_step(threads: int) -> None:
     assert len(steps) == 1
     assert result.positives == steps[0] < runner.positives
     assert not np.array_equal(points, run.items.points)
+
+
+def test_threads_never_take_the_same_number() -> None:
+    """What divides the blocks of a step among the threads."""
+
+    @numba.njit(nogil=True)
+    def numbers(counter: Any, into: Any) -> None:
+        for place in range(len(into)):
+            into[place] = take(counter)
+
+    counter = np.zeros(1, np.int64)
+    found = np.zeros((4, 100_000), np.int64)
+    numbers(counter, found[0, :0])  # compile
+    with ThreadPoolExecutor(4) as pool:
+        for _ in pool.map(lambda into: numbers(counter, into), found):
+            pass
+    np.testing.assert_array_equal(np.sort(found.ravel()), np.arange(found.size))

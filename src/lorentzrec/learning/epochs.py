@@ -6,7 +6,7 @@ import hashlib
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -23,9 +23,7 @@ from lorentzrec.learning.kernels.structures import (
     COINCIDENT,
     SATURATED,
     Settings,
-    Step,
     Table,
-    Workspace,
 )
 from lorentzrec.learning.kernels.triplets import triplet_steps
 from lorentzrec.learning.tables import BLOCK_ROWS, FOLDED_BLOCK_ROWS, events_of, settings_of, step_of, workspace_of
@@ -35,6 +33,8 @@ from lorentzrec.threads import SINGLE_THREADED_BLAS
 _EVENTS_PER_CALL = 1 << 15
 """Triplets that a thread takes at a time: enough to make the cost of a call negligible, few enough for a prompt Ctrl-C
 and progress bar."""
+_BLOCKS_PER_CALL = 8
+"""The same for blocks; a step has no more of them by default."""
 
 
 @dataclass(frozen=True)
@@ -125,23 +125,25 @@ class EpochRunner:
         """The summed loss of an epoch and its positives. Losses are summed in the order of the blocks."""
         gradients, positives = self._blocks(epoch, settings)
         size, step, threads = len(self.step.losses), self.step, len(self.workspaces)
-        total, done, first = 0.0, 0, 0
-        count = min(size, len(positives))
-        following = _largest_first(positives[:count])
-        stopped = count == 0
+        firsts = range(0, len(positives), size)
+        learned = np.add.reduceat(positives, firsts).tolist()
+        orders = [_largest_first(positives[first : first + size]) for first in firsts]
+        place = np.zeros(1, np.int64)  # how many blocks of the step are taken
+        total, done, number = 0.0, 0, 0
+        stopped = False
 
         def stop_if_cancelled() -> None:
             nonlocal stopped
             stopped = cancelled.is_set()
 
         def end_step() -> None:
-            nonlocal total, done, first, count, following, stopped
-            loss, learned = sum(step.losses[:count].tolist()), int(positives[first : first + count].sum())
-            total, done, first = total + loss, done + learned, first + count
-            advance(learned, loss)
-            count = min(size, len(positives) - first)
-            following = _largest_first(positives[first : first + count])
-            stopped = count == 0 or any(workspace.counters[BROKEN] for workspace in self.workspaces)
+            nonlocal total, done, number, stopped
+            loss = sum(step.losses[: len(orders[number])].tolist())
+            total, done = total + loss, done + learned[number]
+            advance(learned[number], loss)
+            number += 1
+            place[0] = 0
+            stopped = number == len(orders) or any(workspace.counters[BROKEN] for workspace in self.workspaces)
 
         computed, applied = threading.Barrier(threads, stop_if_cancelled), threading.Barrier(threads, end_step)
 
@@ -149,15 +151,14 @@ class EpochRunner:
             workspace = self.workspaces[part]
             try:
                 while not stopped:
-                    for block in following:
-                        if cancelled.is_set():
-                            break
-                        gradients(first + block, workspace, step, block)
+                    blocks = orders[number]
+                    while place[0] < len(blocks) and not cancelled.is_set():
+                        gradients(workspace, number * size, blocks, place, _BLOCKS_PER_CALL)
                     computed.wait()
                     if stopped:
                         return
                     scratch = workspace.chosen, workspace.counters
-                    apply_gradients(count, part, threads, self.histories, self.items, settings, *scratch, step)
+                    apply_gradients(len(blocks), part, threads, self.histories, self.items, settings, *scratch, step)
                     applied.wait()
             except threading.BrokenBarrierError:
                 return  # another thread failed, and reports why
@@ -169,19 +170,19 @@ class EpochRunner:
         self._in_threads(work, cancelled)
         return total, done
 
-    def _blocks(
-        self, epoch: int, settings: Settings
-    ) -> tuple[Callable[[int, Workspace, Step, int], None], NDArray[np.int64]]:
-        """How to compute the gradients of a block of the epoch into a block of a step, and the positives of each."""
+    def _blocks(self, epoch: int, settings: Settings) -> tuple[Callable[..., None], NDArray[np.int64]]:
+        """A kernel that computes the gradients of blocks into the step, for a workspace and the first arguments of
+        `symmetric_gradients`; and the positives of each block of the epoch."""
         shared = (self.events, self.histories, self.items, settings, epoch_key(self.config.seed, epoch))
-        rows = self.block_rows
+        rows, step = self.block_rows, self.step
         if self.config.model == "symmetric":
             sizes = np.minimum(rows, self.positives - np.arange(0, self.positives, rows))
-            return lambda number, *into: symmetric_gradients(number, rows, *shared, *into), sizes
+            return lambda workspace, *taking: symmetric_gradients(*taking, rows, *shared, workspace, step), sizes
         order = self._order(epoch)
         bounds = block_bounds(self.lengths[order], rows)
         positives = np.diff(offsets_of(self.targets[order])[bounds])
-        return lambda number, *into: asymmetric_gradients(number, order, bounds, *shared, *into), positives
+        cut = order, bounds
+        return lambda workspace, *taking: asymmetric_gradients(*taking, *cut, *shared, workspace, step), positives
 
     def _run_triplets(
         self, epoch: int, settings: Settings, advance: Callable[[int, float], None], cancelled: threading.Event
@@ -274,9 +275,9 @@ def block_bounds(lengths: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
     return np.array(bounds, np.int64)
 
 
-def _largest_first(sizes: NDArray[np.int64]) -> Iterator[int]:
+def _largest_first(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     """The order in which threads take the blocks of a step: the last to be finished should be a small one."""
-    return iter(np.argsort(-sizes, kind="stable").tolist())
+    return np.argsort(-sizes, kind="stable")
 
 
 def _calls(weights: NDArray[np.int64]) -> list[int]:

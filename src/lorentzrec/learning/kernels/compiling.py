@@ -23,6 +23,7 @@ from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
 from numba.core.registry import CPUDispatcher
 from numba.core.typed_passes import NativeLowering
+from numba.extending import intrinsic, overload
 
 try:
     import fcntl
@@ -65,6 +66,31 @@ def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     made = Kernel(function, {}, {**options, "nopython": True, "boundscheck": None, "no_cfunc_wrapper": True})
     made.enable_caching()
     return made
+
+
+def take(counter: Any) -> int:
+    """Add one to counter[0], and return what it was: no two threads get the same number."""
+    taken = int(counter[0])
+    counter[0] += 1
+    return taken
+
+
+@intrinsic
+def _take_atomically(context: Any, counter: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        one = context.get_constant(signature.return_type, 1)
+        return builder.atomic_rmw("add", array.data, one, "monotonic")
+
+    return counter.dtype(counter), generate
+
+
+@overload(take, jit_options=_OPTIONS)  # type: ignore[arg-type]
+def _compiled_take(counter: Any) -> Any:
+    def taken(counter: Any) -> Any:
+        return _take_atomically(counter)  # type: ignore[call-arg]
+
+    return taken
 
 
 class Kernel(CPUDispatcher):

@@ -49,13 +49,13 @@ class Watched:
     """A training run whose validation is asked after each epoch."""
 
     def __init__(self, train_part: Interactions, config: TrainingConfig) -> None:
-        self.run = TrainingRun.begin(train_part, config)
+        self.run = TrainingRun(train_part, config)
         self.curve: dict[str, list[float]] = {name: [] for name in ("hr@10", "ndcg@10", *CLOCKS)}
 
     def epoch(self, validation: Interactions) -> None:
         """Times are of training alone, and add up."""
         started = time.process_time()
-        with TrainingProgress(False, self.run.epochs, self.run.runner.positives, done=0) as silent:
+        with TrainingProgress(False, self.run.config.epochs, self.run.runner.positives, done=0) as silent:
             spent = {"seconds": self.run.epoch(silent, threading.Event()).seconds}
         spent["processor_seconds"] = time.process_time() - started
         for clock, seconds in spent.items():

@@ -76,7 +76,7 @@ def test_the_length_of_a_tangent_vector_is_known_far_out(radius: float, kind: st
 
 
 @pytest.mark.parametrize("radius", RADII)
-@pytest.mark.parametrize("options", [{"history": "causal"}, {"history": "leave_one_out", "folds": 2}])
+@pytest.mark.parametrize("options", [{"history": "causal"}, {"history": "folds", "folds": 2}])
 def test_queries_are_as_exact_as_their_coordinates(radius: float, options: dict[str, str | int]) -> None:
     """Sums are kept in float64, so that only the coordinates of the query are rounded; it is on the sheet."""
     config = resolved(targets="separate", **options)
@@ -106,9 +106,7 @@ def test_blocks_far_out_move_points_as_their_twins(radius: float, loss: str, opt
     """RSGD moves a point by rate * c for each point that pulls at it. Adagrad and Adam divide by the length of the sum:
     where pulls cancel, rounding has a larger share in it, here up to ten times."""
     rate = 0.02
-    for model, history, kind in product(
-        ("asymmetric", "symmetric"), ("causal", "leave_one_out"), ("inner", "distance")
-    ):
+    for model, history, kind in product(("asymmetric", "symmetric"), ("causal", "folds"), ("inner", "distance")):
         options = {"model": model, "history": history, "score": kind, "loss": loss, "optimiser": optimiser}
         config = resolved(
             **options,

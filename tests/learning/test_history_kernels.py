@@ -26,7 +26,7 @@ LEAD = 4
 """Events of another customer who stands before the one looked at, in the same block."""
 WAYS: list[dict[str, Any]] = [
     {"history": "causal", "recency": 0.7},
-    *({"history": "leave_one_out", "folds": count} for count in (2, 3, 99)),
+    *({"history": "folds", "folds": count} for count in (2, 3, 99)),
 ]
 every_way = pytest.mark.parametrize("options", WAYS)
 every_length = pytest.mark.parametrize("length", [2, 3, 7])

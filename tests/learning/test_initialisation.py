@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from lorentzrec.geometry.charts import to_poincare
 from lorentzrec.geometry.hyperboloid import lift
-from lorentzrec.learning.initialisation import initial_space
+from lorentzrec.learning.run import initial_space
 from lorentzrec.model.config import TrainingConfig
 
 

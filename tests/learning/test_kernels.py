@@ -340,7 +340,7 @@ def assert_same(found: Outcome, expected: Outcome, what: object, tolerance: floa
 def test_asymmetric_gradients_is_its_twin(geometry: str, kind: str, loss: str, optimiser: str) -> None:
     fixed = {"geometry": geometry, "score": kind, "loss": loss, "optimiser": optimiser, "negative_count": 3}
     choices = product(
-        ["causal", "leave_one_out"], ["shared", "separate"], [False, True], [0.0, 0.05], ["uniform", "popularity"]
+        ["causal", "folds"], ["shared", "separate"], [False, True], [0.0, 0.05], ["uniform", "popularity"]
     )
     for seed, (history, targets, weighted, regularisation, sampler) in enumerate(choices):
         options = {"history": history, "targets": targets, "regularisation": regularisation, "sampler": sampler}
@@ -392,7 +392,7 @@ def test_apply_gradients_is_its_twin() -> None:
 
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("history", ["causal", "leave_one_out"])
+@pytest.mark.parametrize("history", ["causal", "folds"])
 def test_blocks_of_several_tiles(geometry: str, kind: str, history: str) -> None:
     """More queries, and more negatives, than a tile has rows."""
     options = {"geometry": geometry, "score": kind, "history": history, "targets": "separate", "optimiser": "rsgd"}

@@ -26,6 +26,7 @@ from lorentzrec.data.vocabulary import Id, Vocabulary
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.model.artifact import load, save_model
 from lorentzrec.model.model import Model
+from lorentzrec.model.notes import Note, NoteKind
 from model.hand_made_models import RECORD, hand_made, interactions
 
 Array: TypeAlias = NDArray[Any]
@@ -72,7 +73,7 @@ def assert_same(left: Model, right: Model) -> None:
     assert np.array_equal(left.histories.offsets, right.histories.offsets)
     assert np.array_equal(left.histories.item_rows, right.histories.item_rows)
     assert np.array_equal(left.histories.weights, right.histories.weights)  # type: ignore[arg-type]
-    assert (left.record, left.metrics, left.notes) == (right.record, right.metrics, right.notes)
+    assert (left.record, left.metrics, left.note_records) == (right.record, right.metrics, right.note_records)
     assert left.data_digest == right.data_digest
 
 
@@ -112,7 +113,8 @@ def test_any_ids_and_notes_round_trip(
 ) -> None:
     folder = tmp_path_factory.mktemp("any")
     items = Vocabulary(ids, name="item")
-    model = replace(hand_made(), items=items, histories=replace(interactions(), items=items), notes=tuple(notes))
+    records = (*map(Note.of_text, notes), Note(NoteKind.SHORTENED_STEPS, {"steps": 1200}))
+    model = replace(hand_made(), items=items, histories=replace(interactions(), items=items), note_records=records)
     model.save(folder)
     assert_same(load(folder), model)
 
@@ -335,7 +337,8 @@ def test_content_that_does_not_fit(copied: Path, damage: Callable[[Path], None],
     ("changes", "message"),
     [
         ({"config": {"flavour": "sweet"}}, "no hyper-parameter 'flavour'"),
-        ({"config": {"score": "inner", "recency": 1.0, "dimension": 9}}, "do not go|user points|are float32"),
+        ({"config": hand_made().config.replace(dimension=9).to_dict()}, "user points|are float32"),
+        ({"config": {"score": "inner", "recency": 1.0}}, "loss is None: give one of bpr, wmrb, softmax"),
         ({"record": [{"epoch": 1}]}, "do not make a model"),
         ({"files": {}}, "does not list points.safetensors and items.parquet"),
     ],

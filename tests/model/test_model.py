@@ -17,6 +17,7 @@ from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import Id, Vocabulary
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.model import model as model_module
+from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.fallbacks import FallbackKind
 from lorentzrec.model.model import Model
 from lorentzrec.model.ranking import Recommendations
@@ -356,7 +357,7 @@ def test_model_is_immutable_and_leaves_the_callers_arrays_alone() -> None:
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1
     with pytest.raises(FrozenInstanceError):
-        model.notes = ()  # type: ignore[misc]
+        model.note_records = ()  # type: ignore[misc]
     mine[0] = mine[1]
     assert np.shares_memory(mine, model.item_points)
 
@@ -377,8 +378,9 @@ def test_parts_that_do_not_fit(changes: dict[str, Any], message: str) -> None:
 
 
 def test_config_must_be_resolved() -> None:
-    with pytest.raises(ConfigError, match="resolve it from the data first"):
-        hand_made(score=None)
+    open_config: Any = TrainingConfig(score="distance", recency=0.5)
+    with pytest.raises(ConfigError, match=r"is not resolved: give config\.resolve_for\(data\)"):
+        replace(hand_made(), config=open_config)
 
 
 def test_export_reads_back_with_another_library(tmp_path: Path) -> None:

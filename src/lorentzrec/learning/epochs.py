@@ -29,7 +29,7 @@ from lorentzrec.learning.kernels.structures import (
 )
 from lorentzrec.learning.kernels.triplets import triplet_steps
 from lorentzrec.learning.tables import BLOCK_ROWS, FOLDED_BLOCK_ROWS, events_of, settings_of, step_of, workspace_of
-from lorentzrec.model.config import TrainingConfig
+from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.threads import SINGLE_THREADED_BLAS
 
 _EVENTS_PER_CALL = 1 << 15
@@ -60,16 +60,14 @@ class EpochRunner:
     with `deterministic=True` on a single thread.
     """
 
-    def __init__(self, data: Interactions, config: TrainingConfig, histories: Table, items: Table) -> None:
-        if config.blocks_per_step is None or config.negative_count is None:
-            raise ValueError("resolve the config first")
+    def __init__(self, data: Interactions, config: ResolvedConfig, histories: Table, items: Table) -> None:
         self.config = config
         self.histories, self.items = histories, items
         self.events = events_of(data, config.model)
         self.lengths = data.lengths
         symmetric = config.model == "symmetric"
-        folded = config.history == "leave_one_out" and not symmetric
-        self.triplets = symmetric and config.loss == "bpr"
+        folded = config.history == "folds" and not symmetric
+        self.triplets = config.triplets
         self.targets = target_counts(data, causal=not symmetric and not folded)
         # a customer of the asymmetric model needs another event to be predicted from
         self.learners = np.flatnonzero((self.targets > 0) & (self.lengths >= (1 if symmetric else 2)))
@@ -83,7 +81,7 @@ class EpochRunner:
             self.positives *= config.negative_count  # a triplet has one negative: a positive counts with each
         self.block_rows = FOLDED_BLOCK_ROWS if folded else BLOCK_ROWS
         rows = self.block_rows if symmetric else self.block_rows + int(self.lengths.max(initial=0))
-        threads = config.threads or 1
+        threads = config.threads
         if not self.triplets:
             threads = min(threads, config.blocks_per_step)
             self.step = step_of(config, rows, len(items.points))

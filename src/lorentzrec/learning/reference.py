@@ -132,7 +132,7 @@ def histories_of(weights: list[float], settings: Settings, key: int) -> list[tup
     """Each event that has a history, with the places of its history and their weights, from the weights of all
     events."""
     length = len(weights)
-    if settings.leave_one_out:
+    if settings.folded:
         fold = folds(length, settings.folds, key)
         others = [[place for place in range(length) if fold[place] != fold[target]] for target in range(length)]
         return [(target, rest, [weights[place] for place in rest]) for target, rest in enumerate(others)]

@@ -28,7 +28,7 @@ def warm_up(config: TrainingConfig | None = None, announce: Callable[[str], None
     compiled for are those of every training run. `announce` is called with a line if there is something to compile.
     """
     config = config or TrainingConfig()
-    run = TrainingRun.begin(_events(), config.replace(dimension=2, negative_count=2, validation=0.0, threads=1))
+    run = TrainingRun(_events(), config.replace(dimension=2, negative_count=2, validation=0.0, threads=1))
     announcements: set[str] = set()
 
     def announce_once(line: str) -> None:

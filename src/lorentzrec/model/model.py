@@ -18,8 +18,9 @@ from lorentzrec.data.vocabulary import UNKNOWN, Id, Vocabulary
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.evaluation.held_out import events_of
 from lorentzrec.geometry import FloatArray
-from lorentzrec.model.config import TrainingConfig
+from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.model.fallbacks import Cause, Fallback, history_fallbacks, unknown_fallbacks
+from lorentzrec.model.notes import Note
 from lorentzrec.model.ranking import Ranker, Recommendations, Rows, top_k
 from lorentzrec.model.record import EpochRecord
 
@@ -45,8 +46,7 @@ class Model:
     of a `user` of the training data.
     """
 
-    config: TrainingConfig
-    """Resolved: what was None has become a value."""
+    config: ResolvedConfig
     items: Vocabulary
     item_points: NDArray[np.float32]
     """One row per item, d + 1 numbers on the hyperboloid and d in flat space: what is recommended."""
@@ -63,13 +63,13 @@ class Model:
     data_digest: str = ""
     """The digest of the interactions it was trained on."""
     metrics: dict[str, float] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    note_records: tuple[Note, ...] = ()
     _ranker: Ranker = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         config = self.config
-        if config.score is None or config.recency is None:
-            raise ConfigError("the config of a model lacks a score or a recency: resolve it from the data first")
+        if not isinstance(config, ResolvedConfig):
+            raise ConfigError("the config of a model is not resolved: give config.resolve_for(data)")
         if (config.model == "symmetric") != (self.user_points is not None):
             raise InputError(
                 "a symmetric model needs user points, and only a symmetric one has them: give both or none"
@@ -78,7 +78,7 @@ class Model:
             raise InputError(
                 "the histories of a model have other users or items than the model: give its training data"
             )
-        shape = (len(self.items), config.dimension + (config.geometry == "hyperboloid"))
+        shape = (len(self.items), config.dimension + config.hyperbolic)
         shared = self.history_points is self.item_points
         self._freeze("item_points", np.float32, shape)
         if shared:
@@ -106,6 +106,11 @@ class Model:
     def __repr__(self) -> str:
         config, users = self.config, f", {len(self.users):,} users" if self.users is not None else ""
         return f"Model({config.geometry} {config.model} d={config.dimension}, {len(self.items):,} items{users})"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know about its training; `note_records` has the same with kinds and counts."""
+        return tuple(map(str, self.note_records))
 
     @property
     def item_ids(self) -> list[Id]:

@@ -61,7 +61,7 @@ class Search:
         """What is searched for a geometry on such data: nothing that is fixed, or that has no use."""
         base = self.base(geometry)
         space = SPACES[base.model, geometry]
-        useless = NEEDS_ORDER if not ordered or base.history == "leave_one_out" else frozenset()
+        useless = NEEDS_ORDER if not ordered or base.history == "folds" else frozenset()
         return {name: where for name, where in space.items() if name not in self.settings and name not in useless}
 
 

@@ -23,7 +23,7 @@ _ZERO, _ONE = f32(0), f32(1)
 def write_queries(first, last, owner, count, events, points, settings, key, queries, positives, sums):
     """The queries and positives of one customer, from row `count` on; the new count."""
     queries.starts[owner] = count
-    if settings.leave_one_out:
+    if settings.folded:
         count = _write_folds(first, last, owner, count, events, points, settings, key, queries, positives, sums)
     else:
         count = _write_prefixes(first, last, owner, count, events, points, settings, queries, positives, sums)
@@ -36,7 +36,7 @@ def spread_gradients(first, last, owner, events, settings, used, slots, queries,
     """Pass the gradients of one customer's queries on to the points of the history; the new number of slots."""
     for q in range(queries.starts[owner], queries.starts[owner + 1]):
         _gradient_of_sum(q, settings.curved, queries.points, queries.gradients, queries.divisors)
-    if settings.leave_one_out:
+    if settings.folded:
         return _spread_over_folds(owner, used, slots, queries, positives, sums)
     return _spread_over_prefixes(first, last, owner, events, settings.recency, used, slots, queries, sums)
 

@@ -40,7 +40,7 @@ class Settings(NamedTuple):
     regularisation: np.float32
     clip_norm: np.float32
     recency: np.float32
-    leave_one_out: bool
+    folded: bool
     folds: int
     popular: bool
     negative_count: int

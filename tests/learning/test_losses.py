@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
-from lorentzrec.learning.losses import Geometry, LossName, ScoreKind, coincide, loss, penalty, score, score_gradients
+from reference.losses import Geometry, LossName, ScoreKind, coincide, loss, penalty, score, score_gradients
 
 GEOMETRIES: list[Geometry] = ["hyperboloid", "euclidean"]
 KINDS: list[ScoreKind] = ["inner", "distance"]

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from lorentzrec import Interactions
 from lorentzrec.errors import InputError
-from lorentzrec.geometry.charts import from_poincare, poincare_distance
+from lorentzrec.geometry.charts import from_poincare
 from lorentzrec.geometry.hyperboloid import distance, lift
 from lorentzrec.geometry.midpoint import einstein_midpoint
 from lorentzrec.reduction import neighbour_map
 from lorentzrec.reduction.customers import customer_coordinates, sampled_customers
 from lorentzrec.reduction.disk_map import Method, disk_map
 from lorentzrec.reduction.neighbours import Geometry
+from reference.charts import poincare_distance
 
 
 def groups(geometry: Geometry, members: int = 40, count: int = 5, dimension: int = 8) -> NDArray[np.float32]:

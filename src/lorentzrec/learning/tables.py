@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.learning.kernels.structures import (
-    LOSSES,
-    OPTIMISERS,
     RUN,
     TILE,
     Events,
+    Loss,
     Negatives,
+    Optimiser,
     Positives,
     Queries,
     Settings,
@@ -88,8 +88,8 @@ def settings_of(config: ResolvedConfig, learning_rate: float) -> Settings:
     return Settings(
         curved=config.hyperbolic,
         distance=config.score == "distance",
-        loss=LOSSES.index(config.loss),
-        optimiser=OPTIMISERS.index(config.optimiser),
+        loss=int(Loss[config.loss.upper()]),
+        optimiser=int(Optimiser[config.optimiser.upper()]),
         learning_rate=np.float32(learning_rate),
         margin=np.float32(config.margin),
         scale=np.float32(config.scale),

@@ -154,6 +154,10 @@ class TrainingConfig:
             changes[name] = parse(text, field_hints(TrainingConfig)[name])
         return self.replace(**changes)
 
+    @property
+    def hyperbolic(self) -> bool:
+        return self.geometry == "hyperboloid"
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -226,10 +230,6 @@ class ResolvedConfig(TrainingConfig):
     blocks_per_step: BlocksPerStep
     threads: Count
     deterministic: bool
-
-    @property
-    def hyperbolic(self) -> bool:
-        return self.geometry == "hyperboloid"
 
     @property
     def triplets(self) -> bool:

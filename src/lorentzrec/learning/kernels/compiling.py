@@ -192,7 +192,7 @@ def cache_folder() -> Path:
     after the content of all of them: an edit anywhere compiles again, and nothing stale is ever run.
     """
     digest = hashlib.sha256(numba.__version__.encode())
-    for source in sorted([*Path(__file__).parent.glob("*.py"), Path(__file__).parents[1] / "limits.py"]):
+    for source in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(source.read_bytes())
     home = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "lorentzrec" / f"kernels-{digest.hexdigest()[:16]}"

@@ -11,12 +11,27 @@ import numpy as np
 
 from lorentzrec.learning.kernels.compiling import kernel
 from lorentzrec.learning.kernels.numbers import permuted
-from lorentzrec.learning.kernels.slots import slot_of
 from lorentzrec.learning.kernels.steps import dot
 from lorentzrec.learning.kernels.structures import HISTORY
 
 f32, f64 = np.float32, np.float64
 _ZERO, _ONE = f32(0), f32(1)
+
+
+@kernel
+def slot_of(row, side, used, slots):
+    """The slot of a row's gradient in this block, set to zero on first use; and the number of slots in use."""
+    slot_of_row = slots.histories if side == HISTORY else slots.targets
+    slot = slot_of_row[row]
+    if slot < 0:
+        slot = used
+        slot_of_row[row] = slot
+        slots.rows[slot] = row
+        slots.sides[slot] = side
+        for k in range(slots.gradients.shape[1]):
+            slots.gradients[slot, k] = _ZERO
+        used += 1
+    return slot, used
 
 
 @kernel

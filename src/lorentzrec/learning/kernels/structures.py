@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from enum import IntEnum
+from typing import Any, NamedTuple
 
 import numpy as np
 
-LOSSES: tuple[Literal["bpr", "wmrb", "softmax"], ...] = ("bpr", "wmrb", "softmax")
-BPR, WMRB, SOFTMAX = 0, 1, 2
-OPTIMISERS = ("rsgd", "adagrad", "adam")
-RSGD, ADAGRAD, ADAM = 0, 1, 2
-"""Losses and optimisers: the names in a config, and their codes in `Settings`, which are the positions of the names."""
+
+class Loss(IntEnum):
+    """Losses as `Settings` has them; a name in lower case is that of the config."""
+
+    BPR = 0
+    WMRB = 1
+    SOFTMAX = 2
+
+
+class Optimiser(IntEnum):
+    RSGD = 0
+    ADAGRAD = 1
+    ADAM = 2
+
 
 CLIPPED, CAPPED, COINCIDENT, SATURATED, BROKEN = 0, 1, 2, 3, 4
 """Places in the counters: gradients shortened, steps shortened, distances at zero, customers without a negative,
@@ -25,6 +35,27 @@ once for all of them."""
 
 TILE = 128
 """Queries scored at once: fewer make the matrix products slow, and the scores of more leave the second-level cache."""
+
+
+# --- limits: each is counted in the epoch's record when training reaches it
+
+MAXIMUM_STEP = 1.0
+"""Longest step a point makes at once, in units of the space's own length; longer ones are shortened."""
+
+MAXIMUM_RADIUS = 8.0
+"""Farthest from the origin a point of the hyperboloid goes: beyond it, float32 cannot separate a point from its
+neighbours."""
+
+NEAR = 1e-3
+"""Where -<u, v> - 1 is below this, the inner product has lost the digits of the distance, which is then computed from
+the difference of the points."""
+
+COINCIDENT_DISTANCE = 1e-5
+"""Below this distance two points are taken as one: there is no direction from one to the other."""
+
+ADAM_DECAY = 0.9
+ADAM_SQUARED_DECAY = 0.999
+ADAM_EPSILON = 1e-8
 
 
 class Settings(NamedTuple):

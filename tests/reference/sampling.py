@@ -1,4 +1,4 @@
-"""What is sampled, in Python's own integers: the twins of the kernels' random numbers, equal to them bit by bit.
+"""What is sampled, in Python's own integers: the references of the kernels' random numbers, equal to them bit by bit.
 
 Nothing here keeps a state between calls. A number follows from a 64-bit key by counting up and mixing (SplitMix64), so
 what an epoch samples depends on the seed, the epoch and the customer, and never on which thread came first.
@@ -33,11 +33,6 @@ def key_for(key: int, purpose: int, number: int) -> int:
     """The key of one block, customer, ... for one purpose, from the key of the epoch: purposes share no keys, except by
     a chance of 2^-64 for each pair."""
     return mix(mix(key + purpose & WORD) + number * GOLDEN & WORD)
-
-
-def bit_of(word: int, item: int) -> int:
-    """The bit of an item in its word of a bit set."""
-    return word >> item % 32 & 1
 
 
 def below(state: int, bound: int) -> int:

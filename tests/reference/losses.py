@@ -1,6 +1,6 @@
 """Scores, losses and the penalty of one example, with their gradients: what the kernels compute, written to be read.
 
-A gradient is a Minkowski gradient (see `lorentzrec.geometry.hyperboloid`): a multiple of the point it stands at may be
+A gradient is a Minkowski gradient (see `lorentzrec.geometry.hyperboloid`): a multiple of the point it belongs to may be
 added, and falls away in the projection of the step. In flat space it is the ordinary gradient.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
-from lorentzrec.learning.limits import COINCIDENT_DISTANCE
+from lorentzrec.learning.kernels.structures import COINCIDENT_DISTANCE
 
 Geometry = Literal["hyperboloid", "euclidean"]
 ScoreKind = Literal["inner", "distance"]
@@ -32,8 +32,8 @@ def score_gradients(
 ) -> tuple[FloatArray, FloatArray]:
     """The gradients of s(u, v) in u and in v, a row for each item.
 
-    <u, v> has v and u. -d(u, v) has the unit vectors towards the other point (paper equation 18 with its sign mended);
-    where the two coincide there is no direction, and both are zero.
+    <u, v> has v and u. -d(u, v) has the unit vectors towards the other point (paper equation 18 with its sign
+    corrected); where the two coincide there is no direction, and both are zero.
     """
     if kind == "inner":
         return np.broadcast_to(item, item.shape), np.broadcast_to(customer, item.shape)

@@ -1,4 +1,4 @@
-"""Steps of one row: the reference against the paper's formulas, the kernel against its reference, and a million steps."""
+"""Steps of one row: the reference against the formulas of the paper, the kernel against it, and a million steps."""
 
 from __future__ import annotations
 

@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from lorentzrec.geometry import FloatArray
 from lorentzrec.model import ranking
-from lorentzrec.model.ranking import Ranker, Recommendations, recency_weights, top_k
+from lorentzrec.model.ranking import Ranker, Recommendations, recency_weights
 from lorentzrec.threads import SINGLE_THREADED_BLAS
 
 Geometry = Literal["hyperboloid", "euclidean"]
@@ -52,28 +51,6 @@ def slow_scores(query: FloatArray, items: NDArray[np.float32], geometry: Geometr
         else:
             answers.append(float(query @ item) if score == "inner" else -float(np.sqrt(((query - item) ** 2).sum())))
     return answers
-
-
-@settings(deadline=None)
-@given(
-    # Few distinct values, so that there are ties in every place.
-    arrays(np.float32, st.integers(0, 40), elements=st.integers(-3, 3).map(float)),
-    st.integers(1, 50),
-    st.lists(st.integers(0, 39)),
-    st.none() | st.lists(st.integers(0, 39)),
-)
-def test_top_k_is_a_full_sort(
-    scores: NDArray[np.float32], k: int, excluded: list[int], allowed: list[int] | None
-) -> None:
-    rows = range(len(scores))
-    out = [row for row in excluded if row in rows]
-    only = None if allowed is None else [row for row in allowed if row in rows]
-    left = [row for row in rows if row not in out and (only is None or row in only)]
-    expected = sorted(left, key=lambda row: (-scores[row], row))[:k]
-    before = scores.copy()
-    found = top_k(scores, k, np.array(out, np.int64), None if only is None else np.array(only, np.int64))
-    assert found.tolist() == expected
-    assert np.array_equal(scores, before)
 
 
 def test_recency_weighs_the_newest_one() -> None:

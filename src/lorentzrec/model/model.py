@@ -21,8 +21,9 @@ from lorentzrec.geometry import FloatArray
 from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.model.fallbacks import Cause, Fallback, history_fallbacks, unknown_fallbacks
 from lorentzrec.model.notes import Note
-from lorentzrec.model.ranking import Ranker, Recommendations, Rows, top_k
+from lorentzrec.model.ranking import Ranker, Recommendations, Rows
 from lorentzrec.model.record import EpochRecord
+from lorentzrec.topk import top_k
 
 QUESTIONS_PER_BLOCK = 4096
 """Questions that `recommend_many` holds as points at one time."""

@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec import topk
 from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
 from lorentzrec.geometry.hyperboloid import squared_lorentzian_distance
 from lorentzrec.geometry.midpoint import einstein_midpoint, normalise_sum
 from lorentzrec.model.fallbacks import Fallback, FallbackKind, render_fallbacks
 from lorentzrec.threads import SINGLE_THREADED_BLAS, available_cores
+from lorentzrec.topk import contenders
 
 if TYPE_CHECKING:
     from lorentzrec.data.vocabulary import Id
 
-Rows: TypeAlias = NDArray[np.integer[Any]]
+Rows: TypeAlias = topk.Rows
 
 BLOCK_BYTES = 16 * 2**20
 """Most memory that one thread spends on the scores of a block of queries."""
@@ -150,7 +152,7 @@ class Ranker:
         if allowed is not None and len(allowed) * GATHERED_SHARE < len(self.item_points):
             rows = np.setdiff1d(allowed, [] if excluded is None else excluded).astype(np.int64)
             scores = self.linear_scores(query[None], rows)[0]
-            return self.best(query, k, rows[_contenders(scores, k, None, None, self._slack(query))])
+            return self.best(query, k, rows[contenders(scores, k, slack=self._slack(query))])
         return self._choose(query, self.linear_scores(query[None])[0], k, excluded, allowed)
 
     def best(self, query: FloatArray, k: int, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -193,7 +195,7 @@ class Ranker:
         allowed: Rows | None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The best `k` by the exact score, among those whose linear score is within its error of place k."""
-        return self.best(query, k, _contenders(scores, k, excluded, allowed, self._slack(query)))
+        return self.best(query, k, contenders(scores, k, excluded, allowed, self._slack(query)))
 
     def _slack(self, query: FloatArray) -> float:
         """How far apart two linear scores may be and still be in the wrong order."""
@@ -206,29 +208,3 @@ def recency_weights(count: int, recency: float, event_weights: NDArray[Any] | No
     """Weights of a history, oldest first: event weight * recency^(steps back), and the newest is 0 steps back."""
     weights = np.power(recency, np.arange(count - 1, -1, -1, dtype=np.float64))
     return weights if event_weights is None else weights * event_weights
-
-
-def top_k(scores: FloatArray, k: int, excluded: Rows | None = None, allowed: Rows | None = None) -> NDArray[np.int64]:
-    """The rows of the best `k` scores, best first, ties by row; none of `excluded`, only of `allowed` if given."""
-    rows = _contenders(scores.copy(), k, excluded, allowed, slack=0.0)
-    return rows[np.argsort(-scores[rows], kind="stable")[:k]]
-
-
-def _contenders(
-    scores: FloatArray, k: int, excluded: Rows | None, allowed: Rows | None, slack: float
-) -> NDArray[np.int64]:
-    """Rows in rising order with a score at most `slack` below place `k`. Writes -inf in `scores` where excluded."""
-    if allowed is not None:
-        # Only what is allowed is looked at: a partition of mostly equal numbers is slow.
-        permitted = np.zeros(len(scores), bool)
-        permitted[allowed] = True
-        rows = np.flatnonzero(permitted)
-        if excluded is not None:
-            scores[excluded] = -np.inf
-        return rows[_contenders(scores[rows], k, None, None, slack)]
-    if excluded is not None:
-        scores[excluded] = -np.inf
-    place = len(scores) - min(k, int(np.count_nonzero(scores > -np.inf)))
-    if place == len(scores):
-        return np.empty(0, np.int64)
-    return np.flatnonzero(scores >= np.partition(scores, place)[place] - slack)

@@ -72,7 +72,8 @@ def check_fields(instance: Any, *, as_options: bool = False, error: type[Excepti
 
     as_options: put the name in backticks, so that the command line prints it as its option.
     """
-    for name, hint in field_hints(type(instance)).items():
+    cls: type = type(instance)
+    for name, hint in field_hints(cls).items():
         check_value(f"`{name}`" if as_options else name, getattr(instance, name), hint, error)
 
 
@@ -107,7 +108,7 @@ def convert(value: Any, hint: Any) -> Any:
 
 
 def parse(text: str, hint: Any) -> Any:
-    """The value that a text stands for: `none`, `true`, a number or the text itself; `check_value` decides on it."""
+    """The value of a text: `none`, `true`, a number or the text itself; `check_value` decides on it."""
     types = [kind.type for kind in _kinds(hint)]
     if text.lower() == "none" and NoneType in types:
         return None

@@ -155,7 +155,7 @@ def test_saved_without_histories(tmp_path: Path) -> None:
     model = load(tmp_path / "model")
     assert model.recommend(["i3"]).ids == hand_made().recommend(["i3"]).ids
     with pytest.raises(
-        InputError, match="answers histories only: give a history, or save the model with histories=True"
+        InputError, match="supports histories only: give a history, or save the model with histories=True"
     ):
         model.recommend(user="u4")
     hand_made(model="symmetric").save(tmp_path / "model", histories=False)

@@ -218,7 +218,7 @@ def test_many_are_answered_as_one(
 
 @pytest.mark.parametrize("model", MODELS)
 def test_many_users_are_answered_as_one(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_module, "QUESTIONS_PER_BLOCK", 5)
+    monkeypatch.setattr(model_module, "QUERIES_PER_BLOCK", 5)
     assert model.users is not None
     users = model.users.series.to_list()
     many = model.recommend_many(users=users, k=4)
@@ -312,9 +312,9 @@ def test_score_histories_wants_the_items_of_the_model() -> None:
         ({"history": [["i1"]]}, "flat list of strings or integers"),
         ({"history": ["i1"], "exclude": "i1"}, "exclude is 'i1', not a list"),
         ({"history": ["i1"], "items": "i1"}, "items is 'i1', not a list"),
-        ({"history": ["i1"], "k": 0}, "k is 0: ask for a whole number"),
-        ({"history": ["i1"], "k": 2.0}, r"k is 2\.0: ask for a whole number"),
-        ({"history": ["i1"], "k": True}, "k is True: ask for a whole number"),
+        ({"history": ["i1"], "k": 0}, "k is 0: give a whole number"),
+        ({"history": ["i1"], "k": 2.0}, r"k is 2\.0: give a whole number"),
+        ({"history": ["i1"], "k": True}, "k is True: give a whole number"),
         ({"history": ["i1"], "weights": [1, 2]}, "weights are not 1 positive numbers"),
         ({"history": ["i1"], "weights": ["heavy"]}, "weights are not 1 positive numbers"),
         ({"history": ["i1"], "weights": [0]}, "weights are not 1 positive numbers"),
@@ -339,10 +339,10 @@ def test_other_questions_that_make_no_sense() -> None:
 
 
 def test_model_without_histories_says_what_it_can_do() -> None:
-    with pytest.raises(InputError, match="answers histories only: give a history"):
+    with pytest.raises(InputError, match="supports histories only: give a history"):
         replace(hand_made(), histories=None).recommend(user="u4")
     symmetric = replace(hand_made(model="symmetric"), histories=None)
-    with pytest.raises(InputError, match="cannot tell what a user has seen: pass exclude_history=False"):
+    with pytest.raises(InputError, match="does not know what a user has seen: pass exclude_history=False"):
         symmetric.recommend(user="u4")
     expected = hand_made(model="symmetric").recommend(user="u4", exclude_history=False)
     assert same(symmetric.recommend(user="u4", exclude_history=False), expected)

@@ -31,7 +31,7 @@ class Checkpoint:
     data_digest: str
     record: tuple[EpochRecord, ...]
     best_epoch: int
-    """The epoch whose points are kept as `best_*` arrays; 0 where there is no validation."""
+    """The epoch whose points are the `best_*` arrays; 0 where there is no validation."""
     notes: tuple[Note, ...]
     arrays: dict[str, NDArray[Any]]
 

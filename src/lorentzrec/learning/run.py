@@ -37,7 +37,7 @@ class TrainingRun:
         metric: str = VALIDATION_METRIC,
         validate_every: int = 1,
     ) -> None:
-        """Decide what `config` leaves open, hold out events if it says so, and put every point at its start.
+        """Decide what `config` leaves open, hold out events for validation, and initialise the points.
 
         metric: what the best epoch is chosen by.
         """

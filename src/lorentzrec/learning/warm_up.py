@@ -59,7 +59,7 @@ def compiling_ahead(config: TrainingConfig) -> Iterator[Callable[[Callable[[str]
         try:
             with between_passes(lambda: _end_if(cancelled)):
                 warm_up(config, lines.append)
-        except (_Cancelled, Exception):  # whatever is wrong is reported by the training that follows
+        except (_Cancelled, Exception):  # an error is reported by the training that follows
             pass
 
     def wait(announce: Callable[[str], None]) -> None:

@@ -2,8 +2,8 @@
 
 points.safetensors     item_points; history_points if separate; user_points if symmetric
 items.parquet          row, id, count
-users.parquet          row, id, where users are kept
-histories.safetensors  offsets, item_rows and, if any, weights of the training histories, where kept
+users.parquet          row, id, if the model has users
+histories.safetensors  offsets, item_rows and, if any, weights of the training histories, unless left out
 manifest.json          versions, config, record, metrics, notes, and the checksum of every file, itself included
 """
 
@@ -45,8 +45,8 @@ SHEET_TOLERANCE = 1e-5
 
 def save_model(model: Model, path: str | Path, *, histories: bool = True) -> None:
     """Write `model` to the folder `path`, whole or not at all; an older model there is replaced."""
-    kept = model.histories if histories else None
-    users = model.users if kept is not None or model.user_points is not None else None
+    saved = model.histories if histories else None
+    users = model.users if saved is not None or model.user_points is not None else None
     points = {"item_points": model.item_points}
     if model.history_points is not model.item_points:
         points["history_points"] = model.history_points
@@ -57,9 +57,9 @@ def save_model(model: Model, path: str | Path, *, histories: bool = True) -> Non
         _write_ids(folder / ITEMS, model.items, count=model.item_counts)
         if users is not None:
             _write_ids(folder / USERS, users)
-        if kept is not None:
-            weights = {} if kept.weights is None else {"weights": kept.weights}
-            write_arrays(folder / HISTORIES, {"offsets": kept.offsets, "item_rows": kept.item_rows, **weights})
+        if saved is not None:
+            weights = {} if saved.weights is None else {"weights": saved.weights}
+            write_arrays(folder / HISTORIES, {"offsets": saved.offsets, "item_rows": saved.item_rows, **weights})
         for name in (USERS, HISTORIES):
             if (folder / name).exists():
                 (folder / name).chmod(0o600)  # what customers did is for the owner alone
@@ -71,7 +71,7 @@ def save_model(model: Model, path: str | Path, *, histories: bool = True) -> Non
             "data_digest": model.data_digest,
             "items": len(model.items),
             "users": None if users is None else len(users),
-            "history_events": None if kept is None else len(kept),
+            "history_events": None if saved is None else len(saved),
             "metrics": model.metrics,
             **write_notes(model.note_records),
             "record": [epoch.to_dict() for epoch in model.record],

@@ -28,7 +28,7 @@ BLOCK_BYTES = 16 * 2**20
 """Most memory that one thread spends on the scores of a block of queries."""
 
 GATHERED_SHARE = 16
-"""If fewer than one in so many items are allowed, their points are brought together and nothing else is scored."""
+"""If fewer than one item in 16 is allowed, only the points of the allowed items are gathered and scored."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +65,8 @@ class Ranker:
     A score is, by `geometry` and `score`: hyperboloid inner <u, v>, hyperboloid distance -d(u, v), Euclidean inner
     u . v, Euclidean distance -|u - v|. All four have the order of a plain inner product, at most with a constant per
     item, so one float32 matrix product finds the contenders. Its rounding could still swap near neighbours, so all
-    within the error bound of place k are scored again in float64, and that score decides. The answer is therefore
-    exact, and depends neither on threads nor on which queries are asked together.
+    within the error bound of place k are scored again in float64, and that score decides. The ranking is therefore
+    exact, and depends neither on threads nor on how queries are grouped.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Ranker:
         return hyperboloid.lift(points[..., 1:].astype(np.float64)) if self.hyperbolic else points.astype(np.float64)
 
     def query(self, history: Rows, event_weights: NDArray[Any] | None = None) -> FloatArray:
-        """The point that stands for a history (rows, oldest first, at least one), with recency at work.
+        """The query point of a history (rows, oldest first, at least one), weighted by recency.
 
         Hyperboloid: the Einstein midpoint, S / sqrt(-<S, S>) with S = sum_i w_i x_i. Euclidean: the weighted mean.
         """
@@ -153,7 +153,8 @@ class Ranker:
             rows = np.setdiff1d(allowed, [] if excluded is None else excluded).astype(np.int64)
             scores = self.linear_scores(query[None], rows)[0]
             return self.best(query, k, rows[contenders(scores, k, slack=self._slack(query))])
-        return self._choose(query, self.linear_scores(query[None])[0], k, excluded, allowed)
+        scores = self.linear_scores(query[None])[0]
+        return self.best(query, k, contenders(scores, k, excluded, allowed, self._slack(query)))
 
     def best(self, query: FloatArray, k: int, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The best `k` of some items, by the exact score of each; `rows` are distinct and in rising order."""
@@ -173,29 +174,18 @@ class Ranker:
         threads = threads or available_cores()
         size = max(1, min(BLOCK_BYTES // (4 * max(1, len(self.item_points))), -(-len(queries) // threads)))
 
-        def answers(start: int) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+        def rank_block(start: int) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
             block = slice(start, start + size)
             scores = self.linear_scores(queries[block])
             return [
-                self._choose(query, row, k, out, allowed)
+                self.best(query, k, contenders(row, k, out, allowed, self._slack(query)))
                 for query, row, out in zip(queries[block], scores, excluded[block], strict=True)
             ]
 
         starts = range(0, len(queries), size)
         with SINGLE_THREADED_BLAS, ThreadPoolExecutor(threads) as pool:
-            blocks = pool.map(answers, starts) if len(starts) > 1 else map(answers, starts)
-            return [answer for block in blocks for answer in block]
-
-    def _choose(
-        self,
-        query: FloatArray,
-        scores: NDArray[np.float32],
-        k: int,
-        excluded: Rows | None,
-        allowed: Rows | None,
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """The best `k` by the exact score, among those whose linear score is within its error of place k."""
-        return self.best(query, k, contenders(scores, k, excluded, allowed, self._slack(query)))
+            blocks = pool.map(rank_block, starts) if len(starts) > 1 else map(rank_block, starts)
+            return [ranked for block in blocks for ranked in block]
 
     def _slack(self, query: FloatArray) -> float:
         """How far apart two linear scores may be and still be in the wrong order."""

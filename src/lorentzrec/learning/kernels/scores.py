@@ -78,8 +78,8 @@ def distances_of(scores, slopes, queries, negatives, sizes, settings, counters):
     """Turn the inner products of queries and negatives into minus distances in place, and write their derivatives by
     the inner product.
 
-    `sizes` holds each negative's time coordinate, in flat space its squared length. Near pairs are told by a slope of
-    zero and computed again from the difference of their points.
+    `sizes` holds each negative's time coordinate, in flat space its squared length. Near pairs get a slope of
+    zero and are computed again from the difference of their points.
     """
     for t in range(queries.shape[0]):
         near = 0

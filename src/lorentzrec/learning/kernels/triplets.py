@@ -188,7 +188,7 @@ def triplet_steps(order, start, stop, events, users, items, settings, key, works
 
 @inlined
 def _are_near(product, xx, yy, times, settings):
-    """Whether the inner product of two points has lost the digits that tell them apart: no length follows from it."""
+    """Whether the inner product of two points has lost the digits that separate them: no length follows from it."""
     if settings.curved:
         return -product - _ONE < _NEAR * times
     return xx + yy - _TWO * product < _NEAR * (xx + yy)

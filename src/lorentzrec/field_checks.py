@@ -18,7 +18,7 @@ import difflib
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -72,8 +72,7 @@ def check_fields(instance: Any, *, as_options: bool = False, error: type[Excepti
 
     as_options: put the name in backticks, so that the command line prints it as its option.
     """
-    cls: type = type(instance)
-    for name, hint in field_hints(cls).items():
+    for name, hint in field_hints(type(instance)).items():
         check_value(f"`{name}`" if as_options else name, getattr(instance, name), hint, error)
 
 
@@ -123,10 +122,12 @@ def parse(text: str, hint: Any) -> Any:
     return text
 
 
-@cache
+_type_hints: Any = cache(partial(get_type_hints, include_extras=True))
+
+
 def field_hints(cls: type) -> dict[str, Any]:
     """The annotation of each field of a dataclass, in order."""
-    hints = get_type_hints(cls, include_extras=True)
+    hints = _type_hints(cls)
     return {field.name: hints[field.name] for field in fields(cls)}
 
 

@@ -32,7 +32,7 @@ ITEMS = 7
 
 
 def around(radius: float, count: int, dimension: int, seed: int, spread: float = 0.5) -> FloatArray:
-    """Points `spread` from a point at this radius, which is the same for all seeds, in all directions alike."""
+    """Points `spread` from a point at this radius, which is the same for all seeds, in all directions equally."""
     away = np.random.default_rng(seed).normal(size=(count, dimension))
     near_origin = hyperboloid.lift(np.sinh(spread) * away / np.linalg.norm(away, axis=1, keepdims=True))
     direction = np.cos(np.arange(dimension))
@@ -79,7 +79,7 @@ def test_the_length_of_a_tangent_vector_is_known_far_out(radius: float, kind: st
 @pytest.mark.parametrize("radius", RADII)
 @pytest.mark.parametrize("options", [{"history": "causal"}, {"history": "folds", "folds": 2}])
 def test_queries_are_as_exact_as_their_coordinates(radius: float, options: dict[str, str | int]) -> None:
-    """Sums are kept in float64, so that only the coordinates of the query are rounded; it is on the sheet."""
+    """Sums are in float64, so that only the coordinates of the query are rounded; it is on the sheet."""
     config = resolved(targets="separate", **options)
     data = events([2, 9], ITEMS, weighted=True, seed=1)
     points = table_around(radius, ITEMS, config, seed=2).points

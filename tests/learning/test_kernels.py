@@ -238,7 +238,7 @@ def test_a_vector_that_lost_its_length_makes_no_step() -> None:
 # --- blocks
 
 SMALL = [3, 2, 4, 8]
-"""Events of each customer; the last touches all seven items."""
+"""Events of each customer; the last has all seven items."""
 ITEMS = 7
 
 
@@ -332,7 +332,7 @@ def test_blocks_of_several_tiles(geometry: str, kind: str, history: str) -> None
 def test_near_points_move_as_in_the_reference(
     model: str, geometry: str, kind: str, optimiser: str, radius: float
 ) -> None:
-    """Inner products have lost what tells such points apart; what is made of them must not be made from them."""
+    """Inner products have lost the digits that separate such points, so nothing may be computed from them alone."""
     options = {"model": model, "geometry": geometry, "score": kind, "optimiser": optimiser, "loss": "bpr"}
     config = resolved(targets="shared", negative_count=3 if model == "asymmetric" else 1, clip_norm=None, **options)
     data = events([2, 2] if model == "asymmetric" else [1, 1], ITEMS, weighted=False, seed=1)

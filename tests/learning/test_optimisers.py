@@ -98,7 +98,7 @@ def test_adam_carries_its_momentum_along(geometry: str) -> None:
     end, momentum = moved.points[0].copy(), moved.momentum[0].copy()
     assert momentum == pytest.approx(space.parallel_transport(start, end, 0.1 * first))
     assert space.project_to_tangent(end, momentum) == pytest.approx(momentum)
-    # without a new gradient the point goes on along its geodesic
+    # without a new gradient the point continues along its geodesic
     assert walk(moved, [np.zeros(8)], chosen)[0] == pytest.approx(
         [0.5 * (0.9 * 0.1 * 3 / (1 - 0.9**2)) / np.sqrt(0.999 * 0.001 * 9 / (1 - 0.999**2))]
     )

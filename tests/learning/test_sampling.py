@@ -94,7 +94,7 @@ def test_draw_negatives_matches_its_reference(item_count: int, wanted: int, popu
 
 @given(item_count=st.integers(2, 70), popular=st.booleans(), state=WORDS, data=st.data())
 def test_unseen_matches_its_reference(item_count: int, popular: bool, state: int, data: st.DataObject) -> None:
-    """Also for customers who have touched all but one item, where the tries run out."""
+    """Also for customers who have interacted with all but one item, where the tries run out."""
     left = data.draw(st.integers(1, item_count))
     seen = set(np.random.default_rng(state % 1000).permutation(item_count)[left:].tolist())
     items = items_of_events(item_count, 1)
@@ -161,7 +161,7 @@ def epoch_without_learning(data: Interactions, threads: int, seed: int, epoch: i
     ],
 )
 def test_what_is_sampled_does_not_depend_on_threads(options: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """At a rate of zero the points stay, so loss and counters tell what an epoch has compared with what."""
+    """At a rate of zero the points stay, so loss and counters depend only on what was compared with what."""
     monkeypatch.setattr("lorentzrec.learning.epochs._EVENTS_PER_CALL", 200)
     random = np.random.default_rng(KEY)
     data = Interactions.from_pairs(random.integers(0, 90, 2000), random.integers(0, 40, 2000), np.arange(2000))

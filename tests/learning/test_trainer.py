@@ -48,7 +48,7 @@ def kinds(model: Model) -> set[NoteKind]:
 
 
 def learned_by(model: Model) -> list[tuple[float, dict[str, float] | None]]:
-    """What the record says, apart from the time it took."""
+    """The record without the time it took."""
     return [(epoch.loss, epoch.validation) for epoch in model.record]
 
 
@@ -261,7 +261,7 @@ def test_held_out_events_are_not_learned_from() -> None:
     assert given.metrics["validation hr@10"] == evaluate(given, TEST, intervals=False)["hr@10"]
 
 
-# --- it says what it cannot do
+# --- what it cannot do
 
 
 def ordered(users: list[int], items: list[int], **columns: Any) -> Interactions:
@@ -297,7 +297,7 @@ def test_customers_with_every_item_have_no_negatives(options: dict[str, str]) ->
 
 @pytest.mark.parametrize("options", KINDS)
 def test_few_negatives_that_all_are_taken_are_no_error(options: dict[str, str]) -> None:
-    """Everybody has touched eight of ten items, so a single negative is often one of them."""
+    """Every customer has eight of ten items, so a single negative is often one of them."""
     random = np.random.default_rng(0)
     items = np.concatenate([random.permutation(10)[:8] for _ in range(6)])
     trained = train(ordered(np.repeat(range(6), 8).tolist(), items.tolist()), quick(negative_count=1, **options))
@@ -386,7 +386,7 @@ def test_no_epochs_leave_the_points_at_their_start() -> None:
 @pytest.mark.parametrize("geometry", ["hyperboloid", "euclidean"])
 @pytest.mark.parametrize("loss", ["bpr", "wmrb", "softmax"])
 def test_a_hundred_times_the_usual_rate(optimiser: str, geometry: str, loss: str) -> None:
-    """Steps and radius have their limits, so all points stay finite, and what was shortened is said."""
+    """Steps and radius have their limits, so all points stay finite, and shortened steps are noted."""
     for model, score in product(("asymmetric", "symmetric"), ("inner", "distance")):
         config = quick(optimiser=optimiser, geometry=geometry, loss=loss, model=model, score=score, epochs=3)
         usual = config.resolve(ordered=True, events=1, users=1, items=1).learning_rate

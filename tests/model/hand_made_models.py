@@ -44,7 +44,7 @@ def points(count: int, geometry: str, seed: int) -> NDArray[np.float32]:
 
 
 def interactions(*, strings: bool = True, weighted: bool = False) -> Interactions:
-    """Twelve customers of thirty items; every item is touched, and every customer touches a few."""
+    """Twelve customers of thirty items; every item and every customer has a few events."""
     generator = np.random.default_rng(1)
     users = np.concatenate([generator.integers(0, 12, 60), np.arange(30) % 12])
     items = np.concatenate([generator.integers(0, 30, 60), np.arange(30)])

@@ -47,7 +47,7 @@ def copied(saved: Path, tmp_path: Path) -> Path:
 
 
 def seal(folder: Path, **changes: Any) -> None:
-    """Write the manifest anew, with right checksums and a few changes: damage that only the content shows."""
+    """Write the manifest again, with right checksums and a few changes: damage that only the content shows."""
     manifest = json.loads((folder / "manifest.json").read_text()) | changes | {"checksum": ""}
     if "files" not in changes:
         names = [file.name for file in sorted(folder.iterdir()) if file.name != "manifest.json"]

@@ -1,4 +1,4 @@
-"""What a model answers, and what it says when it cannot."""
+"""Recommendations of a model, its fallbacks, and its errors."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def slow_order(model: Model, history: list[Id], weights: list[float]) -> list[Id
 def test_history_is_answered_by_its_midpoint(targets: str) -> None:
     model = hand_made(targets=targets)
     history: list[Id] = ["i3", "i7", "i3", "i9"]
-    answer = model.recommend(history=history, k=5)
+    result = model.recommend(history=history, k=5)
     expected = [identifier for identifier in slow_order(model, history, [1, 1, 1, 1]) if identifier not in history]
-    assert answer.ids == expected[:5]
-    assert answer.fallback is None
-    assert answer.scores.dtype == np.float32
-    assert (np.diff(answer.scores) <= 0).all()
+    assert result.ids == expected[:5]
+    assert result.fallback is None
+    assert result.scores.dtype == np.float32
+    assert (np.diff(result.scores) <= 0).all()
     weighted = model.recommend(history, k=30, weights=[1, 9, 2, 0.5], exclude_history=False)
     assert weighted.ids == slow_order(model, history, [1, 9, 2, 0.5])
     assert weighted.ids != slow_order(model, history, [1, 1, 1, 1])
@@ -84,9 +84,9 @@ def test_known_user_is_their_training_history(weighted: bool) -> None:
     history = data.history_ids("u4")
     events = slice(data.offsets[row], data.offsets[row + 1])
     weights = None if data.weights is None else data.weights[events].tolist()
-    answer = model.recommend(user="u4", k=7)
-    assert same(answer, model.recommend(history=history, weights=weights, k=7))
-    assert not set(answer.ids) & set(history)
+    result = model.recommend(user="u4", k=7)
+    assert same(result, model.recommend(history=history, weights=weights, k=7))
+    assert not set(result.ids) & set(history)
     assert set(history) < set(model.recommend(user="u4", k=30, exclude_history=False).ids)
 
 
@@ -98,15 +98,15 @@ def test_known_user_of_a_symmetric_model_is_their_point() -> None:
     products = model.item_points[:, 1:].astype(np.float64) @ point[1:] - model.item_points[:, 0] * point[0]
     seen = model.histories.history_ids("u4")
     expected = [identifier for identifier in model.items.ids(np.argsort(-products)) if identifier not in seen]
-    answer = model.recommend(user="u4", k=6)
-    assert answer.ids == expected[:6]
-    assert answer.fallback is None
+    result = model.recommend(user="u4", k=6)
+    assert result.ids == expected[:6]
+    assert result.fallback is None
 
 
 def test_symmetric_model_answers_a_history_by_its_midpoint_and_says_so() -> None:
-    answer = hand_made(model="symmetric").recommend(["i3", "i7"])
-    assert answer.fallback == "midpoint"
-    assert same(replace(answer, fallbacks=()), hand_made().recommend(["i3", "i7"]))
+    result = hand_made(model="symmetric").recommend(["i3", "i7"])
+    assert result.fallback == "midpoint"
+    assert same(replace(result, fallbacks=()), hand_made().recommend(["i3", "i7"]))
     partly = hand_made(model="symmetric").recommend(["i3", "new", "i7"])
     assert partly.fallback == "midpoint; partial: 1 of 3 history items is unknown"
     assert partly.fallback_kinds == (FallbackKind.MIDPOINT, FallbackKind.PARTIAL)
@@ -115,9 +115,9 @@ def test_symmetric_model_answers_a_history_by_its_midpoint_and_says_so() -> None
 
 def test_unknown_items_of_a_history_are_left_out_and_counted() -> None:
     model = hand_made()
-    answer = model.recommend(["i3", "new", "i7", "newer"], weights=[1, 100, 3, 100])
-    assert answer.fallback == "partial: 2 of 4 history items are unknown"
-    assert same(replace(answer, fallbacks=()), model.recommend(["i3", "i7"], weights=[1, 3]))
+    result = model.recommend(["i3", "new", "i7", "newer"], weights=[1, 100, 3, 100])
+    assert result.fallback == "partial: 2 of 4 history items are unknown"
+    assert same(replace(result, fallbacks=()), model.recommend(["i3", "i7"], weights=[1, 3]))
 
 
 def test_nothing_known_is_answered_by_popularity() -> None:
@@ -137,9 +137,9 @@ def test_user_without_training_events_gets_the_popular_items() -> None:
     data = interactions()
     part = data.select(data.user_rows != data.users.row("u4"))
     for kind in ("asymmetric", "symmetric"):
-        answer = hand_made(part, model=kind).recommend(user="u4", k=3)
-        assert answer.ids == hand_made(part).recommend([], k=3).ids
-        assert answer.fallback == "popular: the user has no events in training"
+        result = hand_made(part, model=kind).recommend(user="u4", k=3)
+        assert result.ids == hand_made(part).recommend([], k=3).ids
+        assert result.fallback == "popular: the user has no events in training"
 
 
 def test_filters() -> None:
@@ -152,9 +152,9 @@ def test_filters() -> None:
         full.ids[place] for place in (1, 3, 4, 5, 6)
     ]
     allowed = [full.ids[9], full.ids[4], "i3", full.ids[20]]
-    answer = model.recommend(["i3"], items=allowed)
-    assert answer.ids == [full.ids[4], full.ids[9], full.ids[20]]
-    assert answer.fallback is None
+    result = model.recommend(["i3"], items=allowed)
+    assert result.ids == [full.ids[4], full.ids[9], full.ids[20]]
+    assert result.fallback is None
     assert model.recommend(["i3"], items=allowed, exclude_history=False).ids[0] == "i3"
     assert model.recommend(["i3"], items=allowed, exclude=[full.ids[4]]).ids == [full.ids[9], full.ids[20]]
     assert model.recommend(["i3"], items=[]).ids == []
@@ -162,9 +162,9 @@ def test_filters() -> None:
 
 def test_unknown_items_of_an_allow_list_are_counted() -> None:
     model = hand_made()
-    answer = model.recommend(["i3"], items=["i4", "new"])
-    assert answer.ids == ["i4"]
-    assert answer.fallback == "allowed: 1 of 2 allowed items is unknown"
+    result = model.recommend(["i3"], items=["i4", "new"])
+    assert result.ids == ["i4"]
+    assert result.fallback == "allowed: 1 of 2 allowed items is unknown"
     both = model.recommend(["i3", "old"], items=["new", "newer"])
     assert both.ids == []
     assert both.fallback == ("partial: 1 of 2 history items is unknown; allowed: 2 of 2 allowed items are unknown")
@@ -223,8 +223,8 @@ def test_many_users_are_answered_as_one(model: Model, monkeypatch: pytest.Monkey
     users = model.users.series.to_list()
     many = model.recommend_many(users=users, k=4)
     assert len(many) == len(users) == 12
-    for user, answer in zip(users, many, strict=True):
-        assert same(answer, model.recommend(user=user, k=4))
+    for user, result in zip(users, many, strict=True):
+        assert same(result, model.recommend(user=user, k=4))
 
 
 def test_similar_items_are_the_nearest_points() -> None:
@@ -238,9 +238,9 @@ def test_similar_items_are_the_nearest_points() -> None:
         else:
             distances = np.linalg.norm(others - place, axis=1)
         nearest = np.argsort(distances)[1:6]
-        answer = model.similar_items("i3", k=5)
-        assert answer.ids == model.items.ids(nearest)
-        assert answer.scores == pytest.approx(-distances[nearest], rel=1e-5)
+        result = model.similar_items("i3", k=5)
+        assert result.ids == model.items.ids(nearest)
+        assert result.scores == pytest.approx(-distances[nearest], rel=1e-5)
         assert len(model.similar_items("i3", k=100)) == 29
 
 
@@ -250,10 +250,10 @@ def test_similar_items_of_a_double_leave_out_only_the_item_itself() -> None:
     item_points[4] = item_points[20]
     model = replace(hand_made(data), item_points=item_points, history_points=item_points)
     for row, double in ((4, 20), (20, 4)):
-        answer = model.similar_items(data.items.id(row), k=3)
-        assert answer.ids[0] == data.items.id(double)
-        assert answer.scores[0] == 0
-        assert data.items.id(row) not in answer.ids
+        result = model.similar_items(data.items.id(row), k=3)
+        assert result.ids[0] == data.items.id(double)
+        assert result.scores[0] == 0
+        assert data.items.id(row) not in result.ids
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -14,11 +14,12 @@ from lorentzrec.geometry import FloatArray, euclidean, hyperboloid, midpoint
 from lorentzrec.geometry.sums import total_weight, weighted_sum
 from lorentzrec.learning.kernels.structures import COINCIDENT, RUN, SATURATED, Events, Loss, Settings, Table
 from reference import losses, sampling
-from reference.losses import Geometry, ScoreKind
+from reference.losses import Geometry, LossName, ScoreKind
 from reference.optimisers import Counters, row_step
 from reference.sampling import draw_negatives, folds, key_for, permuted, unseen
 
 Rows = NDArray[np.int64]
+LOSS_NAMES: dict[Loss, LossName] = {Loss.BPR: "bpr", Loss.WMRB: "wmrb", Loss.SOFTMAX: "softmax"}
 
 
 def triplet_steps(
@@ -170,7 +171,7 @@ class Block:
         points = self.items.points[rows]
         settings = self.settings
         value, slopes = losses.loss(
-            Loss(settings.loss).name.lower(),
+            LOSS_NAMES[Loss(settings.loss)],
             losses.score(self.geometry, self.kind, query, points),
             scale=float(settings.scale),
             margin=float(settings.margin),

@@ -59,7 +59,7 @@ def bpr(gaps: FloatArray) -> tuple[float, FloatArray]:
 def wmrb(gaps: FloatArray, margin: float) -> tuple[float, FloatArray]:
     """Weighted margin-rank batch: L = ln(1 + r), r = sum_k |margin + z_k|_+, dL/dz_k = [margin + z_k > 0] / (1 + r).
 
-    Paper equations 15 and 16: r stands for the rank of the target, and the logarithm makes places near the top worth
+    Paper equations 15 and 16: r approximates the rank of the target, and the logarithm makes places near the top worth
     more.
     """
     excess = np.maximum(margin + gaps, 0)

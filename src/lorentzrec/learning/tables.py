@@ -24,7 +24,7 @@ from lorentzrec.learning.kernels.structures import (
     Tile,
     Workspace,
 )
-from lorentzrec.model.config import ResolvedConfig
+from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 
 BLOCK_ROWS = 256
 """Positives that share one set of negatives and are learned from at once (a longer history is a block of its own)."""
@@ -39,7 +39,7 @@ def padded(dimension: int) -> int:
     return -(-(dimension + 1) // 8) * 8
 
 
-def table_of(space: NDArray[np.float32], config: ResolvedConfig) -> Table:
+def table_of(space: NDArray[np.float32], config: TrainingConfig) -> Table:
     """A table with these space coordinates and an optimiser that has seen nothing."""
     count, dimension = space.shape
     points = _aligned(count, padded(dimension))
@@ -55,7 +55,7 @@ def table_of(space: NDArray[np.float32], config: ResolvedConfig) -> Table:
     )
 
 
-def points_of(table: Table, config: ResolvedConfig) -> NDArray[np.float32]:
+def points_of(table: Table, config: TrainingConfig) -> NDArray[np.float32]:
     """A copy of the points as the world sees them: d + 1 coordinates on the hyperboloid, d in flat space."""
     first = 0 if config.hyperbolic else 1
     points: NDArray[np.float32] = table.points[:, first : config.dimension + 1].copy()

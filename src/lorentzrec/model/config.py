@@ -127,7 +127,8 @@ class TrainingConfig:
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:
         """From a dictionary, such as a manifest's; unknown names are errors."""
         check_names(cls, values, "hyper-parameter")
-        return cls(**{name: convert(value, field_hints(cls)[name]) for name, value in values.items()})
+        hints = field_hints(cls)
+        return cls(**{name: convert(value, hints[name]) for name, value in values.items()})
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Self:
@@ -208,8 +209,7 @@ class TrainingConfig:
             "threads": available_cores(),
             "deterministic": not triplets,
         }
-        given = {name: value for name, value in self.to_dict().items() if value is not None}
-        return ResolvedConfig(**choices | given)
+        return ResolvedConfig(**choices | {name: value for name, value in self.to_dict().items() if value is not None})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -43,7 +43,8 @@ def table(config: ResolvedConfig, count: int, seed: int, radius: float = 1.0) ->
 
 def in_float64(table: Table) -> Table:
     """The same points with all digits of float64: those of the hyperboloid are lifted from their space part."""
-    wide = Table(*(array.astype(np.float64 if array.dtype == np.float32 else array.dtype) for array in table))
+    arrays: Any = (array.astype(np.float64 if array.dtype == np.float32 else array.dtype) for array in table)
+    wide = Table(*arrays)
     if table.points[:, 0].any():
         wide.points[:, 0] = np.sqrt(1 + (wide.points[:, 1:] ** 2).sum(axis=1))
     return wide

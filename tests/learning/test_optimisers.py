@@ -235,7 +235,7 @@ def test_step_rows_matches_its_reference(
             optimisers.row_step(slow, row, gradient.astype(np.float64), chosen, slow_counters)
             row_step(fast, row, gradient[None], chosen, counters)
             radius[row] = max(radius[row], np.arccosh(max(slow.points[row, 0], 1.0)))
-    reached = fast.points.astype(np.float64)
+    reached: FloatArray = fast.points.astype(np.float64)
     if chosen.curved:
         assert reached[:, 0] == pytest.approx(hyperboloid.lift(reached[:, 1:])[:, 0], rel=1e-6)
         reached = hyperboloid.lift(reached[:, 1:])

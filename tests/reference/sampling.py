@@ -9,6 +9,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Container, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 WORD = (1 << 64) - 1
 """Unsigned 64-bit arithmetic wraps: every result is taken with this mask."""
 
@@ -69,7 +72,9 @@ def folds(length: int, count: int, key: int) -> list[int]:
     return fold
 
 
-def draw_negatives(wanted: int, item_count: int, items: Sequence[int], popular: bool, key: int) -> list[int]:
+def draw_negatives(
+    wanted: int, item_count: int, items: Sequence[int] | NDArray[np.int32], popular: bool, key: int
+) -> list[int]:
     """Distinct items, as many as wanted or as there are.
 
     `items` are the items of all events: a popular item is that of a random event, unless `TRIES` draws in a row were
@@ -95,7 +100,9 @@ def draw_negatives(wanted: int, item_count: int, items: Sequence[int], popular: 
     return drawn
 
 
-def unseen(state: int, seen: Container[int], items: Sequence[int], item_count: int, popular: bool) -> tuple[int, int]:
+def unseen(
+    state: int, seen: Container[int], items: Sequence[int] | NDArray[np.int32], item_count: int, popular: bool
+) -> tuple[int, int]:
     """An item outside `seen`, and the new state: `TRIES` draws, then the next unseen item from a random one on."""
     for _ in range(TRIES):
         state = state + GOLDEN & WORD
@@ -109,5 +116,5 @@ def unseen(state: int, seen: Container[int], items: Sequence[int], item_count: i
     return item, state
 
 
-def _draw(state: int, item_count: int, items: Sequence[int], popular: bool) -> int:
+def _draw(state: int, item_count: int, items: Sequence[int] | NDArray[np.int32], popular: bool) -> int:
     return int(items[below(state, len(items))]) if popular else below(state, item_count)

@@ -30,6 +30,7 @@ from lorentzrec.learning.kernels.structures import (
 from lorentzrec.learning.kernels.triplets import triplet_steps
 from lorentzrec.learning.tables import BLOCK_ROWS, FOLDED_BLOCK_ROWS, events_of, settings_of, step_of, workspace_of
 from lorentzrec.model.config import ResolvedConfig
+from lorentzrec.model.record import EpochRecord
 from lorentzrec.threads import SINGLE_THREADED_BLAS
 
 _EVENTS_PER_CALL = 1 << 15
@@ -39,12 +40,9 @@ and progress bar."""
 
 @dataclass(frozen=True)
 class EpochResult:
-    loss: float
-    """Mean over the positives that were learned from."""
+    record: EpochRecord
+    """Not validated yet."""
     positives: int
-    seconds: float
-    clipped: int
-    capped: int
     coincident: int
     saturated: int
 
@@ -107,15 +105,17 @@ class EpochRunner:
         self._refuse_broken(epoch)
         if not math.isfinite(total):
             raise TrainingError(f"the loss became {total} in epoch {epoch}: lower scale, initial_width or the weights")
-        return EpochResult(
+        seconds = time.perf_counter() - started
+        record = EpochRecord(
+            epoch=epoch,
             loss=total / max(done, 1),
-            positives=done,
-            seconds=time.perf_counter() - started,
-            clipped=int(counters[CLIPPED]),
-            capped=int(counters[CAPPED]),
-            coincident=int(counters[COINCIDENT]),
-            saturated=int(counters[SATURATED]),
+            learning_rate=learning_rate,
+            clipped_gradients=int(counters[CLIPPED]),
+            capped_steps=int(counters[CAPPED]),
+            seconds=seconds,
+            events_per_second=done / max(seconds, 1e-9),
         )
+        return EpochResult(record, done, int(counters[COINCIDENT]), int(counters[SATURATED]))
 
     def _run_blocks(
         self, epoch: int, settings: Settings, advance: Callable[[int, float], None], cancelled: threading.Event

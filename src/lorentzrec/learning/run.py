@@ -80,8 +80,7 @@ class TrainingRun:
         """Run the next epoch, validate it if it is its turn, and keep its points if they are the best so far."""
         number = len(self.record) + 1
         progress.begin(number)
-        rate = learning_rate(self.config, number)
-        result = self.runner.run(number, rate, progress.advance, cancelled)
+        result = self.runner.run(number, learning_rate(self.config, number), progress.advance, cancelled)
         if number == 1 and result.saturated:
             self.note(NoteKind.NO_VALID_NEGATIVE, times=result.saturated)
         if number == 1 and result.coincident:
@@ -92,16 +91,7 @@ class TrainingRun:
             model, threads = self._model(self._points()), self.config.threads
             report = evaluate(model, self.held_out, k=k, intervals=False, threads=threads)
             metrics = {name: report[name] for name in (self.metric, f"hr@{k}")}
-        record = EpochRecord(
-            epoch=number,
-            loss=result.loss,
-            learning_rate=rate,
-            clipped_gradients=result.clipped,
-            capped_steps=result.capped,
-            seconds=result.seconds,
-            events_per_second=result.positives / max(result.seconds, 1e-9),
-            validation=metrics,
-        )
+        record = replace(result.record, validation=metrics)
         best_before = max((self._validated(earlier) for earlier in self.record), default=-1.0)
         self.record.append(record)
         if metrics is not None and self._validated(record) > best_before:

@@ -187,7 +187,7 @@ class EpochRunner:
         """The summed loss of an epoch and its positives: threads take customers and share the points without locks."""
         order, key = self._order(epoch), epoch_key(self.config.seed, epoch)
         weights = self.targets[order] * settings.negative_count
-        calls = _calls(weights)
+        calls = block_bounds(weights, _EVENTS_PER_CALL).tolist()
         following = iter(range(len(calls) - 1))
         lock = threading.Lock()
         total, done = 0.0, 0
@@ -275,13 +275,3 @@ def block_bounds(lengths: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
 def _largest_first(sizes: NDArray[np.int64]) -> Iterator[int]:
     """The order in which threads take the blocks of a step: the last to be finished should be a small one."""
     return iter(np.argsort(-sizes, kind="stable").tolist())
-
-
-def _calls(weights: NDArray[np.int64]) -> list[int]:
-    """Places at which one call of a kernel ends and the next begins."""
-    ends = np.cumsum(weights)
-    calls = [0]
-    while calls[-1] < len(weights):
-        before = ends[calls[-1] - 1] if calls[-1] else 0
-        calls.append(min(int(np.searchsorted(ends, before + _EVENTS_PER_CALL)) + 1, len(weights)))
-    return calls

@@ -355,3 +355,15 @@ def test_flat_points_must_be_finite(tmp_path: Path) -> None:
     seal(tmp_path / "model")
     with pytest.raises(ArtifactError, match=r"points.safetensors is damaged \(row 29 of item_points is not finite\)"):
         load(tmp_path / "model")
+
+
+def test_models_of_0_1_open(copied: Path) -> None:
+    """Their configs lack two hyper-parameters and have a former name, and their notes are texts without records."""
+    manifest = json.loads((copied / "manifest.json").read_text())
+    later = {"blocks_per_step", "deterministic"}
+    former = {name: value for name, value in manifest["config"].items() if name not in later}
+    assert "note_records" in manifest
+    seal(copied, config=former | {"history": "leave_one_out", "recency": 1.0}, note_records=None)
+    model = load(copied)
+    assert (model.config.history, model.config.deterministic) == ("folds", False)
+    assert model.note_records == (Note.of_text("events have no order"),)

@@ -79,9 +79,10 @@ class Note:
 
 def read_notes(manifest: Mapping[str, Any]) -> tuple[Note, ...]:
     """The notes of a manifest; those of lorentzrec 0.1 are texts without records."""
-    if "note_records" not in manifest:
+    records = manifest.get("note_records")
+    if records is None:
         return tuple(Note.of_text(str(text)) for text in manifest["notes"])
-    return tuple(Note.from_dict(record) for record in manifest["note_records"])
+    return tuple(Note.from_dict(record) for record in records)
 
 
 def write_notes(notes: tuple[Note, ...]) -> dict[str, Any]:

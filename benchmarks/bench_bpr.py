@@ -49,9 +49,9 @@ def lorentzrec_rate(data: Interactions, threads: int, **settings: Any) -> float:
         threads=threads,
         **settings,
     )
-    run = TrainingRun.begin(data, config)
+    run = TrainingRun(data, config)
     results = [run.runner.run(epoch, RATE, lambda *_: None, threading.Event()) for epoch in (1, 2, 3)]
-    return max(result.positives / result.seconds for result in results)
+    return max(result.record.events_per_second for result in results)
 
 
 def main() -> None:

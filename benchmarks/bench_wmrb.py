@@ -23,9 +23,9 @@ DIMENSION = 50
 
 def rate(data: Interactions, threads: int, **settings: Any) -> float:
     """Positives per second of the faster of two epochs."""
-    run = TrainingRun.begin(data, TrainingConfig(loss="wmrb", dimension=DIMENSION, threads=threads, **settings))
+    run = TrainingRun(data, TrainingConfig(loss="wmrb", dimension=DIMENSION, threads=threads, **settings))
     results = [run.runner.run(epoch, 0.05, lambda *_: None, threading.Event()) for epoch in (1, 2)]
-    return max(result.positives / result.seconds for result in results)
+    return max(result.record.events_per_second for result in results)
 
 
 def geoopt_rate(data: Interactions, threads: int, negatives: int, seconds: float) -> float:

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "math.md").read_text()
 HEADER = "| equation | function | kernel | test |"
 NOT_YET = "-"
-NO_FORMULA = {"lorentzrec.geometry.sums.weights_of"}
+NO_FORMULA = {"lorentzrec.geometry.sums.weights_of", "lorentzrec.geometry.charts.gap_to_boundary"}
 
 
 def rows_of(page: str) -> list[list[str]]:

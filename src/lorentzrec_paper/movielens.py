@@ -120,12 +120,12 @@ class WatchedRun:
     """A training run that is evaluated on validation after each epoch."""
 
     def __init__(self, train_part: Interactions, config: TrainingConfig) -> None:
-        self.run = TrainingRun.begin(train_part, config)
+        self.run = TrainingRun(train_part, config)
         self.curves: dict[CurveName, list[float]] = {name: [] for name in (*METRICS, *CLOCKS)}
 
     def epoch(self, validation: Interactions) -> None:
         started = time.process_time()
-        with TrainingProgress(False, self.run.epochs, self.run.runner.positives, done=0) as silent:
+        with TrainingProgress(False, self.run.config.epochs, self.run.runner.positives, done=0) as silent:
             seconds = self.run.epoch(silent, threading.Event()).seconds
         for clock, spent in zip(CLOCKS, (seconds, time.process_time() - started), strict=True):
             self.curves[clock].append(spent + sum(self.curves[clock][-1:]))

@@ -16,6 +16,7 @@ import pytest
 from cli.command_line import SETTINGS, run, run_json
 from lorentzrec import load
 from lorentzrec.learning.kernels.compiling import COMPILING
+from lorentzrec.model.notes import NoteKind
 
 FOREVER = ("--set", "dimension=4", "--set", "epochs=1000000")
 SIGNALS = [(signal.SIGINT, 130, "stopped by Ctrl-C"), (signal.SIGTERM, 143, "stopped by SIGTERM")]
@@ -140,7 +141,7 @@ def test_in_a_later_epoch_the_model_so_far_is_saved_next_to_the_good_one(
     assert lines[-2:] == [moved, line]
     assert content_of(place) == before
     assert len(load(unfinished).record) >= 1
-    assert any(note.startswith("interrupted in epoch ") for note in load(unfinished).notes)
+    assert NoteKind.INTERRUPTED in {note.kind for note in load(unfinished).note_records}
     assert sorted(path.name for path in place.parent.iterdir()) == ["model", "model.interrupted"]
 
 
@@ -156,7 +157,7 @@ def test_where_there_is_no_model_or_it_may_be_overwritten(
     out, lines = interrupt(process, signal.SIGINT, 130)
     assert lines[-1] == "stopped by Ctrl-C"
     assert '"interrupted": true' in out
-    assert any(note.startswith("interrupted in epoch ") for note in load(place).notes)
+    assert NoteKind.INTERRUPTED in {note.kind for note in load(place).note_records}
     assert [path.name for path in place.parent.iterdir()] == ["model"]
 
 

@@ -102,7 +102,7 @@ def test_titles_of_a_dataset(model: Path, events_file: Path, titles_file: Path, 
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("recommend", "MODEL", "--history", "i1", "-k", "0"), "k is 0: ask for a whole number of items, 1 or more"),
+        (("recommend", "MODEL", "--history", "i1", "-k", "0"), "k is 0: give a whole number of items, 1 or more"),
         (("recommend", "MODEL"), "recommend takes either --history or --user: give one of them"),
         (("recommend", "MODEL", "--history", "i1", "--user", "u1"), "recommend takes either --history or --user"),
         (("recommend", "MODEL", "--user", "nobody"), "the user 'nobody' is not known to this model"),
@@ -111,7 +111,7 @@ def test_titles_of_a_dataset(model: Path, events_file: Path, titles_file: Path, 
         (("similar", "MODEL", "zz"), "the item 'zz' is not known to this model (ids here are strings): check the id"),
         (("similar", "none", "i1"), "there is no model folder none: check the path, or train and save a model first"),
         (("recommend-all", "MODEL", "--out", "none/all.parquet"), "cannot write none/all.parquet: "),
-        (("recommend-all", "MODEL", "--out", "all.parquet", "-k", "0"), "k is 0: ask for a whole number of items"),
+        (("recommend-all", "MODEL", "--out", "all.parquet", "-k", "0"), "k is 0: give a whole number of items"),
         (
             ("export", "MODEL", "--out", "points", "--to", "faiss"),
             "there is no format 'faiss': use one of parquet, csv, jsonl, npz",

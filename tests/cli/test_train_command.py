@@ -61,7 +61,7 @@ def test_columns_may_have_other_names(events_file: Path, tmp_path: Path) -> None
     columns = ("--user-column", "customer", "--item-column", "sku")
     ordered = run_json("train", renamed, "--out", tmp_path / "a", *columns, "--time-column", "day", *SETTINGS)
     unordered = run_json("train", renamed, "--out", tmp_path / "b", *columns, *SETTINGS)
-    assert (ordered["config"]["history"], unordered["config"]["history"]) == ("causal", "leave_one_out")
+    assert (ordered["config"]["history"], unordered["config"]["history"]) == ("causal", "folds")
 
 
 def test_all_settings_can_be_listed() -> None:

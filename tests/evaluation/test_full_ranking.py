@@ -10,12 +10,10 @@ import pytest
 from fixed_scores import FixedScores, Pairs, events, tied_lists
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
-from numpy.typing import NDArray
 
 from lorentzrec.data.vocabulary import Id
 from lorentzrec.evaluation import held_out
-from lorentzrec.evaluation.full_ranking import best_scores, popularity_quantiles
+from lorentzrec.evaluation.full_ranking import popularity_quantiles
 from lorentzrec.evaluation.protocol import evaluate
 from lorentzrec.evaluation.report import render_counts
 
@@ -152,22 +150,6 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         assert blocks.metrics[name] == pytest.approx(metric)
     for threads in (1, 3):
         assert evaluate(model, test, k=[1, 5, 20], threads=threads).metrics == blocks.metrics, "to the last digit"
-
-
-@given(
-    scores=arrays(
-        np.float32, st.tuples(st.integers(1, 3), st.integers(1, 400)), elements=st.sampled_from([-np.inf, 0, 1, 2])
-    ),
-    data=st.data(),
-)
-def test_best_scores_are_the_head_of_a_sorted_list(scores: NDArray[np.float32], data: st.DataObject) -> None:
-    count = data.draw(st.integers(1, scores.shape[1]))
-    np.testing.assert_array_equal(best_scores(scores, count), np.sort(scores, axis=1)[:, ::-1][:, :count])
-
-
-def test_best_of_many_different_scores() -> None:
-    scores = np.random.default_rng(0).standard_normal((5, 10_007)).astype(np.float32)
-    np.testing.assert_array_equal(best_scores(scores, 20), np.sort(scores, axis=1)[:, ::-1][:, :20])
 
 
 def test_popularity_quantiles() -> None:

@@ -290,7 +290,7 @@ def test_riemannian_gradient_is_the_steepest_direction(point: FloatArray, space:
 @given(points(2, radius=2.0))
 def test_distance_gradient_equals_differences(pair: FloatArray) -> None:
     point, target = pair
-    assume(distance(point, target) > 0.01)  # beside the cusp, differences of step 1e-5 are too coarse
+    assume(distance(point, target) > 0.01)  # near the cusp, differences of step 1e-5 are too coarse
     gradient = distance_gradient(point, target)
     assert_allclose(gradient, gradient_by_differences(lambda x: distance(x, target), point), atol=1e-5)
     ambient = -target / np.sinh(distance(point, target))

@@ -1,4 +1,4 @@
-"""The Einstein midpoint as Klein's formula, as a centre and under differentiation; the Frechet mean beside it."""
+"""The Einstein midpoint as Klein's formula, as a centre and under differentiation; compared with the Frechet mean."""
 
 from __future__ import annotations
 

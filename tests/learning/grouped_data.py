@@ -11,7 +11,7 @@ from lorentzrec.model.config import TrainingConfig
 
 
 def grouped(users: int = 60, items: int = 60, events: int = 1500, seed: int = 0, **columns: Any) -> Interactions:
-    """Customer u touches items of the group u % 3, in an order that means nothing."""
+    """Customer u interacts with items of the group u % 3, in a random order."""
     random = np.random.default_rng(seed)
     user = np.concatenate([np.arange(users), random.integers(0, users, events - users)])
     item = user % 3 * (items // 3) + random.integers(0, items // 3, events)

@@ -1,4 +1,4 @@
-"""Small training problems, once as the kernels see them (float32) and once as their twins do (float64)."""
+"""Small training problems, once as the kernels see them (float32) and once as their references do (float64)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.data.interactions import offsets_of
-from lorentzrec.learning import reference
 from lorentzrec.learning.kernels.blocks import apply_gradients, asymmetric_gradients, symmetric_gradients
 from lorentzrec.learning.kernels.structures import Events, Settings, Table
 from lorentzrec.learning.kernels.triplets import triplet_steps
 from lorentzrec.learning.tables import settings_of, step_of, table_of, workspace_of
-from lorentzrec.model.config import TrainingConfig
+from lorentzrec.model.config import ResolvedConfig, TrainingConfig
+from reference import blocks as reference
 
 KEY = 0x0123456789ABCDEF
 
@@ -25,7 +25,7 @@ class Outcome(NamedTuple):
     counters: NDArray[np.int64]
 
 
-def resolved(**options: Any) -> TrainingConfig:
+def resolved(**options: Any) -> ResolvedConfig:
     """A config in which nothing is open."""
     config = TrainingConfig.from_mapping({"dimension": 5, "clip_norm": 0.3, "threads": 1} | options)
     return config.resolve(ordered=True, events=100, users=10, items=20)
@@ -33,18 +33,18 @@ def resolved(**options: Any) -> TrainingConfig:
 
 def settings(**options: Any) -> Settings:
     config = resolved(**options)
-    assert config.learning_rate is not None
     return settings_of(config, config.learning_rate)
 
 
-def table(config: TrainingConfig, count: int, seed: int, radius: float = 1.0) -> Table:
+def table(config: ResolvedConfig, count: int, seed: int, radius: float = 1.0) -> Table:
     space = np.random.default_rng(seed).normal(0, radius / config.dimension**0.5, (count, config.dimension))
     return table_of(space.astype(np.float32), config)
 
 
 def in_float64(table: Table) -> Table:
     """The same points with all digits of float64: those of the hyperboloid are lifted from their space part."""
-    wide = Table(*(array.astype(np.float64 if array.dtype == np.float32 else array.dtype) for array in table))
+    arrays: Any = (array.astype(np.float64 if array.dtype == np.float32 else array.dtype) for array in table)
+    wide = Table(*arrays)
     if table.points[:, 0].any():
         wide.points[:, 0] = np.sqrt(1 + (wide.points[:, 1:] ** 2).sum(axis=1))
     return wide
@@ -71,7 +71,7 @@ def events(lengths: list[int], item_count: int, *, weighted: bool, seed: int, la
     return Events(offsets, np.concatenate(items).astype(np.int32), weights.astype(np.float32), labels, targets)
 
 
-def tables(config: TrainingConfig, users: int, item_count: int, seed: int, radius: float) -> tuple[Table, Table]:
+def tables(config: ResolvedConfig, users: int, item_count: int, seed: int, radius: float) -> tuple[Table, Table]:
     """What customers are made of, and the items."""
     items = table(config, item_count, seed, radius)
     if config.model == "symmetric":
@@ -80,7 +80,7 @@ def tables(config: TrainingConfig, users: int, item_count: int, seed: int, radiu
 
 
 def run_both(
-    config: TrainingConfig,
+    config: ResolvedConfig,
     events: Events,
     item_count: int,
     *,
@@ -89,12 +89,11 @@ def run_both(
     radius: float = 1.0,
     start: tuple[Table, Table] | None = None,
 ) -> tuple[Outcome, Outcome]:
-    """An epoch over all events by the kernels of this config, and by their twins."""
+    """An epoch over all events by the kernels of this config, and by their references."""
     users = len(events.offsets) - 1
     histories, items = start or tables(config, users, item_count, seed, radius)
     rows = max(block_rows, len(events.items))
     workspace = workspace_of(config, rows, len(histories.points), item_count, shared=histories is items)
-    assert config.learning_rate is not None
     chosen = settings_of(config, config.learning_rate)
     slow_items = in_float64(items)
     slow_histories = slow_items if histories is items else in_float64(histories)
@@ -105,7 +104,7 @@ def run_both(
     loss, slow_loss = 0.0, 0.0
     cut: tuple[Any, ...]
     kernel: Any
-    twin: Any
+    slow_kernel: Any
     if config.model == "symmetric" and config.loss == "bpr":
         loss = triplet_steps(order, 0, users, *fast)
         slow_loss = reference.triplet_steps(order, 0, users, *slow)
@@ -113,11 +112,11 @@ def run_both(
         if config.model == "symmetric":
             targets = len(events.targets) if len(events.labels) > 1 else len(events.items)
             blocks, cut = -(-targets // block_rows), (block_rows,)
-            kernel, twin = symmetric_gradients, reference.symmetric_gradients
+            kernel, slow_kernel = symmetric_gradients, reference.symmetric_gradients
         else:
             bounds = np.unique([0, *range(2, users, 2), users])
             blocks, cut = len(bounds) - 1, (order, bounds)
-            kernel, twin = asymmetric_gradients, reference.asymmetric_gradients
+            kernel, slow_kernel = asymmetric_gradients, reference.asymmetric_gradients
         step = step_of(config, rows, item_count)
         size = len(step.losses)
         for first in range(0, blocks, size):
@@ -127,7 +126,7 @@ def run_both(
                 scratch = workspace.chosen, workspace.counters
                 apply_gradients(count, part, 2, histories, items, chosen, *scratch, step)
             loss += float(step.losses[:count].sum())
-            slow_loss += reference.apply_gradients([twin(first + block, *cut, *slow) for block in range(count)])
+            slow_loss += reference.apply_gradients([slow_kernel(first + block, *cut, *slow) for block in range(count)])
         assert (workspace.histories == -1).all()
         assert (workspace.targets == -1).all()
         assert (workspace.negatives.bits == 0).all()

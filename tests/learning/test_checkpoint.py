@@ -19,6 +19,7 @@ from lorentzrec.errors import ArtifactError, ConfigError, InputError
 from lorentzrec.learning.checkpoint import ARRAYS, Checkpoint
 from lorentzrec.learning.trainer import train
 from lorentzrec.manifest import write_manifest
+from lorentzrec.model.notes import Note
 from model.hand_made_models import RECORD
 
 DATA = grouped(events=300)
@@ -34,11 +35,11 @@ def folder(tmp_path: Path) -> Path:
 
 def test_everything_comes_back(tmp_path: Path) -> None:
     arrays: dict[str, Any] = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.zeros(1, np.int32)}
-    written = Checkpoint(CONFIG, "digest", RECORD, 2, ("a note",), arrays)
+    written = Checkpoint(CONFIG, "digest", RECORD, 2, (Note.of_text("a note"),), arrays)
     written.save(tmp_path / "run")
     read = Checkpoint.load(tmp_path / "run")
     assert (read.config, read.data_digest, read.record) == (CONFIG, "digest", RECORD)
-    assert (read.best_epoch, read.notes) == (2, ("a note",))
+    assert (read.best_epoch, read.notes) == (2, (Note.of_text("a note"),))
     assert {name: (array.dtype, array.tolist()) for name, array in read.arrays.items()} == {
         name: (array.dtype, array.tolist()) for name, array in arrays.items()
     }

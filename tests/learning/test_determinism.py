@@ -17,6 +17,7 @@ from lorentzrec.learning.kernels.compiling import take
 from lorentzrec.learning.run import TrainingRun
 from lorentzrec.learning.trainer import train
 from lorentzrec.model.model import Model
+from lorentzrec.model.notes import Note, NoteKind
 
 DATA = grouped(users=70, events=1800)
 THREADS = [1, 2, 3, 8]
@@ -36,7 +37,7 @@ def bits(model: Model) -> list[bytes]:
 @pytest.mark.parametrize("score", ["inner", "distance"])
 def test_any_number_of_threads_gives_the_same_bits(model: str, loss: str, optimiser: str, score: str) -> None:
     """Twice each; small blocks of many customers, so that threads finish in changing order."""
-    for geometry, history in product(("hyperboloid", "euclidean"), ("causal", "leave_one_out")):
+    for geometry, history in product(("hyperboloid", "euclidean"), ("causal", "folds")):
         options = {"model": model, "loss": loss, "optimiser": optimiser, "score": score, "geometry": geometry}
         config = quick(epochs=2, negative_count=5, deterministic=True, blocks_per_step=4, history=history, **options)
         found = [bits(train(DATA, config.replace(threads=threads), progress=False)) for threads in THREADS * 2]
@@ -49,25 +50,25 @@ def test_the_blocks_of_a_step_decide_and_not_the_threads() -> None:
 
 
 def test_a_step_has_at_most_as_many_threads_as_blocks() -> None:
-    run = TrainingRun.begin(DATA, quick(threads=8, blocks_per_step=3))
+    run = TrainingRun(DATA, quick(threads=8, blocks_per_step=3))
     assert len(run.runner.workspaces) == 3
 
 
 def test_symmetric_bpr_says_that_it_varies() -> None:
     options: dict[str, Any] = {"model": "symmetric", "loss": "bpr", "epochs": 1}
     varying = train(DATA, quick(threads=2, **options), progress=False)
-    assert any("results vary from run to run" in note for note in varying.notes)
+    assert Note(NoteKind.NOT_REPRODUCIBLE) in varying.note_records
     fixed = train(DATA, quick(threads=2, deterministic=True, **options), progress=False)
-    assert "deterministic symmetric BPR runs on one thread" in fixed.notes
+    assert Note(NoteKind.ONE_THREAD) in fixed.note_records
     alone = train(DATA, quick(threads=1, **options), progress=False)
-    assert not any("thread" in note for note in alone.notes)
+    assert not {NoteKind.NOT_REPRODUCIBLE, NoteKind.ONE_THREAD} & {note.kind for note in alone.note_records}
     assert bits(alone) == bits(fixed)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_an_error_in_one_thread_ends_all(threads: int) -> None:
     """What a thread raises reaches the caller, and none waits for it."""
-    run = TrainingRun.begin(DATA, quick(threads=threads, blocks_per_step=4))
+    run = TrainingRun(DATA, quick(threads=threads, blocks_per_step=4))
 
     def fail(positives: int, loss: float) -> None:
         raise RuntimeError("no more room for progress")
@@ -78,7 +79,7 @@ def test_an_error_in_one_thread_ends_all(threads: int) -> None:
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_cancelled_epoch_ends_before_the_next_step(threads: int) -> None:
-    run = TrainingRun.begin(DATA, quick(threads=threads, blocks_per_step=2))
+    run = TrainingRun(DATA, quick(threads=threads, blocks_per_step=2))
     runner: EpochRunner = run.runner
     cancelled = threading.Event()
     steps: list[int] = []

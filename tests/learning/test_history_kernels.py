@@ -1,4 +1,4 @@
-"""The queries that a history makes, and the way of their gradients back, each as its twin says."""
+"""The queries that a history makes, and their gradients passed back, compared with the references."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from small_blocks import KEY, events, resolved, table
 
 from lorentzrec.geometry import FloatArray, euclidean, midpoint
 from lorentzrec.geometry.sums import total_weight, weighted_sum
-from lorentzrec.learning import reference, sampling
 from lorentzrec.learning.kernels import histories
+from lorentzrec.learning.kernels.histories import slot_of
 from lorentzrec.learning.kernels.numbers import FOLDS, key_for
-from lorentzrec.learning.kernels.slots import slot_of
 from lorentzrec.learning.kernels.structures import HISTORY, TARGET, Slots
-from lorentzrec.learning.losses import Geometry
-from lorentzrec.learning.sampling import folds
 from lorentzrec.learning.tables import settings_of, step_of, workspace_of
+from reference import blocks as reference
+from reference import sampling
+from reference.losses import Geometry
+from reference.sampling import folds
 
 ITEMS = 7
 LEAD = 4
-"""Events of another customer who stands before the one looked at, in the same block."""
+"""Events of another customer, who precedes the one tested in the same block."""
 WAYS: list[dict[str, Any]] = [
     {"history": "causal", "recency": 0.7},
-    *({"history": "leave_one_out", "folds": count} for count in (2, 3, 99)),
+    *({"history": "folds", "folds": count} for count in (2, 3, 99)),
 ]
 every_way = pytest.mark.parametrize("options", WAYS)
 every_length = pytest.mark.parametrize("length", [2, 3, 7])
@@ -34,17 +35,17 @@ both_labels = pytest.mark.parametrize("labelled", [False, True], ids=["all", "la
 both_geometries = pytest.mark.parametrize("geometry", ["hyperboloid", "euclidean"])
 
 
-def test_slot_of_is_its_twin() -> None:
-    """Numbers in the order of first asking, a side for itself where the points are not shared."""
+def test_slot_of_matches_its_reference() -> None:
+    """Slots are numbered in the order of first use, each side separately where the points are not shared."""
     workspace = workspace_of(resolved(targets="separate"), rows=9, history_count=9, item_count=9, shared=False)
     step = step_of(resolved(targets="separate"), rows=9, item_count=9)
     slots = Slots(step.gradients[0], step.rows[0], step.sides[0], workspace.histories, workspace.targets)
-    twin: dict[tuple[int, int], int] = {}
+    numbers: dict[tuple[int, int], int] = {}
     used = 0
     for row, side in [(4, HISTORY), (2, HISTORY), (4, HISTORY), (4, TARGET), (2, HISTORY), (4, TARGET), (8, TARGET)]:
         slot, used = slot_of(row, side, used, slots)
-        assert slot == twin.setdefault((row, side), len(twin))
-        assert used == len(twin)
+        assert slot == numbers.setdefault((row, side), len(numbers))
+        assert used == len(numbers)
         assert (slots.rows[slot], slots.sides[slot]) == (row, side)
         assert (slots.gradients[slot] == 0).all()
 
@@ -62,16 +63,18 @@ def test_folds_are_as_equal_as_can_be(length: int, count: int, sizes: list[int])
 @both_labels
 def test_queries_are_the_histories_of_targets(options: dict[str, Any], length: int, labelled: bool) -> None:
     """A query for each prefix with a target; in folds one for each fold, as its events belong to other histories."""
-    asked = Asked(options, "hyperboloid", length, labelled)
-    told = reference.histories_of([1.0] * length, asked.settings, sampling.key_for(KEY, sampling.FOLDS, 1))
+    customer = CustomerQueries(options, "hyperboloid", length, labelled)
+    expected_histories = reference.histories_of(
+        [1.0] * length, customer.settings, sampling.key_for(KEY, sampling.FOLDS, 1)
+    )
     causal = options["history"] == "causal"
-    expected = {tuple(others) for target, others, _ in told if not causal or asked.labels[target]}
-    assert asked.stop - asked.row == len(expected)
+    expected = {tuple(others) for target, others, _ in expected_histories if not causal or customer.labels[target]}
+    assert customer.stop - customer.row == len(expected)
 
 
 @dataclass
-class Asked:
-    """The queries of the second of two customers in a block, by kernel and by twin."""
+class CustomerQueries:
+    """The queries of the second of two customers in a block, by kernel and by reference."""
 
     options: dict[str, Any]
     geometry: Geometry
@@ -98,7 +101,7 @@ class Asked:
     def items(self) -> Any:
         return self.events.items[LEAD:]
 
-    def told(self) -> dict[float, tuple[NDArray[np.int32], FloatArray]]:
+    def expected_histories(self) -> dict[float, tuple[NDArray[np.int32], FloatArray]]:
         """The item rows of each target's history and their shares; the weight of an event is its name."""
         weights = self.events.weights[LEAD:].tolist()
         return {
@@ -125,21 +128,23 @@ class Asked:
 @every_way
 @every_length
 @both_labels
-def test_write_queries_is_its_twin(options: dict[str, Any], geometry: Geometry, length: int, labelled: bool) -> None:
-    asked = Asked(options, geometry, length, labelled)
-    told = asked.told()
+def test_write_queries_matches_its_reference(
+    options: dict[str, Any], geometry: Geometry, length: int, labelled: bool
+) -> None:
+    customer = CustomerQueries(options, geometry, length, labelled)
+    expected_histories = customer.expected_histories()
     middle = midpoint.einstein_midpoint if geometry == "hyperboloid" else euclidean.midpoint
-    found = [name for row in range(asked.row, asked.stop) for name in asked.names(row)]
-    assert sorted(found) == sorted(told)
-    for row in range(asked.row, asked.stop):
-        assert asked.workspace.queries.owners[row] == 1
-        for name in asked.names(row):
-            rows, shares = told[name]
-            expected = middle(asked.points[rows].astype(np.float64), shares)
-            np.testing.assert_allclose(asked.workspace.queries.points[row], expected, rtol=1e-5, atol=1e-6)
-    items = dict(zip(asked.events.weights[LEAD:].tolist(), asked.items.tolist(), strict=True))
-    queries, positives = asked.workspace.queries, asked.workspace.positives
-    places = [p for row in range(asked.row, asked.stop) for p in range(queries.offsets[row], queries.ends[row])]
+    found = [name for row in range(customer.row, customer.stop) for name in customer.names(row)]
+    assert sorted(found) == sorted(expected_histories)
+    for row in range(customer.row, customer.stop):
+        assert customer.workspace.queries.owners[row] == 1
+        for name in customer.names(row):
+            rows, shares = expected_histories[name]
+            expected = middle(customer.points[rows].astype(np.float64), shares)
+            np.testing.assert_allclose(customer.workspace.queries.points[row], expected, rtol=1e-5, atol=1e-6)
+    items = dict(zip(customer.events.weights[LEAD:].tolist(), customer.items.tolist(), strict=True))
+    queries, positives = customer.workspace.queries, customer.workspace.positives
+    places = [p for row in range(customer.row, customer.stop) for p in range(queries.offsets[row], queries.ends[row])]
     assert positives.targets[places].tolist() == [items[name] for name in found]
 
 
@@ -147,28 +152,30 @@ def test_write_queries_is_its_twin(options: dict[str, Any], geometry: Geometry, 
 @every_way
 @every_length
 @both_labels
-def test_spread_gradients_is_its_twin(options: dict[str, Any], geometry: Geometry, length: int, labelled: bool) -> None:
-    asked = Asked(options, geometry, length, labelled)
-    work, told = asked.workspace, asked.told()
+def test_spread_gradients_matches_its_reference(
+    options: dict[str, Any], geometry: Geometry, length: int, labelled: bool
+) -> None:
+    customer = CustomerQueries(options, geometry, length, labelled)
+    work, expected_histories = customer.workspace, customer.expected_histories()
     work.queries.gradients[:] = np.random.default_rng(length).normal(size=work.queries.gradients.shape)
-    expected = np.zeros((ITEMS, asked.points.shape[1]))
-    for row in range(asked.row, asked.stop):
-        if not asked.names(row):  # a fold without a target has no gradient
+    expected = np.zeros((ITEMS, customer.points.shape[1]))
+    for row in range(customer.row, customer.stop):
+        if not customer.names(row):  # a fold without a target has no gradient
             work.queries.gradients[row] = 0
             continue
-        rows, shares = told[asked.names(row)[0]]
-        points, gradient = asked.points[rows].astype(np.float64), work.queries.gradients[row].astype(np.float64)
+        rows, shares = expected_histories[customer.names(row)[0]]
+        points, gradient = customer.points[rows].astype(np.float64), work.queries.gradients[row].astype(np.float64)
         if geometry == "hyperboloid":
             in_sum = midpoint.midpoint_gradient(weighted_sum(points, shares), gradient)
         else:
             in_sum = euclidean.midpoint_gradient(total_weight(points, shares), gradient)
         np.add.at(expected, rows, shares[:, None] * in_sum)
     first, last = LEAD, LEAD + length
-    step = step_of(asked.config, rows=20, item_count=ITEMS)
+    step = step_of(customer.config, rows=20, item_count=ITEMS)
     slots = Slots(step.gradients[0], step.rows[0], step.sides[0], work.histories, work.targets)
     parts = work.queries, work.positives, work.vectors
-    used = histories.spread_gradients(first, last, 1, asked.events, asked.settings, 0, slots, *parts)
-    assert sorted(slots.rows[:used].tolist()) == sorted(set(asked.items.tolist()))
+    used = histories.spread_gradients(first, last, 1, customer.events, customer.settings, 0, slots, *parts)
+    assert sorted(slots.rows[:used].tolist()) == sorted(set(customer.items.tolist()))
     found = np.zeros_like(expected)
     found[slots.rows[:used]] = slots.gradients[:used]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from lorentzrec.geometry.charts import to_poincare
 from lorentzrec.geometry.hyperboloid import lift
-from lorentzrec.learning.initialisation import initial_space
+from lorentzrec.learning.run import initial_space
 from lorentzrec.model.config import TrainingConfig
 
 
 def start(count: int, frequency: NDArray[np.int64] | None = None, seed: int = 0, **options: Any) -> NDArray[np.float32]:
-    config = TrainingConfig.from_mapping({"dimension": 3, "initial_width": 0.4} | options)
+    given = TrainingConfig.from_mapping({"dimension": 3, "initial_width": 0.4} | options)
+    config = given.resolve(ordered=True, events=100, users=10, items=10)
     return initial_space(count, config, frequency, np.random.default_rng(seed))
 
 
@@ -58,8 +59,3 @@ def test_starts_follow_the_seed(initialisation: str) -> None:
     counts = np.arange(1, 21)
     first, again, other = (start(20, counts, seed, initialisation=initialisation) for seed in (1, 1, 2))
     assert first.tobytes() == again.tobytes() != other.tobytes()
-
-
-def test_an_open_width_is_a_mistake_of_the_caller() -> None:
-    with pytest.raises(ValueError, match="resolve the config first"):
-        start(1, initial_width=None)

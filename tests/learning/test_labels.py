@@ -14,11 +14,12 @@ from lorentzrec.errors import InputError
 from lorentzrec.evaluation.protocol import evaluate
 from lorentzrec.learning.run import TrainingRun
 from lorentzrec.learning.trainer import train
+from lorentzrec.model.notes import Note, NoteKind
 
 DATA = grouped(events=1500)
 KINDS: list[dict[str, Any]] = [
     {"model": "asymmetric", "history": "causal"},
-    {"model": "asymmetric", "history": "leave_one_out"},
+    {"model": "asymmetric", "history": "folds"},
     {"model": "symmetric", "loss": "wmrb"},
     {"model": "symmetric", "loss": "bpr"},
 ]
@@ -48,11 +49,11 @@ def test_only_labelled_events_are_positives(options: dict[str, Any]) -> None:
     )
     labels = np.zeros(8, bool)
     labels[in_order] = marked
-    run = TrainingRun.begin(labelled(data, labels), quick(**options, negative_count=1))
+    run = TrainingRun(labelled(data, labels), quick(**options, negative_count=1))
     causal = options.get("history") == "causal"
     assert run.runner.learners.tolist() == sorted([rows[3]] if causal else [rows[2], rows[3]])
     assert run.runner.positives == (2 if causal else 3)
-    assert any(note.startswith(f"{3 if causal else 2} customers have no labelled event") for note in run.notes)
+    assert Note(NoteKind.NO_PREDICTABLE_LABEL, {"customers": 3 if causal else 2}) in run.notes
 
 
 @pytest.mark.parametrize("options", [KINDS[0], KINDS[2]], ids=["asymmetric", "symmetric"])
@@ -81,7 +82,7 @@ def test_labels_without_anything_to_learn_are_refused() -> None:
 def test_validation_holds_labelled_events_out(times: bool) -> None:
     data = DATA if times else replace(DATA, times=None)
     labels = np.random.default_rng(2).random(len(data)) < 0.5
-    run = TrainingRun.begin(labelled(data, labels), quick(validation=20))
+    run = TrainingRun(labelled(data, labels), quick(validation=20))
     assert run.held_out is not None
     assert run.held_out.labels is not None
     assert len(run.held_out) == 20

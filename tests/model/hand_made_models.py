@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.model import Model
+from lorentzrec.model.notes import Note
 from lorentzrec.model.record import EpochRecord
 
 # A slow machine is not a failing test.
@@ -43,7 +44,7 @@ def points(count: int, geometry: str, seed: int) -> NDArray[np.float32]:
 
 
 def interactions(*, strings: bool = True, weighted: bool = False) -> Interactions:
-    """Twelve customers of thirty items; every item is touched, and every customer touches a few."""
+    """Twelve customers of thirty items; every item and every customer has a few events."""
     generator = np.random.default_rng(1)
     users = np.concatenate([generator.integers(0, 12, 60), np.arange(30) % 12])
     items = np.concatenate([generator.integers(0, 30, 60), np.arange(30)])
@@ -61,7 +62,7 @@ def hand_made(
     """A model of `data` with random points; `options` are further hyper-parameters."""
     data = interactions() if data is None else data
     settled = {"score": "distance", "recency": 0.5, "targets": "shared", "dimension": DIMENSION} | options
-    config = TrainingConfig.from_mapping({"geometry": geometry, "model": model} | settled)
+    config = TrainingConfig.from_mapping({"geometry": geometry, "model": model} | settled).resolve_for(data)
     item_points = points(len(data.items), geometry, 2)
     return Model(
         config=config,
@@ -75,5 +76,5 @@ def hand_made(
         record=RECORD,
         data_digest=data.digest,
         metrics={"ndcg@10": 0.125},
-        notes=("events have no order",),
+        note_records=(Note.of_text("events have no order"),),
     )

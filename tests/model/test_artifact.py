@@ -26,6 +26,7 @@ from lorentzrec.data.vocabulary import Id, Vocabulary
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.model.artifact import load, save_model
 from lorentzrec.model.model import Model
+from lorentzrec.model.notes import Note, NoteKind
 from model.hand_made_models import RECORD, hand_made, interactions
 
 Array: TypeAlias = NDArray[Any]
@@ -46,7 +47,7 @@ def copied(saved: Path, tmp_path: Path) -> Path:
 
 
 def seal(folder: Path, **changes: Any) -> None:
-    """Write the manifest anew, with right checksums and a few changes: damage that only the content shows."""
+    """Write the manifest again, with right checksums and a few changes: damage that only the content shows."""
     manifest = json.loads((folder / "manifest.json").read_text()) | changes | {"checksum": ""}
     if "files" not in changes:
         names = [file.name for file in sorted(folder.iterdir()) if file.name != "manifest.json"]
@@ -72,7 +73,7 @@ def assert_same(left: Model, right: Model) -> None:
     assert np.array_equal(left.histories.offsets, right.histories.offsets)
     assert np.array_equal(left.histories.item_rows, right.histories.item_rows)
     assert np.array_equal(left.histories.weights, right.histories.weights)  # type: ignore[arg-type]
-    assert (left.record, left.metrics, left.notes) == (right.record, right.metrics, right.notes)
+    assert (left.record, left.metrics, left.note_records) == (right.record, right.metrics, right.note_records)
     assert left.data_digest == right.data_digest
 
 
@@ -112,7 +113,8 @@ def test_any_ids_and_notes_round_trip(
 ) -> None:
     folder = tmp_path_factory.mktemp("any")
     items = Vocabulary(ids, name="item")
-    model = replace(hand_made(), items=items, histories=replace(interactions(), items=items), notes=tuple(notes))
+    records = (*map(Note.of_text, notes), Note(NoteKind.SHORTENED_STEPS, {"steps": 1200}))
+    model = replace(hand_made(), items=items, histories=replace(interactions(), items=items), note_records=records)
     model.save(folder)
     assert_same(load(folder), model)
 
@@ -153,7 +155,7 @@ def test_saved_without_histories(tmp_path: Path) -> None:
     model = load(tmp_path / "model")
     assert model.recommend(["i3"]).ids == hand_made().recommend(["i3"]).ids
     with pytest.raises(
-        InputError, match="answers histories only: give a history, or save the model with histories=True"
+        InputError, match="supports histories only: give a history, or save the model with histories=True"
     ):
         model.recommend(user="u4")
     hand_made(model="symmetric").save(tmp_path / "model", histories=False)
@@ -335,7 +337,8 @@ def test_content_that_does_not_fit(copied: Path, damage: Callable[[Path], None],
     ("changes", "message"),
     [
         ({"config": {"flavour": "sweet"}}, "no hyper-parameter 'flavour'"),
-        ({"config": {"score": "inner", "recency": 1.0, "dimension": 9}}, "do not go|user points|are float32"),
+        ({"config": hand_made().config.replace(dimension=9).to_dict()}, "user points|are float32"),
+        ({"config": {"score": "inner", "recency": 1.0}}, "loss is None: give one of bpr, wmrb, softmax"),
         ({"record": [{"epoch": 1}]}, "do not make a model"),
         ({"files": {}}, "does not list points.safetensors and items.parquet"),
     ],
@@ -352,3 +355,15 @@ def test_flat_points_must_be_finite(tmp_path: Path) -> None:
     seal(tmp_path / "model")
     with pytest.raises(ArtifactError, match=r"points.safetensors is damaged \(row 29 of item_points is not finite\)"):
         load(tmp_path / "model")
+
+
+def test_models_of_0_1_open(copied: Path) -> None:
+    """Their configs lack two hyper-parameters and have a former name, and their notes are texts without records."""
+    manifest = json.loads((copied / "manifest.json").read_text())
+    later = {"blocks_per_step", "deterministic"}
+    former = {name: value for name, value in manifest["config"].items() if name not in later}
+    assert "note_records" in manifest
+    seal(copied, config=former | {"history": "leave_one_out", "recency": 1.0}, note_records=None)
+    model = load(copied)
+    assert (model.config.history, model.config.deterministic) == ("folds", False)
+    assert model.note_records == (Note.of_text("events have no order"),)

@@ -11,42 +11,42 @@ import pytest
 
 from lorentzrec.errors import ConfigError
 from lorentzrec.learning.run import learning_rate
-from lorentzrec.model.config import TrainingConfig
+from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 
 
-def resolved(config: TrainingConfig, *, ordered: bool = True) -> TrainingConfig:
+def resolved(config: TrainingConfig, *, ordered: bool = True) -> ResolvedConfig:
     return config.resolve(ordered=ordered, events=1000, users=100, items=50)
 
 
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("dimension", 0, "dimension is 0: it must be at least 1 and at most 4096"),
+        ("dimension", 0, "dimension is 0: give a whole number from 1 to 4096"),
         ("dimension", 2.5, "dimension is 2.5: give a whole number"),
         ("dimension", True, "dimension is True: give a whole number"),
         ("dimension", None, "dimension is None: give a whole number"),
-        ("epochs", -1, "epochs is -1: it must be at least 0"),
-        ("learning_rate", -0.1, "learning_rate is -0.1: it must be at least 0"),
-        ("learning_rate", float("nan"), "learning_rate is nan: give a finite number"),
-        ("learning_rate", float("inf"), "learning_rate is inf: give a finite number"),
-        ("learning_rate", "0.1", "learning_rate is '0.1': give a finite number"),
-        ("learning_rate_decay", 1.5, "learning_rate_decay is 1.5: it must be at least 0 and at most 1"),
-        ("negative_count", 0, "negative_count is 0: it must be at least 1"),
-        ("margin", -1.0, "margin is -1.0: it must be at least 0"),
-        ("scale", 0.0, "scale is 0.0: it must be above 0"),
-        ("regularisation", -1.0, "regularisation is -1.0: it must be at least 0"),
-        ("clip_norm", 0.0, "clip_norm is 0.0: it must be above 0"),
-        ("initial_width", 0.95, "initial_width is 0.95: it must be above 0 and at most 0.9"),
-        ("recency", 0.0, "recency is 0.0: it must be above 0 and at most 1"),
-        ("folds", 1, "folds is 1: it must be at least 2"),
-        ("recency", 1.1, "recency is 1.1: it must be above 0 and at most 1"),
-        ("validation", -0.5, "validation is -0.5: it must be at least 0"),
-        ("patience", 0, "patience is 0: it must be at least 1"),
-        ("threads", 0, "threads is 0: it must be at least 1"),
-        ("seed", -1, "seed is -1: it must be at least 0"),
-        ("geometry", "poincare", "geometry is 'poincare': choose one of hyperboloid, euclidean"),
-        ("loss", "hinge", "loss is 'hinge': choose one of bpr, wmrb, softmax"),
-        ("score", 3, "score is 3: choose one of inner, distance"),
+        ("epochs", -1, "epochs is -1: give a whole number of at least 0"),
+        ("learning_rate", -0.1, "learning_rate is -0.1: give a number of at least 0"),
+        ("learning_rate", float("nan"), "learning_rate is nan: give a number of at least 0"),
+        ("learning_rate", float("inf"), "learning_rate is inf: give a number of at least 0"),
+        ("learning_rate", "0.1", "learning_rate is '0.1': give a number of at least 0"),
+        ("learning_rate_decay", 1.5, "learning_rate_decay is 1.5: give a number from 0 to 1"),
+        ("negative_count", 0, "negative_count is 0: give a whole number of at least 1"),
+        ("margin", -1.0, "margin is -1.0: give a number of at least 0"),
+        ("scale", 0.0, "scale is 0.0: give a number above 0"),
+        ("regularisation", -1.0, "regularisation is -1.0: give a number of at least 0"),
+        ("clip_norm", 0.0, "clip_norm is 0.0: give a number above 0"),
+        ("initial_width", 0.95, "initial_width is 0.95: give a number above 0 and at most 0.9"),
+        ("recency", 0.0, "recency is 0.0: give a number above 0 and at most 1"),
+        ("folds", 1, "folds is 1: give a whole number from 2 to 2147483647"),
+        ("recency", 1.1, "recency is 1.1: give a number above 0 and at most 1"),
+        ("validation", -0.5, "validation is -0.5: give a number of at least 0"),
+        ("patience", 0, "patience is 0: give a whole number of at least 1"),
+        ("threads", 0, "threads is 0: give a whole number of at least 1"),
+        ("seed", -1, "seed is -1: give a whole number from 0 to 9223372036854775807"),
+        ("geometry", "poincare", "geometry is 'poincare': give one of hyperboloid, euclidean"),
+        ("loss", "hinge", "loss is 'hinge': give one of bpr, wmrb, softmax"),
+        ("score", 3, "score is 3: give one of inner, distance"),
     ],
 )
 def test_impossible_values_are_refused(name: str, value: Any, message: str) -> None:
@@ -58,7 +58,7 @@ def test_impossible_values_are_refused(name: str, value: Any, message: str) -> N
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"history": "leave_one_out", "recency": 0.5}, "which has no order: set recency=1 or history=causal"),
+        ({"history": "folds", "recency": 0.5}, "which has no order: set recency=1 or history=causal"),
         ({"model": "symmetric", "targets": "separate"}, "points of their own there, leave targets out"),
     ],
 )
@@ -128,10 +128,10 @@ def test_settings_are_texts() -> None:
     )
     assert config == TrainingConfig(dimension=8, scale=2.5, loss="bpr", deterministic=True)
     for setting, message in [
-        ("dimension=x", "dimension is 'x': give a whole number"),
-        ("scale=x", "scale is 'x': give a number"),
+        ("dimension=x", "dimension is 'x': give a whole number from 1 to 4096"),
+        ("scale=x", "scale is 'x': give a number above 0"),
         ("dimension", "--set 'dimension' has no '=': write name=value"),
-        ("dimension=none", "dimension is 'none': give a whole number"),
+        ("dimension=none", "dimension is 'none': give a whole number from 1 to 4096"),
         ("deterministic=maybe", "deterministic is 'maybe': give true or false"),
         ("deterministic=1", "deterministic is '1': give true or false"),
     ]:
@@ -148,7 +148,7 @@ def test_data_decide_what_is_left_open(ordered: bool, model: str, optimiser: str
     decided = resolved(config, ordered=ordered)
     assert [field.name for field in fields(decided) if getattr(decided, field.name) is None] == ["clip_norm"]
     assert resolved(decided, ordered=ordered) == decided
-    assert decided.history == ("causal" if ordered else "leave_one_out")
+    assert decided.history == ("causal" if ordered else "folds")
     if not ordered or model == "symmetric":
         assert (decided.recency, decided.targets) == (1.0, "shared")
 
@@ -187,6 +187,21 @@ def test_only_symmetric_bpr_is_not_deterministic_by_default() -> None:
     assert resolved(TrainingConfig(model="symmetric", loss="bpr", deterministic=True)).deterministic is True
 
 
+def test_a_resolved_config_is_a_config_in_which_nothing_is_open() -> None:
+    decided = resolved(TrainingConfig())
+    assert decided == TrainingConfig.from_mapping(decided.to_dict())
+    assert hash(decided) == hash(TrainingConfig.from_mapping(decided.to_dict()))
+    assert type(decided.replace(loss=None)) is TrainingConfig, "what is changed may be open again"
+    with pytest.raises(ConfigError, match="loss is None: give one of bpr, wmrb, softmax"):
+        ResolvedConfig.from_mapping(decided.to_dict() | {"loss": None})
+
+
+def test_the_former_name_of_folds_is_accepted() -> None:
+    former = TrainingConfig.from_mapping({"history": "leave_one_out"})
+    assert former == TrainingConfig(history="folds")
+    assert TrainingConfig().with_settings(["history=leave_one_out"]) == former
+
+
 def test_what_is_given_stays() -> None:
     given = TrainingConfig(
         recency=1.0, targets="shared", scale=3.0, learning_rate=0.5, epochs=7, threads=1, score="inner"
@@ -205,10 +220,14 @@ def test_order_cannot_be_used_where_there_is_none(options: dict[str, Any]) -> No
 
 def test_learning_rates_by_hand() -> None:
     linear = TrainingConfig(epochs=4, learning_rate=0.8, learning_rate_decay=0.5)
-    assert [learning_rate(linear, epoch) for epoch in (1, 2, 3, 4)] == pytest.approx([0.8, 0.7, 0.6, 0.5])
+
+    def rates(config: TrainingConfig, *epochs: int) -> list[float]:
+        return [learning_rate(resolved(config), epoch) for epoch in epochs]
+
+    assert rates(linear, 1, 2, 3, 4) == pytest.approx([0.8, 0.7, 0.6, 0.5])
     inverse = TrainingConfig(epochs=4, learning_rate=0.6, learning_rate_decay=0.5, schedule="inverse")
-    assert [learning_rate(inverse, epoch) for epoch in (1, 2, 3)] == pytest.approx([0.6, 0.6 / 1.5, 0.6 / 2])
+    assert rates(inverse, 1, 2, 3) == pytest.approx([0.6, 0.6 / 1.5, 0.6 / 2])
     constant = linear.replace(learning_rate_decay=0.0)
-    assert learning_rate(constant, 4) == 0.8
+    assert rates(constant, 4) == [0.8]
     warm = constant.replace(warmup_epochs=3)
-    assert [learning_rate(warm, epoch) for epoch in (1, 2, 3, 4, 5)] == pytest.approx([0.2, 0.4, 0.6, 0.8, 0.8])
+    assert rates(warm, 1, 2, 3, 4, 5) == pytest.approx([0.2, 0.4, 0.6, 0.8, 0.8])

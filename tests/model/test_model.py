@@ -1,4 +1,4 @@
-"""What a model answers, and what it says when it cannot."""
+"""Recommendations of a model, its fallbacks, and its errors."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import Id, Vocabulary
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.model import model as model_module
+from lorentzrec.model.config import TrainingConfig
+from lorentzrec.model.fallbacks import FallbackKind
 from lorentzrec.model.model import Model
 from lorentzrec.model.ranking import Recommendations
 from lorentzrec.model.record import EpochRecord
@@ -56,12 +58,12 @@ def slow_order(model: Model, history: list[Id], weights: list[float]) -> list[Id
 def test_history_is_answered_by_its_midpoint(targets: str) -> None:
     model = hand_made(targets=targets)
     history: list[Id] = ["i3", "i7", "i3", "i9"]
-    answer = model.recommend(history=history, k=5)
+    result = model.recommend(history=history, k=5)
     expected = [identifier for identifier in slow_order(model, history, [1, 1, 1, 1]) if identifier not in history]
-    assert answer.ids == expected[:5]
-    assert answer.fallback is None
-    assert answer.scores.dtype == np.float32
-    assert (np.diff(answer.scores) <= 0).all()
+    assert result.ids == expected[:5]
+    assert result.fallback is None
+    assert result.scores.dtype == np.float32
+    assert (np.diff(result.scores) <= 0).all()
     weighted = model.recommend(history, k=30, weights=[1, 9, 2, 0.5], exclude_history=False)
     assert weighted.ids == slow_order(model, history, [1, 9, 2, 0.5])
     assert weighted.ids != slow_order(model, history, [1, 1, 1, 1])
@@ -82,9 +84,9 @@ def test_known_user_is_their_training_history(weighted: bool) -> None:
     history = data.history_ids("u4")
     events = slice(data.offsets[row], data.offsets[row + 1])
     weights = None if data.weights is None else data.weights[events].tolist()
-    answer = model.recommend(user="u4", k=7)
-    assert same(answer, model.recommend(history=history, weights=weights, k=7))
-    assert not set(answer.ids) & set(history)
+    result = model.recommend(user="u4", k=7)
+    assert same(result, model.recommend(history=history, weights=weights, k=7))
+    assert not set(result.ids) & set(history)
     assert set(history) < set(model.recommend(user="u4", k=30, exclude_history=False).ids)
 
 
@@ -96,24 +98,26 @@ def test_known_user_of_a_symmetric_model_is_their_point() -> None:
     products = model.item_points[:, 1:].astype(np.float64) @ point[1:] - model.item_points[:, 0] * point[0]
     seen = model.histories.history_ids("u4")
     expected = [identifier for identifier in model.items.ids(np.argsort(-products)) if identifier not in seen]
-    answer = model.recommend(user="u4", k=6)
-    assert answer.ids == expected[:6]
-    assert answer.fallback is None
+    result = model.recommend(user="u4", k=6)
+    assert result.ids == expected[:6]
+    assert result.fallback is None
 
 
 def test_symmetric_model_answers_a_history_by_its_midpoint_and_says_so() -> None:
-    answer = hand_made(model="symmetric").recommend(["i3", "i7"])
-    assert answer.fallback == "midpoint"
-    assert same(replace(answer, fallback=None), hand_made().recommend(["i3", "i7"]))
+    result = hand_made(model="symmetric").recommend(["i3", "i7"])
+    assert result.fallback == "midpoint"
+    assert same(replace(result, fallbacks=()), hand_made().recommend(["i3", "i7"]))
     partly = hand_made(model="symmetric").recommend(["i3", "new", "i7"])
     assert partly.fallback == "midpoint; partial: 1 of 3 history items is unknown"
+    assert partly.fallback_kinds == (FallbackKind.MIDPOINT, FallbackKind.PARTIAL)
+    assert [(one.unknown, one.total) for one in partly.fallbacks] == [(0, 0), (1, 3)]
 
 
 def test_unknown_items_of_a_history_are_left_out_and_counted() -> None:
     model = hand_made()
-    answer = model.recommend(["i3", "new", "i7", "newer"], weights=[1, 100, 3, 100])
-    assert answer.fallback == "partial: 2 of 4 history items are unknown"
-    assert same(replace(answer, fallback=None), model.recommend(["i3", "i7"], weights=[1, 3]))
+    result = model.recommend(["i3", "new", "i7", "newer"], weights=[1, 100, 3, 100])
+    assert result.fallback == "partial: 2 of 4 history items are unknown"
+    assert same(replace(result, fallbacks=()), model.recommend(["i3", "i7"], weights=[1, 3]))
 
 
 def test_nothing_known_is_answered_by_popularity() -> None:
@@ -133,9 +137,9 @@ def test_user_without_training_events_gets_the_popular_items() -> None:
     data = interactions()
     part = data.select(data.user_rows != data.users.row("u4"))
     for kind in ("asymmetric", "symmetric"):
-        answer = hand_made(part, model=kind).recommend(user="u4", k=3)
-        assert answer.ids == hand_made(part).recommend([], k=3).ids
-        assert answer.fallback == "popular: the user has no events in training"
+        result = hand_made(part, model=kind).recommend(user="u4", k=3)
+        assert result.ids == hand_made(part).recommend([], k=3).ids
+        assert result.fallback == "popular: the user has no events in training"
 
 
 def test_filters() -> None:
@@ -148,9 +152,9 @@ def test_filters() -> None:
         full.ids[place] for place in (1, 3, 4, 5, 6)
     ]
     allowed = [full.ids[9], full.ids[4], "i3", full.ids[20]]
-    answer = model.recommend(["i3"], items=allowed)
-    assert answer.ids == [full.ids[4], full.ids[9], full.ids[20]]
-    assert answer.fallback is None
+    result = model.recommend(["i3"], items=allowed)
+    assert result.ids == [full.ids[4], full.ids[9], full.ids[20]]
+    assert result.fallback is None
     assert model.recommend(["i3"], items=allowed, exclude_history=False).ids[0] == "i3"
     assert model.recommend(["i3"], items=allowed, exclude=[full.ids[4]]).ids == [full.ids[9], full.ids[20]]
     assert model.recommend(["i3"], items=[]).ids == []
@@ -158,9 +162,9 @@ def test_filters() -> None:
 
 def test_unknown_items_of_an_allow_list_are_counted() -> None:
     model = hand_made()
-    answer = model.recommend(["i3"], items=["i4", "new"])
-    assert answer.ids == ["i4"]
-    assert answer.fallback == "allowed: 1 of 2 allowed items is unknown"
+    result = model.recommend(["i3"], items=["i4", "new"])
+    assert result.ids == ["i4"]
+    assert result.fallback == "allowed: 1 of 2 allowed items is unknown"
     both = model.recommend(["i3", "old"], items=["new", "newer"])
     assert both.ids == []
     assert both.fallback == ("partial: 1 of 2 history items is unknown; allowed: 2 of 2 allowed items are unknown")
@@ -214,13 +218,13 @@ def test_many_are_answered_as_one(
 
 @pytest.mark.parametrize("model", MODELS)
 def test_many_users_are_answered_as_one(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_module, "QUESTIONS_PER_BLOCK", 5)
+    monkeypatch.setattr(model_module, "QUERIES_PER_BLOCK", 5)
     assert model.users is not None
     users = model.users.series.to_list()
     many = model.recommend_many(users=users, k=4)
     assert len(many) == len(users) == 12
-    for user, answer in zip(users, many, strict=True):
-        assert same(answer, model.recommend(user=user, k=4))
+    for user, result in zip(users, many, strict=True):
+        assert same(result, model.recommend(user=user, k=4))
 
 
 def test_similar_items_are_the_nearest_points() -> None:
@@ -234,9 +238,9 @@ def test_similar_items_are_the_nearest_points() -> None:
         else:
             distances = np.linalg.norm(others - place, axis=1)
         nearest = np.argsort(distances)[1:6]
-        answer = model.similar_items("i3", k=5)
-        assert answer.ids == model.items.ids(nearest)
-        assert answer.scores == pytest.approx(-distances[nearest], rel=1e-5)
+        result = model.similar_items("i3", k=5)
+        assert result.ids == model.items.ids(nearest)
+        assert result.scores == pytest.approx(-distances[nearest], rel=1e-5)
         assert len(model.similar_items("i3", k=100)) == 29
 
 
@@ -246,10 +250,10 @@ def test_similar_items_of_a_double_leave_out_only_the_item_itself() -> None:
     item_points[4] = item_points[20]
     model = replace(hand_made(data), item_points=item_points, history_points=item_points)
     for row, double in ((4, 20), (20, 4)):
-        answer = model.similar_items(data.items.id(row), k=3)
-        assert answer.ids[0] == data.items.id(double)
-        assert answer.scores[0] == 0
-        assert data.items.id(row) not in answer.ids
+        result = model.similar_items(data.items.id(row), k=3)
+        assert result.ids[0] == data.items.id(double)
+        assert result.scores[0] == 0
+        assert data.items.id(row) not in result.ids
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -308,9 +312,9 @@ def test_score_histories_wants_the_items_of_the_model() -> None:
         ({"history": [["i1"]]}, "flat list of strings or integers"),
         ({"history": ["i1"], "exclude": "i1"}, "exclude is 'i1', not a list"),
         ({"history": ["i1"], "items": "i1"}, "items is 'i1', not a list"),
-        ({"history": ["i1"], "k": 0}, "k is 0: ask for a whole number"),
-        ({"history": ["i1"], "k": 2.0}, r"k is 2\.0: ask for a whole number"),
-        ({"history": ["i1"], "k": True}, "k is True: ask for a whole number"),
+        ({"history": ["i1"], "k": 0}, "k is 0: give a whole number"),
+        ({"history": ["i1"], "k": 2.0}, r"k is 2\.0: give a whole number"),
+        ({"history": ["i1"], "k": True}, "k is True: give a whole number"),
         ({"history": ["i1"], "weights": [1, 2]}, "weights are not 1 positive numbers"),
         ({"history": ["i1"], "weights": ["heavy"]}, "weights are not 1 positive numbers"),
         ({"history": ["i1"], "weights": [0]}, "weights are not 1 positive numbers"),
@@ -335,10 +339,10 @@ def test_other_questions_that_make_no_sense() -> None:
 
 
 def test_model_without_histories_says_what_it_can_do() -> None:
-    with pytest.raises(InputError, match="answers histories only: give a history"):
+    with pytest.raises(InputError, match="supports histories only: give a history"):
         replace(hand_made(), histories=None).recommend(user="u4")
     symmetric = replace(hand_made(model="symmetric"), histories=None)
-    with pytest.raises(InputError, match="cannot tell what a user has seen: pass exclude_history=False"):
+    with pytest.raises(InputError, match="does not know what a user has seen: pass exclude_history=False"):
         symmetric.recommend(user="u4")
     expected = hand_made(model="symmetric").recommend(user="u4", exclude_history=False)
     assert same(symmetric.recommend(user="u4", exclude_history=False), expected)
@@ -353,7 +357,7 @@ def test_model_is_immutable_and_leaves_the_callers_arrays_alone() -> None:
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1
     with pytest.raises(FrozenInstanceError):
-        model.notes = ()  # type: ignore[misc]
+        model.note_records = ()  # type: ignore[misc]
     mine[0] = mine[1]
     assert np.shares_memory(mine, model.item_points)
 
@@ -374,8 +378,9 @@ def test_parts_that_do_not_fit(changes: dict[str, Any], message: str) -> None:
 
 
 def test_config_must_be_resolved() -> None:
-    with pytest.raises(ConfigError, match="resolve it from the data first"):
-        hand_made(score=None)
+    open_config: Any = TrainingConfig(score="distance", recency=0.5)
+    with pytest.raises(ConfigError, match=r"is not resolved: give config\.resolve_for\(data\)"):
+        replace(hand_made(), config=open_config)
 
 
 def test_export_reads_back_with_another_library(tmp_path: Path) -> None:

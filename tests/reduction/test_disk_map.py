@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from lorentzrec import Interactions
 from lorentzrec.errors import InputError
-from lorentzrec.geometry.charts import from_poincare, poincare_distance
+from lorentzrec.geometry.charts import from_poincare
 from lorentzrec.geometry.hyperboloid import distance, lift
 from lorentzrec.geometry.midpoint import einstein_midpoint
 from lorentzrec.reduction import neighbour_map
 from lorentzrec.reduction.disk_map import Method, customer_coordinates, disk_map, sample_customers
 from lorentzrec.reduction.neighbours import Geometry
+from reference.charts import poincare_distance
 
 
 def groups(geometry: Geometry, members: int = 40, count: int = 5, dimension: int = 8) -> NDArray[np.float32]:

@@ -35,7 +35,7 @@ def shop_model(*, geometry: str = "hyperboloid", items: int = ITEMS, strings: bo
         times=np.arange(len(numbers)),
     )
     settled = {"score": "distance", "recency": 0.5, "targets": "shared", "dimension": 3} | options
-    config = TrainingConfig.from_mapping({"geometry": geometry, "model": "asymmetric"} | settled)
+    config = TrainingConfig.from_mapping({"geometry": geometry, "model": "asymmetric"} | settled).resolve_for(data)
     item_points = shop_points(items, geometry, 2)
     return Model(
         config=config,

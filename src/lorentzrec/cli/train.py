@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import signal
 import sys
@@ -38,10 +37,11 @@ def _show_settings(wanted: bool) -> None:
     """Print the fields of `TrainingConfig` and exit."""
     if not wanted:
         return
+    from lorentzrec.field_checks import field_hints, requirement
     from lorentzrec.model.config import TrainingConfig
 
     rows = [
-        (field.name, re.sub(r"Literal\[|\]|'| \| None", "", str(field.type)), repr(field.default).strip("'"))
+        (field.name, requirement(field_hints(TrainingConfig)[field.name]), repr(field.default).strip("'"))
         for field in fields(TrainingConfig)
     ]
     show(table({"name": "left bold", "values": "left", "default": "left"}, rows))

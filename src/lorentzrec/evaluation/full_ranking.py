@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from lorentzrec.evaluation.held_out import HeldOut
 from lorentzrec.evaluation.metrics import Ranks, hit_rate, ndcg, recall, reciprocal_rank
+from lorentzrec.topk import best_scores, places_and_columns
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -114,39 +115,9 @@ class FullRanking:
         return log_missed, tied
 
 
-def best_scores(scores: Scores, count: int) -> Scores:
-    """(rows, count): the highest scores of each row, falling. `np.partition` is far slower where most scores are equal.
-
-    The columns are cut into groups. The count-th highest of the groups' maxima is a bound: at least `count` scores
-    reach it, and those above it are in fewer than `count` groups, so that only these few need sorting.
-    """
-    row_count, column_count = scores.shape
-    size = max(1, min(64, column_count // (4 * count)))
-    groups = column_count // size  # column c is in group c % groups; the few left over at the end stand alone
-    maxima = scores[:, : size * groups].reshape(row_count, size, groups).max(axis=1)
-    bound = np.sort(np.hstack([maxima, scores[:, size * groups :]]), axis=1)[:, -count]
-    places, columns = _places_and_items(scores > bound[:, None])
-    values = scores[places, columns]
-    order = np.lexsort((-values, places))
-    ranks = np.arange(len(order)) - np.searchsorted(places, places)
-    first = ranks < count
-    best = np.repeat(bound[:, None], count, axis=1)
-    best[places[first], ranks[first]] = values[order][first]
-    return best
-
-
-def _places_and_items(chosen: NDArray[np.bool_]) -> tuple[Integers, Integers]:
-    """`np.nonzero`, several times faster."""
-    row_count, column_count = chosen.shape
-    flat = np.flatnonzero(chosen)
-    bounds = np.searchsorted(flat, np.arange(row_count + 1) * column_count)
-    places = np.repeat(np.arange(row_count), np.diff(bounds))
-    return places, flat - places * column_count
-
-
 def _listed(scores: Scores, last: Scores) -> Listed:
     """What is at least as good as the `last` of each row."""
-    places, items = _places_and_items(scores >= last[:, None])
+    places, items = places_and_columns(scores >= last[:, None])
     return Listed(places, items, scores[places, items])
 
 

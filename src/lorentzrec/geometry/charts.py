@@ -21,7 +21,7 @@ def to_klein(point: FloatArray) -> FloatArray:
 
 def from_klein(klein: FloatArray) -> FloatArray:
     """(1, k) / sqrt(1 - |k|^2) (paper equation 5)."""
-    return lift(klein / np.sqrt(_gap_to_boundary(klein)))
+    return lift(klein / np.sqrt(gap_to_boundary(klein)))
 
 
 def to_poincare(point: FloatArray) -> FloatArray:
@@ -31,25 +31,10 @@ def to_poincare(point: FloatArray) -> FloatArray:
 
 def from_poincare(poincare: FloatArray) -> FloatArray:
     """(1 + |p|^2, 2 p) / (1 - |p|^2), the inverse of `to_poincare`."""
-    return lift(2 * poincare / _gap_to_boundary(poincare))
+    return lift(2 * poincare / gap_to_boundary(poincare))
 
 
-def poincare_metric(poincare: FloatArray) -> FloatArray:
-    """g_ij = 4 delta_ij / (1 - |p|^2)^2, a d x d matrix for each point (paper equation 1)."""
-    factor = 4 / _gap_to_boundary(poincare) ** 2
-    return factor[..., None] * np.eye(poincare.shape[-1], dtype=poincare.dtype)
-
-
-def poincare_distance(poincare: FloatArray, target: FloatArray) -> FloatArray:
-    """arccosh(1 + 2 |p - q|^2 / ((1 - |p|^2) (1 - |q|^2))) (paper equation 2).
-
-    Computed as 2 asinh(|p - q| / sqrt(...)), equal by cosh(d) - 1 = 2 sinh(d/2)^2 and exact for near points too.
-    """
-    gaps = _gap_to_boundary(poincare) * _gap_to_boundary(target)
-    return 2 * np.arcsinh(euclidean.distance(poincare, target) / np.sqrt(gaps[..., 0]))
-
-
-def _gap_to_boundary(ball: FloatArray) -> FloatArray:
+def gap_to_boundary(ball: FloatArray) -> FloatArray:
     """1 - |b|^2 with a last axis of 1, or an error that names the first row outside the open unit ball."""
     gap = 1 - euclidean.squared_norm(ball)[..., None]
     inside = gap > 0

@@ -92,7 +92,7 @@ def squared_distance_to_origin_gradient(point: FloatArray) -> FloatArray:
 
 
 def midpoint(points: FloatArray, weights: FloatArray | None = None) -> FloatArray:
-    """sum_i w_i x_i / sum_i w_i over the axis before the last (paper section 5.4); without weights all count alike."""
+    """sum_i w_i x_i / sum_i w_i over the axis before the last (paper section 5.4); all equal without weights."""
     return weighted_sum(points, weights) / total_weight(points, weights)[..., None]
 
 

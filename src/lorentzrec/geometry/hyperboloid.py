@@ -3,7 +3,7 @@
 A point is x = (x0, x1, ..., xd) with <x, x> = -1 and x0 > 0: a time part x0 = sqrt(1 + |space part|^2), then the space
 part. The origin is (1, 0, ..., 0). A tangent vector at x is a v with <x, v> = 0.
 
-A gradient, unless its name says otherwise, is a Minkowski gradient: the h with df = <h, dx>. Its projection to the
+A gradient, unless its name states otherwise, is a Minkowski gradient: the h with df = <h, dx>. Its projection to the
 tangent space is the Riemannian gradient, so any multiple of x may be added to h without changing a step.
 """
 
@@ -59,7 +59,7 @@ def distance_gradient(point: FloatArray, target: FloatArray) -> FloatArray:
     """Gradient of d(x, y) in x: -(y - cosh(d) x) / sinh(d), the unit tangent vector that points away from y.
 
     Paper equation 18 prints g y / sqrt(<x, y>^2 - 1), which lacks the minus sign; the projection is already done here.
-    Only at x = y is it 0/0; there every direction leads away alike, and this function answers zero.
+    Only at x = y is it 0/0; there no direction is special, and this function returns zero.
     """
     squared, towards = _towards(point, target)
     sinh = np.sqrt(squared) * np.sqrt(1 + squared / 4)  # sinh(d)^2 = cosh(d)^2 - 1 with cosh(d) = 1 + q/2
@@ -161,5 +161,5 @@ def _towards(point: FloatArray, target: FloatArray) -> tuple[FloatArray, FloatAr
 
 
 def _sinh_over(length: FloatArray) -> FloatArray:
-    """sinh(n) / n, which is 1 at n = 0; floating point is exact enough beside zero, so only zero itself is guarded."""
+    """sinh(n) / n, which is 1 at n = 0; floating point is exact enough near zero, so only zero itself is guarded."""
     return np.divide(np.sinh(length), length, out=np.ones_like(length), where=length != 0)

@@ -1,6 +1,6 @@
 """A history as one point: the Einstein midpoint and its gradient.
 
-`points` has the shape (..., count, d + 1) and `weights` (..., count), as in `lorentzrec.geometry.sums`; the answer is
+`points` has the shape (..., count, d + 1) and `weights` (..., count), as in `lorentzrec.geometry.sums`; the result is
 one point (..., d + 1).
 """
 
@@ -23,7 +23,7 @@ from lorentzrec.geometry.sums import weighted_sum
 
 
 def normalise_sum(total: FloatArray) -> FloatArray:
-    """u = S / n with n = sqrt(-<S, S>): the point of the sheet that lies in the direction of S."""
+    """u = S / n with n = sqrt(-<S, S>): the point of the sheet in the direction of S."""
     return lift(total[..., 1:] / _length_of_sum(total))
 
 

@@ -14,6 +14,7 @@ from lorentzrec.atomic import MARKER, atomic_directory, checksum, read_directory
 from lorentzrec.errors import ArtifactError, ConfigError
 from lorentzrec.manifest import check_entries, check_seal, parse_manifest, write_manifest
 from lorentzrec.model.config import TrainingConfig
+from lorentzrec.model.notes import Note, read_notes, write_notes
 from lorentzrec.model.record import EpochRecord
 
 KIND, FORMAT_VERSION, ARRAYS = "lorentzrec checkpoint", 2, "state.safetensors"
@@ -30,9 +31,8 @@ class Checkpoint:
     data_digest: str
     record: tuple[EpochRecord, ...]
     best_epoch: int
-    """The epoch whose points are kept as `best_*` arrays; 0 where there is no validation."""
-    notes: tuple[str, ...]
-    """What was said about the run so far."""
+    """The epoch whose points are the `best_*` arrays; 0 where there is no validation."""
+    notes: tuple[Note, ...]
     arrays: dict[str, NDArray[Any]]
 
     def save(self, path: str | Path) -> None:
@@ -47,7 +47,7 @@ class Checkpoint:
                 "data_digest": self.data_digest,
                 "record": [epoch.to_dict() for epoch in self.record],
                 "best_epoch": self.best_epoch,
-                "notes": self.notes,
+                **write_notes(self.notes),
                 "files": {ARRAYS: checksum(folder / ARRAYS)},
             }
             write_manifest(folder, manifest)
@@ -81,7 +81,7 @@ class Checkpoint:
                 data_digest=manifest["data_digest"],
                 record=record,
                 best_epoch=manifest["best_epoch"],
-                notes=tuple(str(note) for note in manifest["notes"]),
+                notes=read_notes(manifest),
                 arrays=load_file(folder / ARRAYS),
             )
         except (ValueError, KeyError, TypeError, AttributeError, SafetensorError, ConfigError) as error:
@@ -104,11 +104,11 @@ class Checkpoint:
         """
         if self.data_digest != data_digest:
             raise ConfigError("the checkpoint belongs to other data: give the same data, or train without resume")
-        mine, asked = self.config.to_dict(), config.to_dict()
+        mine, given = self.config.to_dict(), config.to_dict()
         for name in mine:
-            if name != "threads" and mine[name] is not None and mine[name] != asked[name]:
+            if name != "threads" and mine[name] is not None and mine[name] != given[name]:
                 raise ConfigError(
-                    f"the checkpoint was made with {name}={mine[name]}, not {asked[name]}: "
+                    f"the checkpoint was made with {name}={mine[name]}, not {given[name]}: "
                     "set it back, or train without resume"
                 )
 

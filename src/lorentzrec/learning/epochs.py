@@ -27,7 +27,8 @@ from lorentzrec.learning.kernels.structures import (
 )
 from lorentzrec.learning.kernels.triplets import triplet_steps
 from lorentzrec.learning.tables import BLOCK_ROWS, FOLDED_BLOCK_ROWS, events_of, settings_of, step_of, workspace_of
-from lorentzrec.model.config import TrainingConfig
+from lorentzrec.model.config import ResolvedConfig
+from lorentzrec.model.record import EpochRecord
 from lorentzrec.threads import SINGLE_THREADED_BLAS
 
 _EVENTS_PER_CALL = 1 << 15
@@ -39,12 +40,9 @@ _BLOCKS_PER_CALL = 8
 
 @dataclass(frozen=True)
 class EpochResult:
-    loss: float
-    """Mean over the positives that were learned from."""
+    record: EpochRecord
+    """Not validated yet."""
     positives: int
-    seconds: float
-    clipped: int
-    capped: int
     coincident: int
     saturated: int
 
@@ -60,16 +58,14 @@ class EpochRunner:
     with `deterministic=True` on a single thread.
     """
 
-    def __init__(self, data: Interactions, config: TrainingConfig, histories: Table, items: Table) -> None:
-        if config.blocks_per_step is None or config.negative_count is None:
-            raise ValueError("resolve the config first")
+    def __init__(self, data: Interactions, config: ResolvedConfig, histories: Table, items: Table) -> None:
         self.config = config
         self.histories, self.items = histories, items
         self.events = events_of(data, config.model)
         self.lengths = data.lengths
         symmetric = config.model == "symmetric"
-        folded = config.history == "leave_one_out" and not symmetric
-        self.triplets = symmetric and config.loss == "bpr"
+        folded = config.history == "folds" and not symmetric
+        self.triplets = config.triplets
         self.targets = target_counts(data, causal=not symmetric and not folded)
         # a customer of the asymmetric model needs another event to be predicted from
         self.learners = np.flatnonzero((self.targets > 0) & (self.lengths >= (1 if symmetric else 2)))
@@ -83,7 +79,7 @@ class EpochRunner:
             self.positives *= config.negative_count  # a triplet has one negative: a positive counts with each
         self.block_rows = FOLDED_BLOCK_ROWS if folded else BLOCK_ROWS
         rows = self.block_rows if symmetric else self.block_rows + int(self.lengths.max(initial=0))
-        threads = config.threads or 1
+        threads = config.threads
         if not self.triplets:
             threads = min(threads, config.blocks_per_step)
             self.step = step_of(config, rows, len(items.points))
@@ -109,15 +105,17 @@ class EpochRunner:
         self._refuse_broken(epoch)
         if not math.isfinite(total):
             raise TrainingError(f"the loss became {total} in epoch {epoch}: lower scale, initial_width or the weights")
-        return EpochResult(
+        seconds = time.perf_counter() - started
+        record = EpochRecord(
+            epoch=epoch,
             loss=total / max(done, 1),
-            positives=done,
-            seconds=time.perf_counter() - started,
-            clipped=int(counters[CLIPPED]),
-            capped=int(counters[CAPPED]),
-            coincident=int(counters[COINCIDENT]),
-            saturated=int(counters[SATURATED]),
+            learning_rate=learning_rate,
+            clipped_gradients=int(counters[CLIPPED]),
+            capped_steps=int(counters[CAPPED]),
+            seconds=seconds,
+            events_per_second=done / max(seconds, 1e-9),
         )
+        return EpochResult(record, done, int(counters[COINCIDENT]), int(counters[SATURATED]))
 
     def _run_blocks(
         self, epoch: int, settings: Settings, advance: Callable[[int, float], None], cancelled: threading.Event
@@ -190,7 +188,7 @@ class EpochRunner:
         """The summed loss of an epoch and its positives: threads take customers and share the points without locks."""
         order, key = self._order(epoch), epoch_key(self.config.seed, epoch)
         weights = self.targets[order] * settings.negative_count
-        calls = _calls(weights)
+        calls = block_bounds(weights, _EVENTS_PER_CALL).tolist()
         following = iter(range(len(calls) - 1))
         lock = threading.Lock()
         total, done = 0.0, 0
@@ -278,13 +276,3 @@ def block_bounds(lengths: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
 def _largest_first(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     """The order in which threads take the blocks of a step: the last to be finished should be a small one."""
     return np.argsort(-sizes, kind="stable")
-
-
-def _calls(weights: NDArray[np.int64]) -> list[int]:
-    """Places at which one call of a kernel ends and the next begins."""
-    ends = np.cumsum(weights)
-    calls = [0]
-    while calls[-1] < len(weights):
-        before = ends[calls[-1] - 1] if calls[-1] else 0
-        calls.append(min(int(np.searchsorted(ends, before + _EVENTS_PER_CALL)) + 1, len(weights)))
-    return calls

@@ -1,10 +1,10 @@
-"""What a person sees while training runs: one bar for the whole run, with loss, speed and the time left."""
+"""Progress of training: one bar for the whole run, with loss, speed and the time left."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,7 +16,7 @@ _SECONDS_BETWEEN_LINES = 1.0
 class TrainingProgress:
     """A bar on standard error, a line per epoch in a notebook, or nothing.
 
-    `shown=None` shows progress where somebody is watching: in a terminal or a notebook.
+    `shown=None` shows progress in a terminal or a notebook.
     """
 
     def __init__(self, shown: bool | None, epochs: int, positives: int, *, done: int) -> None:
@@ -58,9 +58,9 @@ class TrainingProgress:
         if self._bar is not None:
             self._bar.stop()
 
-    def say(self, lines: Sequence[str]) -> None:
+    def print(self, lines: Iterable[object]) -> None:
         """Print lines above the bar, or in a notebook. Ids in them cannot steer the terminal."""
-        for line in ("".join(one if one.isprintable() else repr(one)[1:-1] for one in line) for line in lines):
+        for line in ("".join(one if one.isprintable() else repr(one)[1:-1] for one in str(line)) for line in lines):
             if self._bar is not None:
                 self.console.print(line, highlight=False, markup=False)
             elif self._lines:
@@ -72,7 +72,7 @@ class TrainingProgress:
         if self._bar is not None:
             self._bar.update(self._task, description="compiling")
         if self._bar is not None or self._lines:
-            self.say([line])
+            self.print([line])
         elif not self._quiet:
             print(line, file=sys.stderr, flush=True)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,74 +14,62 @@ from lorentzrec.data.interactions import Interactions, offsets_of
 from lorentzrec.errors import InputError
 from lorentzrec.evaluation.protocol import cutoff_of, evaluate
 from lorentzrec.learning.checkpoint import Checkpoint
-from lorentzrec.learning.epochs import EpochResult, EpochRunner
-from lorentzrec.learning.initialisation import initial_space
+from lorentzrec.learning.epochs import EpochRunner
 from lorentzrec.learning.kernels.structures import Table
 from lorentzrec.learning.progress import TrainingProgress
 from lorentzrec.learning.tables import points_of, table_of
-from lorentzrec.model.config import TrainingConfig
+from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 from lorentzrec.model.model import Model
+from lorentzrec.model.notes import Note, NoteKind
 from lorentzrec.model.record import EpochRecord
 
 VALIDATION_METRIC = "ndcg@10"
 
 
-@dataclass
 class TrainingRun:
     """The state of one training run between epochs."""
 
-    data: Interactions
-    """All that was given: the histories that the model will know."""
-    learned: Interactions
-    """What is learned from: all but what is held out."""
-    held_out: Interactions | None
-    config: TrainingConfig
-    metric: str = VALIDATION_METRIC
-    """What the best epoch is chosen by."""
-    validate_every: int = 1
-    record: list[EpochRecord] = field(default_factory=list)
-    best_epoch: int = 0
-    best: dict[str, NDArray[np.float32]] = field(default_factory=dict)
-
-    @classmethod
-    def begin(
-        cls,
+    def __init__(
+        self,
         data: Interactions,
         config: TrainingConfig | None = None,
         validation: Interactions | None = None,
         metric: str = VALIDATION_METRIC,
         validate_every: int = 1,
-    ) -> TrainingRun:
-        """Decide what `config` leaves open, hold events out if asked, and put every point at its start."""
+    ) -> None:
+        """Decide what `config` leaves open, hold out events for validation, and initialise the points.
+
+        metric: what the best epoch is chosen by.
+        """
         if validate_every < 1:
             raise InputError(f"validate_every={validate_every}: validate after every 1, 2, ... epochs")
-        config = (config or TrainingConfig()).resolve_for(data)
+        self.data, self.metric, self.validate_every = data, metric, validate_every
+        self.config = config = (config or TrainingConfig()).resolve_for(data)
         _refuse_hopeless(data, config)
-        learned, held_out = (data, validation) if validation is not None else _hold_out(data, config)
-        return cls(data, learned, held_out, config, metric, validate_every)
-
-    def __post_init__(self) -> None:
-        config = self.config
+        self.learned, self.held_out = (data, validation) if validation is not None else _hold_out(data, config)
         random = np.random.default_rng(config.seed)
         frequency = self.learned.item_counts
-        self.items = table_of(initial_space(len(self.data.items), config, frequency, random), config)
+        self.items = table_of(initial_space(len(data.items), config, frequency, random), config)
         if config.model == "symmetric":
-            self.histories = table_of(initial_space(len(self.data.users), config, None, random), config)
+            self.histories = table_of(initial_space(len(data.users), config, None, random), config)
         elif config.targets == "separate":
-            self.histories = table_of(initial_space(len(self.data.items), config, frequency, random), config)
+            self.histories = table_of(initial_space(len(data.items), config, frequency, random), config)
         else:
             self.histories = self.items
         self.runner = EpochRunner(self.learned, config, self.histories, self.items)
-        self.notes = [*self.data.notes, *_notes(self.learned, self.runner, config)]
+        self.notes = [*map(Note.of_text, data.notes), *_notes(self.learned, self.runner, config)]
+        self.record: list[EpochRecord] = []
+        self.best_epoch = 0
+        self.best: dict[str, NDArray[np.float32]] = {}
 
-    @property
-    def epochs(self) -> int:
-        assert self.config.epochs is not None
-        return self.config.epochs
+    def note(self, kind: NoteKind, **values: Any) -> Note:
+        """Add a note."""
+        self.notes.append(Note(kind, values))
+        return self.notes[-1]
 
     @property
     def finished(self) -> bool:
-        return len(self.record) >= self.epochs or self._out_of_patience
+        return len(self.record) >= self.config.epochs or self._out_of_patience
 
     @property
     def _out_of_patience(self) -> bool:
@@ -91,39 +80,23 @@ class TrainingRun:
         """Run the next epoch, validate it if it is its turn, and keep its points if they are the best so far."""
         number = len(self.record) + 1
         progress.begin(number)
-        rate = learning_rate(self.config, number)
-        result = self.runner.run(number, rate, progress.advance, cancelled)
-        if number == 1:
-            self._note_first(result)
+        result = self.runner.run(number, learning_rate(self.config, number), progress.advance, cancelled)
+        if number == 1 and result.saturated:
+            self.note(NoteKind.NO_VALID_NEGATIVE, times=result.saturated)
+        if number == 1 and result.coincident:
+            self.note(NoteKind.COINCIDENT_POINTS, pairs=result.coincident)
         metrics = None
-        if self.held_out is not None and (number % self.validate_every == 0 or number == self.epochs):
+        if self.held_out is not None and (number % self.validate_every == 0 or number == self.config.epochs):
             k = cutoff_of(self.metric)
             model, threads = self._model(self._points()), self.config.threads
             report = evaluate(model, self.held_out, k=k, intervals=False, threads=threads)
             metrics = {name: report[name] for name in (self.metric, f"hr@{k}")}
-        record = EpochRecord(
-            epoch=number,
-            loss=result.loss,
-            learning_rate=rate,
-            clipped_gradients=result.clipped,
-            capped_steps=result.capped,
-            seconds=result.seconds,
-            events_per_second=result.positives / max(result.seconds, 1e-9),
-            validation=metrics,
-        )
+        record = replace(result.record, validation=metrics)
         best_before = max((self._validated(earlier) for earlier in self.record), default=-1.0)
         self.record.append(record)
         if metrics is not None and self._validated(record) > best_before:
             self.best_epoch, self.best = number, self._points()
         return record
-
-    def _note_first(self, result: EpochResult) -> None:
-        if result.saturated:
-            self.notes.append(
-                f"{result.saturated:,} times in epoch 1, a customer had touched all items there were to compare with"
-            )
-        if result.coincident:
-            self.notes.append(f"{result.coincident:,} pairs of points coincided in epoch 1 and gave no direction")
 
     def _points(self) -> dict[str, NDArray[np.float32]]:
         points = {"items": points_of(self.items, self.config)}
@@ -147,33 +120,24 @@ class TrainingRun:
     def result(self) -> Model:
         """The best points where there was validation, else the last; with all histories that were given."""
         notes = list(self.notes)
-        if len(self.record) < self.epochs and self._out_of_patience:
-            notes.append(
-                f"stopped after epoch {len(self.record)}: no better {self.metric} since epoch {self.best_epoch}"
-            )
-        capped = sum(epoch.capped_steps for epoch in self.record)
-        if capped:
-            notes.append(f"{capped:,} steps beyond the safety length or the largest radius were shortened")
-        metrics = (
-            {f"validation {name}": value for name, value in (self._best_record().validation or {}).items()}
-            if self.best_epoch
-            else {}
-        )
+        if len(self.record) < self.config.epochs and self._out_of_patience:
+            values = {"epoch": len(self.record), "metric": self.metric, "best": self.best_epoch}
+            notes.append(Note(NoteKind.OUT_OF_PATIENCE, values))
+        if capped := sum(epoch.capped_steps for epoch in self.record):
+            notes.append(Note(NoteKind.SHORTENED_STEPS, {"steps": capped}))
+        best = self.record[self.best_epoch - 1].validation if self.best_epoch else None
         return replace(
             self._model(self.best if self.best_epoch else self._points()),
             item_counts=self.data.item_counts,
             histories=self.data,
             record=tuple(self.record),
             data_digest=self.data.digest,
-            metrics=metrics,
-            notes=tuple(notes),
+            metrics={f"validation {name}": value for name, value in (best or {}).items()},
+            note_records=tuple(notes),
         )
 
     def _validated(self, record: EpochRecord) -> float:
         return -1.0 if record.validation is None else record.validation[self.metric]
-
-    def _best_record(self) -> EpochRecord:
-        return self.record[self.best_epoch - 1]
 
     def _tables(self) -> dict[str, Table]:
         return {"items": self.items} | ({} if self.histories is self.items else {"histories": self.histories})
@@ -197,18 +161,39 @@ class TrainingRun:
         self.notes = list(checkpoint.notes)
 
 
-def learning_rate(config: TrainingConfig, epoch: int) -> float:
+def learning_rate(config: ResolvedConfig, epoch: int) -> float:
     """The rate of an epoch; the first is 1."""
-    rate, decay, epochs = config.learning_rate, config.learning_rate_decay, config.epochs
-    if rate is None or decay is None or epochs is None:
-        raise ValueError("resolve the config first")
-    rate *= min(1.0, epoch / (config.warmup_epochs + 1))
+    rate = config.learning_rate * min(1.0, epoch / (config.warmup_epochs + 1))
     if config.schedule == "inverse":
-        return rate / (1 + decay * (epoch - 1))
-    return rate * (1 - decay * (epoch - 1) / epochs)
+        return rate / (1 + config.learning_rate_decay * (epoch - 1))
+    return rate * (1 - config.learning_rate_decay * (epoch - 1) / config.epochs)
 
 
-def _refuse_hopeless(data: Interactions, config: TrainingConfig) -> None:
+def initial_space(
+    count: int, config: ResolvedConfig, frequency: NDArray[np.int64] | None, random: np.random.Generator
+) -> NDArray[np.float32]:
+    """The space coordinates of `count` points, near the origin; the lift to the sheet is the caller's.
+
+    cube: uniform in a cube of side `initial_width` (the paper's MovieLens runs).
+    ball: uniform in a ball of Poincare radius `initial_width`.
+    frequency: on the sphere of Poincare radius `initial_width` / ln(e - 1 + n) for an item met n times. The paper
+    prints 1 / ln n, which is infinite for n = 1; the shift by e - 1 makes it 1 there. Customers have no frequency and
+    start in the ball.
+    """
+    dimension, width = config.dimension, config.initial_width
+    if config.initialisation == "cube":
+        return random.uniform(-width / 2, width / 2, (count, dimension)).astype(np.float32)
+    direction = random.standard_normal((count, dimension), np.float32)
+    direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+    if config.initialisation == "frequency" and frequency is not None:
+        radius = width / np.log(np.e - 1 + np.maximum(frequency, 1))
+    else:
+        radius = width * random.random(count) ** (1 / dimension)
+    # Poincare radius r is 2 r / (1 - r^2) on the hyperboloid
+    return direction * (2 * radius / (1 - radius**2)).astype(np.float32)[:, None]
+
+
+def _refuse_hopeless(data: Interactions, config: ResolvedConfig) -> None:
     if len(data) == 0:
         raise InputError("there are no events to learn from: give at least one")
     if len(data.items) < 2:
@@ -224,12 +209,12 @@ def _refuse_hopeless(data: Interactions, config: TrainingConfig) -> None:
     count = len(data.items)
     if data.lengths[learners].min() >= count and all(len(set(data.history(row))) == count for row in learners.tolist()):
         raise InputError(
-            "every customer to learn from has touched every item, so there is nothing to compare with: "
+            "every customer to learn from has interacted with every item, so there is nothing to compare with: "
             "give data with something unseen"
         )
 
 
-def _hold_out(data: Interactions, config: TrainingConfig) -> tuple[Interactions, Interactions | None]:
+def _hold_out(data: Interactions, config: ResolvedConfig) -> tuple[Interactions, Interactions | None]:
     """Take the last event (without order: a random one) from some customers with at least three events. It must be
     labelled, where there are labels."""
     if config.validation == 0:
@@ -257,29 +242,20 @@ def _hold_out(data: Interactions, config: TrainingConfig) -> tuple[Interactions,
     return data.select(~out), data.select(out)
 
 
-def _notes(data: Interactions, runner: EpochRunner, config: TrainingConfig) -> list[str]:
-    notes = []
+def _notes(data: Interactions, runner: EpochRunner, config: ResolvedConfig) -> Iterator[Note]:
+    """What is known before the first epoch."""
     if config.model == "asymmetric" and not data.ordered:
-        notes.append("the events have no times, so histories are used leave-one-out and without recency")
+        yield Note(NoteKind.NO_TIMES, {"folds": config.folds})
     elif config.model == "asymmetric" and config.history == "causal" and data.tied_share > 0:
-        notes.append(
-            f"{data.tied_share:.1%} of neighbouring events have equal times; their order is that of the "
-            f"{'item ids' if data.ties_by_id else 'input'}"
-        )
-    short = int((data.lengths > 0).sum()) - len(runner.learners)
-    if short and data.labels is not None:
-        notes.append(f"{short:,} customers have no labelled event that could be predicted: not learned from")
-    elif short:
-        notes.append(f"{short:,} customers have a single event and nothing to predict it from: not learned from")
-    if runner.triplets and len(runner.workspaces) > 1:
-        notes.append(
-            "symmetric BPR on several threads shares points without locks: results vary from run to run; "
-            "deterministic=True runs it on one thread"
-        )
-    elif runner.triplets and (config.threads or 1) > 1:
-        notes.append("deterministic symmetric BPR runs on one thread")
-    if config.negative_count is not None and config.negative_count > len(data.items):
-        notes.append(
-            f"negative_count is {config.negative_count}, more than the {len(data.items)} items: all of them are used"
-        )
-    return notes
+        order = "item ids" if data.ties_by_id else "input"
+        yield Note(NoteKind.EQUAL_TIMES, {"share": data.tied_share, "order": order})
+    if short := int((data.lengths > 0).sum()) - len(runner.learners):
+        kind = NoteKind.SINGLE_EVENT if data.labels is None else NoteKind.NO_PREDICTABLE_LABEL
+        yield Note(kind, {"customers": short})
+    if config.triplets and len(runner.workspaces) > 1:
+        yield Note(NoteKind.NOT_REPRODUCIBLE)
+    elif config.triplets and config.threads > 1:
+        yield Note(NoteKind.ONE_THREAD)
+    if config.negative_count > len(data.items):
+        values = {"negatives": config.negative_count, "items": len(data.items)}
+        yield Note(NoteKind.FEWER_ITEMS_THAN_NEGATIVES, values)

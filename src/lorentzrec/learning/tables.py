@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.learning.kernels.structures import (
-    LOSSES,
-    OPTIMISERS,
     RUN,
     TILE,
     Events,
+    Loss,
     Negatives,
+    Optimiser,
     Positives,
     Queries,
     Settings,
@@ -24,7 +24,7 @@ from lorentzrec.learning.kernels.structures import (
     Tile,
     Workspace,
 )
-from lorentzrec.model.config import TrainingConfig
+from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 
 BLOCK_ROWS = 256
 """Positives that share one set of negatives and are learned from at once (a longer history is a block of its own)."""
@@ -44,7 +44,7 @@ def table_of(space: NDArray[np.float32], config: TrainingConfig) -> Table:
     count, dimension = space.shape
     points = _aligned(count, padded(dimension))
     points[:, 1 : dimension + 1] = space
-    if config.geometry == "hyperboloid":
+    if config.hyperbolic:
         points[:, 0] = np.sqrt(1 + np.einsum("ij,ij->i", space, space))
     momentum = config.optimiser == "adam"
     return Table(
@@ -57,9 +57,9 @@ def table_of(space: NDArray[np.float32], config: TrainingConfig) -> Table:
 
 def points_of(table: Table, config: TrainingConfig) -> NDArray[np.float32]:
     """A copy of the points as the world sees them: d + 1 coordinates on the hyperboloid, d in flat space."""
-    first = 0 if config.geometry == "hyperboloid" else 1
+    first = 0 if config.hyperbolic else 1
     points: NDArray[np.float32] = table.points[:, first : config.dimension + 1].copy()
-    if config.geometry == "hyperboloid":
+    if config.hyperbolic:
         # threads that share triplets' points without locks can leave a row that two of them wrote at once
         points[:, 0] = np.sqrt(1 + np.einsum("ij,ij->i", points[:, 1:], points[:, 1:]))
     return points
@@ -83,34 +83,30 @@ def _writeable(array: NDArray[Any]) -> NDArray[Any]:
     return np.require(array, requirements="W")
 
 
-def settings_of(config: TrainingConfig, learning_rate: float) -> Settings:
-    """A resolved config as the kernels read it."""
-    if config.loss is None or config.scale is None or config.recency is None or config.negative_count is None:
-        raise ValueError("resolve the config first")
+def settings_of(config: ResolvedConfig, learning_rate: float) -> Settings:
+    """A config as the kernels read it."""
     return Settings(
-        curved=config.geometry == "hyperboloid",
+        curved=config.hyperbolic,
         distance=config.score == "distance",
-        loss=LOSSES.index(config.loss),
-        optimiser=OPTIMISERS.index(config.optimiser),
+        loss=int(Loss[config.loss.upper()]),
+        optimiser=int(Optimiser[config.optimiser.upper()]),
         learning_rate=np.float32(learning_rate),
         margin=np.float32(config.margin),
         scale=np.float32(config.scale),
         regularisation=np.float32(config.regularisation),
         clip_norm=np.float32(math.inf if config.clip_norm is None else config.clip_norm),
         recency=np.float32(config.recency),
-        leave_one_out=config.history == "leave_one_out",
+        folded=config.history == "folds",
         folds=config.folds,
         popular=config.sampler == "popularity",
         negative_count=config.negative_count,
     )
 
 
-def workspace_of(config: TrainingConfig, rows: int, history_count: int, item_count: int, *, shared: bool) -> Workspace:
+def workspace_of(config: ResolvedConfig, rows: int, history_count: int, item_count: int, *, shared: bool) -> Workspace:
     """Scratch buffers for one thread and blocks of up to `rows` events; triplets need little of them."""
-    if config.negative_count is None:
-        raise ValueError("resolve the config first")
     width = padded(config.dimension)
-    if _triplets(config):
+    if config.triplets:
         rows, negatives, history_count, places = 1, 1, 1, 1
     else:
         negatives, places = min(config.negative_count, item_count), item_count
@@ -162,10 +158,8 @@ def workspace_of(config: TrainingConfig, rows: int, history_count: int, item_cou
     )
 
 
-def step_of(config: TrainingConfig, rows: int, item_count: int) -> Step:
+def step_of(config: ResolvedConfig, rows: int, item_count: int) -> Step:
     """Room for the gradients of the blocks of a step, each of up to `rows` events."""
-    if config.negative_count is None or config.blocks_per_step is None:
-        raise ValueError("resolve the config first")
     blocks = config.blocks_per_step
     slots = _slot_count(rows, min(config.negative_count, item_count))
     width = padded(config.dimension)
@@ -181,10 +175,6 @@ def step_of(config: TrainingConfig, rows: int, item_count: int) -> Step:
 def _slot_count(rows: int, negatives: int) -> int:
     """Points of a block: each event as a target and in a history, and the negatives."""
     return 2 * rows + negatives
-
-
-def _triplets(config: TrainingConfig) -> bool:
-    return config.model == "symmetric" and config.loss == "bpr"
 
 
 def _aligned(count: int, width: int) -> NDArray[np.float32]:

@@ -17,10 +17,10 @@ from lorentzrec.learning.run import VALIDATION_METRIC, TrainingRun
 from lorentzrec.learning.warm_up import warm_up
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.model import Model
+from lorentzrec.model.notes import NoteKind
 from lorentzrec.model.record import EpochRecord
 
 _SECONDS_BETWEEN_CHECKPOINTS = 10.0
-_NO_CHECKPOINT = "the checkpoint could not be written"
 _LOG = logging.getLogger(__name__)
 
 
@@ -56,15 +56,15 @@ def train(
     refuse_other_data(data, "train")
     if config is not None and not isinstance(config, TrainingConfig):
         raise ConfigError(f"config is a {type(config).__name__}: give TrainingConfig(dimension=20, ...)")
-    run = TrainingRun.begin(data, config, validation, metric, validate_every)
+    run = TrainingRun(data, config, validation, metric, validate_every)
     if resume:
         if checkpoint is None:
             raise InputError("resume without a checkpoint: name the folder of the checkpoint")
         run.restore(Checkpoint.load(checkpoint))
     if checkpoint is not None:
         refuse_unwritable(checkpoint)
-    with TrainingProgress(progress, run.epochs, run.runner.positives, done=len(run.record)) as shown:
-        shown.say([f"training {run.learned!r}", _summary(run.config), *run.notes])
+    with TrainingProgress(progress, run.config.epochs, run.runner.positives, done=len(run.record)) as shown:
+        shown.print([f"training {run.learned!r}", _summary(run.config), *run.notes])
         cancelled = threading.Event()
         try:
             if not run.finished:
@@ -75,9 +75,9 @@ def train(
                 cancelled.set()
             except KeyboardInterrupt:
                 cancelled.set()
-            where = f"interrupted in epoch {min(len(run.record) + 1, run.epochs)} of {run.epochs}"
-            run.notes.append(where)
-            shown.say([where])
+            epochs = run.config.epochs
+            where = run.note(NoteKind.INTERRUPTED, epoch=min(len(run.record) + 1, epochs), epochs=epochs)
+            shown.print([where])
             if not run.record:
                 raise TrainingInterrupted(f"training was {where}: there is no model yet") from None
             raise TrainingInterrupted(f"training was {where}: `model` is the model so far", run.result()) from None
@@ -102,8 +102,9 @@ def _run_epochs(
             try:
                 watch(record)
             except StopTraining as stop:
-                run.notes.append(" ".join(f"stopped after epoch {record.epoch} by watch: {stop}".rstrip(": ").split()))
-                shown.say(run.notes[-1:])
+                reason = " ".join(str(stop).split())
+                reason = f": {reason}" if reason else ""
+                shown.print([run.note(NoteKind.STOPPED_BY_WATCH, epoch=record.epoch, reason=reason)])
                 return
             except Exception as error:
                 _attach(error, run.result())
@@ -121,10 +122,10 @@ def _save(run: TrainingRun, checkpoint: str | Path, shown: TrainingProgress) -> 
     try:
         run.checkpoint().save(checkpoint)
     except (OSError, LorentzrecError) as error:
-        if not any(note.startswith(_NO_CHECKPOINT) for note in run.notes):  # a full disk stays full for a while
-            run.notes.append(f"{_NO_CHECKPOINT} after epoch {len(run.record)} ({error})")
-            shown.say(run.notes[-1:])
-            _LOG.warning("%s: training continues", run.notes[-1])
+        if not any(note.kind is NoteKind.NO_CHECKPOINT for note in run.notes):  # a full disk stays full for a while
+            failed = run.note(NoteKind.NO_CHECKPOINT, epoch=len(run.record), reason=str(error))
+            shown.print([failed])
+            _LOG.warning("%s: training continues", failed)
 
 
 def _summary(config: TrainingConfig) -> str:

@@ -28,7 +28,7 @@ def warm_up(config: TrainingConfig | None = None, announce: Callable[[str], None
     compiled for are those of every training run. `announce` is called with a line if there is something to compile.
     """
     config = config or TrainingConfig()
-    run = TrainingRun.begin(_events(), config.replace(dimension=2, negative_count=2, validation=0.0, threads=1))
+    run = TrainingRun(_events(), config.replace(dimension=2, negative_count=2, validation=0.0, threads=1))
     announcements: set[str] = set()
 
     def announce_once(line: str) -> None:
@@ -59,7 +59,7 @@ def compiling_ahead(config: TrainingConfig) -> Iterator[Callable[[Callable[[str]
         try:
             with between_passes(lambda: _end_if(cancelled)):
                 warm_up(config, lines.append)
-        except (_Cancelled, Exception):  # whatever is wrong is reported by the training that follows
+        except (_Cancelled, Exception):  # an error is reported by the training that follows
             pass
 
     def wait(announce: Callable[[str], None]) -> None:

@@ -2,8 +2,8 @@
 
 points.safetensors     item_points; history_points if separate; user_points if symmetric
 items.parquet          row, id, count
-users.parquet          row, id, where users are kept
-histories.safetensors  offsets, item_rows and, if any, weights of the training histories, where kept
+users.parquet          row, id, if the model has users
+histories.safetensors  offsets, item_rows and, if any, weights of the training histories, unless left out
 manifest.json          versions, config, record, metrics, notes, and the checksum of every file, itself included
 """
 
@@ -24,8 +24,9 @@ from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.geometry.hyperboloid import lift
 from lorentzrec.ingest.storage import parquet_faults
 from lorentzrec.manifest import check_entries, read_manifest, write_manifest
-from lorentzrec.model.config import TrainingConfig
+from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.model.model import Model
+from lorentzrec.model.notes import read_notes, write_notes
 from lorentzrec.model.record import EpochRecord
 
 if TYPE_CHECKING:
@@ -35,14 +36,17 @@ KIND, FORMAT_VERSION = "lorentzrec model", 1
 
 POINTS, ITEMS, USERS, HISTORIES = "points.safetensors", "items.parquet", "users.parquet", "histories.safetensors"
 
+_NOT_IN_0_1 = {"blocks_per_step": 1, "deterministic": False}
+"""Hyper-parameters that the models of lorentzrec 0.1 do not have, and how they were trained."""
+
 SHEET_TOLERANCE = 1e-5
 """Relative error allowed in a stored x0 = sqrt(1 + |x|^2): above the rounding of float32, below any real damage."""
 
 
 def save_model(model: Model, path: str | Path, *, histories: bool = True) -> None:
     """Write `model` to the folder `path`, whole or not at all; an older model there is replaced."""
-    kept = model.histories if histories else None
-    users = model.users if kept is not None or model.user_points is not None else None
+    saved = model.histories if histories else None
+    users = model.users if saved is not None or model.user_points is not None else None
     points = {"item_points": model.item_points}
     if model.history_points is not model.item_points:
         points["history_points"] = model.history_points
@@ -53,9 +57,9 @@ def save_model(model: Model, path: str | Path, *, histories: bool = True) -> Non
         _write_ids(folder / ITEMS, model.items, count=model.item_counts)
         if users is not None:
             _write_ids(folder / USERS, users)
-        if kept is not None:
-            weights = {} if kept.weights is None else {"weights": kept.weights}
-            write_arrays(folder / HISTORIES, {"offsets": kept.offsets, "item_rows": kept.item_rows, **weights})
+        if saved is not None:
+            weights = {} if saved.weights is None else {"weights": saved.weights}
+            write_arrays(folder / HISTORIES, {"offsets": saved.offsets, "item_rows": saved.item_rows, **weights})
         for name in (USERS, HISTORIES):
             if (folder / name).exists():
                 (folder / name).chmod(0o600)  # what customers did is for the owner alone
@@ -67,9 +71,9 @@ def save_model(model: Model, path: str | Path, *, histories: bool = True) -> Non
             "data_digest": model.data_digest,
             "items": len(model.items),
             "users": None if users is None else len(users),
-            "history_events": None if kept is None else len(kept),
+            "history_events": None if saved is None else len(saved),
             "metrics": model.metrics,
-            "notes": model.notes,
+            **write_notes(model.note_records),
             "record": [epoch.to_dict() for epoch in model.record],
             "files": {file.name: checksum(file) for file in sorted(folder.iterdir())},
         }
@@ -124,7 +128,7 @@ def _read_model(folder: Path, manifest: dict[str, Any]) -> Model:
         if users is not None and HISTORIES in manifest["files"]:
             histories = _read_histories(folder / HISTORIES, users, items)
         model = Model(
-            config=TrainingConfig.from_mapping(manifest["config"]),
+            config=ResolvedConfig.from_mapping(_NOT_IN_0_1 | manifest["config"]),
             items=items,
             item_points=points["item_points"],
             history_points=points.get("history_points", points["item_points"]),
@@ -135,7 +139,7 @@ def _read_model(folder: Path, manifest: dict[str, Any]) -> Model:
             record=tuple(EpochRecord.from_dict(epoch) for epoch in manifest["record"]),
             data_digest=manifest["data_digest"],
             metrics=manifest["metrics"],
-            notes=tuple(manifest["notes"]),
+            note_records=read_notes(manifest),
         )
     except ArtifactError:
         raise
@@ -150,7 +154,7 @@ def _read_model(folder: Path, manifest: dict[str, Any]) -> Model:
     ) as error:
         raise _damaged(folder, f"its files do not make a model: {error}") from error
     for name, array in points.items():
-        check_points(folder / POINTS, name, array, model.config.geometry == "hyperboloid")
+        check_points(folder / POINTS, name, array, model.config.hyperbolic)
     return model
 
 

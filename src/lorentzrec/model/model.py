@@ -1,4 +1,4 @@
-"""A trained recommender: points, ids, and the answers they give."""
+"""A trained recommender: points, ids, and the recommendations they make."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from lorentzrec.data.vocabulary import UNKNOWN, Id, Vocabulary
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.evaluation.held_out import events_of
 from lorentzrec.geometry import FloatArray
-from lorentzrec.model.config import TrainingConfig
-from lorentzrec.model.fallbacks import allowed_remark, history_remarks
-from lorentzrec.model.ranking import Ranker, Recommendations, Rows, top_k
+from lorentzrec.model.config import ResolvedConfig
+from lorentzrec.model.fallbacks import Cause, Fallback, history_fallbacks, unknown_fallbacks
+from lorentzrec.model.notes import Note
+from lorentzrec.model.ranking import Ranker, Recommendations, Rows
 from lorentzrec.model.record import EpochRecord
+from lorentzrec.topk import top_k
 
-QUESTIONS_PER_BLOCK = 4096
-"""Questions that `recommend_many` holds as points at one time."""
+QUERIES_PER_BLOCK = 4096
+"""Queries that `recommend_many` holds as points at one time."""
 
 
-class _Question(NamedTuple):
-    """What is known of somebody who wants recommendations."""
+class _Query(NamedTuple):
+    """One customer to recommend for."""
 
     seen: Rows
-    """The items they touched, oldest first."""
-    query: FloatArray | None
-    """The point that stands for them; None asks for the popular items."""
-    remarks: tuple[str, ...]
-    """What has to be said about it; see `Recommendations.fallback`."""
+    """The items they have interacted with, oldest first."""
+    point: FloatArray | None
+    """None: recommend the popular items."""
+    fallbacks: tuple[Fallback, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
     """Points of items (and of customers, if `config.model` is symmetric), and the recommendations they make. Immutable.
 
-    Ask with a `history`: any list of item ids, oldest first; nobody has to be known from training. Or ask with the id
-    of a `user` of the training data.
+    Query it with a `history`, any list of item ids, oldest first, of a customer who need not be in the training data;
+    or with the id of a `user` who is.
     """
 
-    config: TrainingConfig
-    """Resolved: what was None has become a value."""
+    config: ResolvedConfig
     items: Vocabulary
     item_points: NDArray[np.float32]
     """One row per item, d + 1 numbers on the hyperboloid and d in flat space: what is recommended."""
@@ -64,13 +64,13 @@ class Model:
     data_digest: str = ""
     """The digest of the interactions it was trained on."""
     metrics: dict[str, float] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    note_records: tuple[Note, ...] = ()
     _ranker: Ranker = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         config = self.config
-        if config.score is None or config.recency is None:
-            raise ConfigError("the config of a model lacks a score or a recency: resolve it from the data first")
+        if not isinstance(config, ResolvedConfig):
+            raise ConfigError("the config of a model is not resolved: give config.resolve_for(data)")
         if (config.model == "symmetric") != (self.user_points is not None):
             raise InputError(
                 "a symmetric model needs user points, and only a symmetric one has them: give both or none"
@@ -79,7 +79,7 @@ class Model:
             raise InputError(
                 "the histories of a model have other users or items than the model: give its training data"
             )
-        shape = (len(self.items), config.dimension + (config.geometry == "hyperboloid"))
+        shape = (len(self.items), config.dimension + config.hyperbolic)
         shared = self.history_points is self.item_points
         self._freeze("item_points", np.float32, shape)
         if shared:
@@ -109,6 +109,11 @@ class Model:
         return f"Model({config.geometry} {config.model} d={config.dimension}, {len(self.items):,} items{users})"
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know about its training; `note_records` has the same with kinds and counts."""
+        return tuple(map(str, self.note_records))
+
+    @property
     def item_ids(self) -> list[Id]:
         """The item ids in the order of the rows of `item_points`."""
         return self.items.series.to_list()
@@ -131,7 +136,7 @@ class Model:
         items: an allow-list; nothing else is recommended.
         weights: a positive number for each event of `history`, as in training.
 
-        Fewer than `k` come back where fewer are left. Whatever makes it less than a full answer is in its `fallback`.
+        Fewer than `k` come back where fewer are left. Why they are not simply the best items is in `fallback`.
         """
         return self.recommend_many(
             None if history is None else [history],
@@ -155,28 +160,28 @@ class Model:
         weights: Iterable[Iterable[float]] | None = None,
         threads: int | None = None,
     ) -> list[Recommendations]:
-        """`recommend` for each of many histories or users: the same answers, on all cores and in bounded memory."""
+        """`recommend` for each of many histories or users: the same results, on all cores and in bounded memory."""
         _check_count(k)
         if users is None and histories is not None:
-            questions = self._questions_of_histories(histories, weights)
+            queries = self._history_queries(histories, weights)
         elif users is not None and histories is None and weights is None:
-            questions = self._questions_of_users(users, exclude_history)
+            queries = self._user_queries(users, exclude_history)
         else:
             raise InputError("give either a history, with weights if you like, or a user")
         never = _rows(self.items, exclude, "exclude")
         never = never[never != UNKNOWN]
         allowed: Rows | None = None
-        remarks: tuple[str, ...] = ()
+        fallbacks: tuple[Fallback, ...] = ()
         if items is not None:
             allowed = _rows(self.items, items, "items")
-            remarks = allowed_remark(allowed)
+            fallbacks = unknown_fallbacks(Cause.UNKNOWN_ALLOWED_ITEMS, allowed)
             allowed = allowed[allowed != UNKNOWN]
-        answers: list[Recommendations] = []
-        while block := list(islice(questions, QUESTIONS_PER_BLOCK)):
-            excluded = [np.concatenate([never, question.seen]) if exclude_history else never for question in block]
-            block = [question._replace(remarks=question.remarks + remarks) for question in block]
-            answers += self._answers(block, k, excluded, allowed, threads)
-        return answers
+        results: list[Recommendations] = []
+        while block := list(islice(queries, QUERIES_PER_BLOCK)):
+            excluded = [np.concatenate([never, query.seen]) if exclude_history else never for query in block]
+            block = [query._replace(fallbacks=query.fallbacks + fallbacks) for query in block]
+            results += self._recommend(block, k, excluded, allowed, threads)
+        return results
 
     def similar_items(self, item: Id, k: int = 10) -> Recommendations:
         """The `k` items whose points are nearest to that of `item`, scored by minus the distance; never `item`."""
@@ -219,8 +224,8 @@ class Model:
     def save(self, path: str | Path, *, histories: bool = True) -> None:
         """Write the model as a folder that `lorentzrec.load` reads.
 
-        Without `histories` it holds no customer's events, and answers `recommend(history=...)` only. A symmetric model
-        then still answers users, but cannot leave out what they have seen.
+        Without `histories` it holds no customer's events, and supports `recommend(history=...)` only. A symmetric model
+        still supports users then, but cannot leave out what they have seen.
         """
         from lorentzrec.model.artifact import save_model
 
@@ -252,30 +257,30 @@ class Model:
                 return self._ranker.precise(self.user_points[point_row])
         return self._ranker.query(seen, weights) if len(seen) else None
 
-    def _questions_of_users(self, users: Iterable[Id], exclude_history: bool) -> Iterator[_Question]:
+    def _user_queries(self, users: Iterable[Id], exclude_history: bool) -> Iterator[_Query]:
         if self.users is None or (self.histories is None and self.user_points is None):
             raise InputError(
-                "this model holds no training histories and answers histories only: give a history, "
+                "this model holds no training histories and supports histories only: give a history, "
                 "or save the model with histories=True"
             )
         if self.histories is None and exclude_history:
             raise InputError(
-                "this model holds no training histories and cannot tell what a user has seen: "
+                "this model holds no training histories and does not know what a user has seen: "
                 "pass exclude_history=False, or save the model with histories=True"
             )
         for row in _known_rows(self.users, users, "user"):
             seen, weights = (np.empty(0, np.int32), None) if self.histories is None else _events(self.histories, row)
             query = self._query(seen, weights, row)
-            yield _Question(seen, query, () if query is not None else ("popular: the user has no events in training",))
+            yield _Query(seen, query, () if query is not None else (Fallback(Cause.UNTRAINED_USER),))
 
-    def _questions_of_histories(
+    def _history_queries(
         self, histories: Iterable[Iterable[Id]], weights: Iterable[Iterable[float]] | None
-    ) -> Iterator[_Question]:
-        asked = _plain_list(histories, "histories")
-        event_weights = [None] * len(asked) if weights is None else _plain_list(weights, "weights")
-        if len(event_weights) != len(asked):
-            raise InputError(f"there are {len(asked)} histories and weights of {len(event_weights)}: give one for each")
-        for history, weights_of_history in zip(asked, event_weights, strict=True):
+    ) -> Iterator[_Query]:
+        given = _plain_list(histories, "histories")
+        event_weights = [None] * len(given) if weights is None else _plain_list(weights, "weights")
+        if len(event_weights) != len(given):
+            raise InputError(f"there are {len(given)} histories and weights of {len(event_weights)}: give one for each")
+        for history, weights_of_history in zip(given, event_weights, strict=True):
             rows = _rows(self.items, history, "history")
             seen = rows[rows != UNKNOWN]
             checked = (
@@ -283,25 +288,23 @@ class Model:
             )
             query = self._query(seen, checked, UNKNOWN)
             kind = "strings" if self.items.holds_strings else "integers"
-            remarks = history_remarks(rows, midpoint=self.user_points is not None, hint=f" (ids here are {kind})")
-            yield _Question(seen, query, remarks)
+            fallbacks = history_fallbacks(rows, midpoint=self.user_points is not None, id_type=kind)
+            yield _Query(seen, query, fallbacks)
 
-    def _answers(
-        self, questions: list[_Question], k: int, excluded: list[Rows], allowed: Rows | None, threads: int | None
-    ) -> list[Recommendations]:
-        informed = [place for place, question in enumerate(questions) if question.query is not None]
-        queries = np.array([questions[place].query for place in informed]).reshape(-1, self.item_points.shape[1])
-        ranked = self._ranker.top_many(queries, k, [excluded[place] for place in informed], allowed, threads)
+    def _recommend(
+        self, queries: list[_Query], k: int, excluded: list[Rows], allowed: Rows | None, threads: int | None
+    ) -> Iterator[Recommendations]:
+        informed = [place for place, query in enumerate(queries) if query.point is not None]
+        points = np.array([queries[place].point for place in informed]).reshape(-1, self.item_points.shape[1])
+        ranked = self._ranker.top_many(points, k, [excluded[place] for place in informed], allowed, threads)
         found = dict(zip(informed, ranked, strict=True))
-        answers = []
-        for place, question in enumerate(questions):
+        for place, query in enumerate(queries):
             if place in found:
                 rows, scores = found[place]
             else:
                 rows = top_k(self.item_counts.astype(np.float64), k, excluded[place], allowed)
                 scores = self.item_counts[rows].astype(np.float32)
-            answers.append(Recommendations(self.items.ids(rows), scores, "; ".join(question.remarks) or None))
-        return answers
+            yield Recommendations(self.items.ids(rows), scores, query.fallbacks)
 
 
 def _events(histories: Interactions, user_row: int) -> tuple[Rows, NDArray[np.float32] | None]:
@@ -312,7 +315,7 @@ def _events(histories: Interactions, user_row: int) -> tuple[Rows, NDArray[np.fl
 
 def _check_count(k: int) -> None:
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise InputError(f"k is {k!r}: ask for a whole number of items, 1 or more")
+        raise InputError(f"k is {k!r}: give a whole number of items, 1 or more")
 
 
 def _plain_list(values: Iterable[Any], name: str) -> list[Any]:

@@ -11,38 +11,46 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec import topk
 from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
 from lorentzrec.geometry.hyperboloid import squared_lorentzian_distance
 from lorentzrec.geometry.midpoint import einstein_midpoint, normalise_sum
+from lorentzrec.model.fallbacks import Fallback, FallbackKind, render_fallbacks
 from lorentzrec.threads import SINGLE_THREADED_BLAS, available_cores
+from lorentzrec.topk import contenders
 
 if TYPE_CHECKING:
     from lorentzrec.data.vocabulary import Id
 
-Rows: TypeAlias = NDArray[np.integer[Any]]
+Rows: TypeAlias = topk.Rows
 
 BLOCK_BYTES = 16 * 2**20
 """Most memory that one thread spends on the scores of a block of queries."""
 
 GATHERED_SHARE = 16
-"""If fewer than one in so many items are allowed, their points are brought together and nothing else is scored."""
+"""If fewer than one item in 16 is allowed, only the points of the allowed items are gathered and scored."""
 
 
 @dataclass(frozen=True, eq=False)
 class Recommendations:
     """Item ids, best first, with their scores.
 
-    `fallback` is None for a full answer. Otherwise it says what the answer is instead, as words with a reason each,
-    joined by "; ":
-    "popular: ..." (the most popular items, scored by their count, because nothing is known of the customer),
-    "midpoint" (a model with a point per customer was asked with a history),
-    "partial: ..." (unknown items of the history were left out),
-    "allowed: ..." (unknown items of the allow-list were left out).
+    Where they are not simply the best items for the query, `fallbacks` has the reasons, `fallback_kinds` their kinds,
+    and `fallback` their text: words with a reason each, joined by "; ".
     """
 
     ids: list[Id]
     scores: NDArray[np.float32]
-    fallback: str | None = None
+    fallbacks: tuple[Fallback, ...] = ()
+
+    @property
+    def fallback(self) -> str | None:
+        """`fallbacks` as text; None if there are none."""
+        return render_fallbacks(self.fallbacks)
+
+    @property
+    def fallback_kinds(self) -> tuple[FallbackKind, ...]:
+        return tuple(fallback.kind for fallback in self.fallbacks)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -57,8 +65,8 @@ class Ranker:
     A score is, by `geometry` and `score`: hyperboloid inner <u, v>, hyperboloid distance -d(u, v), Euclidean inner
     u . v, Euclidean distance -|u - v|. All four have the order of a plain inner product, at most with a constant per
     item, so one float32 matrix product finds the contenders. Its rounding could still swap near neighbours, so all
-    within the error bound of place k are scored again in float64, and that score decides. The answer is therefore
-    exact, and depends neither on threads nor on which queries are asked together.
+    within the error bound of place k are scored again in float64, and that score decides. The ranking is therefore
+    exact, and depends neither on threads nor on how queries are grouped.
     """
 
     def __init__(
@@ -84,7 +92,7 @@ class Ranker:
         return hyperboloid.lift(points[..., 1:].astype(np.float64)) if self.hyperbolic else points.astype(np.float64)
 
     def query(self, history: Rows, event_weights: NDArray[Any] | None = None) -> FloatArray:
-        """The point that stands for a history (rows, oldest first, at least one), with recency at work.
+        """The query point of a history (rows, oldest first, at least one), weighted by recency.
 
         Hyperboloid: the Einstein midpoint, S / sqrt(-<S, S>) with S = sum_i w_i x_i. Euclidean: the weighted mean.
         """
@@ -144,8 +152,9 @@ class Ranker:
         if allowed is not None and len(allowed) * GATHERED_SHARE < len(self.item_points):
             rows = np.setdiff1d(allowed, [] if excluded is None else excluded).astype(np.int64)
             scores = self.linear_scores(query[None], rows)[0]
-            return self.best(query, k, rows[_contenders(scores, k, None, None, self._slack(query))])
-        return self._choose(query, self.linear_scores(query[None])[0], k, excluded, allowed)
+            return self.best(query, k, rows[contenders(scores, k, slack=self._slack(query))])
+        scores = self.linear_scores(query[None])[0]
+        return self.best(query, k, contenders(scores, k, excluded, allowed, self._slack(query)))
 
     def best(self, query: FloatArray, k: int, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The best `k` of some items, by the exact score of each; `rows` are distinct and in rising order."""
@@ -165,29 +174,18 @@ class Ranker:
         threads = threads or available_cores()
         size = max(1, min(BLOCK_BYTES // (4 * max(1, len(self.item_points))), -(-len(queries) // threads)))
 
-        def answers(start: int) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+        def rank_block(start: int) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
             block = slice(start, start + size)
             scores = self.linear_scores(queries[block])
             return [
-                self._choose(query, row, k, out, allowed)
+                self.best(query, k, contenders(row, k, out, allowed, self._slack(query)))
                 for query, row, out in zip(queries[block], scores, excluded[block], strict=True)
             ]
 
         starts = range(0, len(queries), size)
         with SINGLE_THREADED_BLAS, ThreadPoolExecutor(threads) as pool:
-            blocks = pool.map(answers, starts) if len(starts) > 1 else map(answers, starts)
-            return [answer for block in blocks for answer in block]
-
-    def _choose(
-        self,
-        query: FloatArray,
-        scores: NDArray[np.float32],
-        k: int,
-        excluded: Rows | None,
-        allowed: Rows | None,
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """The best `k` by the exact score, among those whose linear score is within its error of place k."""
-        return self.best(query, k, _contenders(scores, k, excluded, allowed, self._slack(query)))
+            blocks = pool.map(rank_block, starts) if len(starts) > 1 else map(rank_block, starts)
+            return [ranked for block in blocks for ranked in block]
 
     def _slack(self, query: FloatArray) -> float:
         """How far apart two linear scores may be and still be in the wrong order."""
@@ -200,29 +198,3 @@ def recency_weights(count: int, recency: float, event_weights: NDArray[Any] | No
     """Weights of a history, oldest first: event weight * recency^(steps back), and the newest is 0 steps back."""
     weights = np.power(recency, np.arange(count - 1, -1, -1, dtype=np.float64))
     return weights if event_weights is None else weights * event_weights
-
-
-def top_k(scores: FloatArray, k: int, excluded: Rows | None = None, allowed: Rows | None = None) -> NDArray[np.int64]:
-    """The rows of the best `k` scores, best first, ties by row; none of `excluded`, only of `allowed` if given."""
-    rows = _contenders(scores.copy(), k, excluded, allowed, slack=0.0)
-    return rows[np.argsort(-scores[rows], kind="stable")[:k]]
-
-
-def _contenders(
-    scores: FloatArray, k: int, excluded: Rows | None, allowed: Rows | None, slack: float
-) -> NDArray[np.int64]:
-    """Rows in rising order with a score at most `slack` below place `k`. Writes -inf in `scores` where excluded."""
-    if allowed is not None:
-        # Only what is allowed is looked at: a partition of mostly equal numbers is slow.
-        permitted = np.zeros(len(scores), bool)
-        permitted[allowed] = True
-        rows = np.flatnonzero(permitted)
-        if excluded is not None:
-            scores[excluded] = -np.inf
-        return rows[_contenders(scores[rows], k, None, None, slack)]
-    if excluded is not None:
-        scores[excluded] = -np.inf
-    place = len(scores) - min(k, int(np.count_nonzero(scores > -np.inf)))
-    if place == len(scores):
-        return np.empty(0, np.int64)
-    return np.flatnonzero(scores >= np.partition(scores, place)[place] - slack)

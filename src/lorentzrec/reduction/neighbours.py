@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from lorentzrec.model.ranking import BLOCK_BYTES
 from lorentzrec.threads import SINGLE_THREADED_BLAS, available_cores
+from lorentzrec.topk import top_columns
 
 Geometry: TypeAlias = Literal["hyperboloid", "euclidean"]
 Floats: TypeAlias = NDArray[np.float32]
-GROUP = 64
-"""Scores of which only the largest is looked at first."""
 
 
 def nearest_neighbours(
@@ -30,9 +29,7 @@ def nearest_neighbours(
     finds itself. With fewer points than `count`, all of them come back.
     """
     count, curved = min(count, len(points)), geometry == "hyperboloid"
-    groups = -(-len(points) // GROUP)
-    table = np.zeros((points.shape[1], groups * GROUP), np.float32)
-    table[:, : len(points)] = points.T
+    table = np.array(points.T, np.float32, order="C")
     # The score u . v - |v|^2 / 2 falls with the distance in flat space; on the hyperboloid <u, v> does.
     offsets = None if curved else np.einsum("ij,ij->j", table, table) / 2
     if curved:
@@ -50,8 +47,7 @@ def nearest_neighbours(
             scores = np.matmul(asked, table, out=buffer[: len(block)])
             if offsets is not None:
                 scores -= offsets
-            scores[:, len(points) :] = -np.inf
-            rows[block], best = _top(scores, count)
+            rows[block], best = top_columns(scores, count)
             # |u - v|^2 = 2 (|u|^2 / 2 - score) in flat space, and q = 2 (-1 - <u, v>) on the hyperboloid.
             own = -1.0 if curved else np.einsum("ij,ij->i", asked, asked)[:, None] / 2
             squared[block] = np.maximum(2 * (own - best), 0)
@@ -73,23 +69,3 @@ def without_own(rows: NDArray[np.int64], own: NDArray[np.int64]) -> NDArray[np.i
     itself[~itself.any(axis=1), -1] = True
     others: NDArray[np.int64] = rows[~itself].reshape(len(rows), rows.shape[1] - 1)
     return others
-
-
-def _top(scores: Floats, count: int) -> tuple[NDArray[np.int64], Floats]:
-    """Columns and values of the `count` largest of each row, largest first.
-
-    They lie in the `count` groups whose largest scores are largest, so only those groups are sorted.
-    """
-    groups = scores.shape[1] // GROUP
-    best_groups = _largest(scores.reshape(len(scores), GROUP, groups).max(axis=1), min(count, groups))
-    columns = (best_groups[:, None, :] + groups * np.arange(GROUP)[:, None]).reshape(len(scores), -1)
-    values = np.take_along_axis(scores, columns, axis=1)
-    chosen = _largest(values, count)
-    order = np.take_along_axis(chosen, np.argsort(-np.take_along_axis(values, chosen, axis=1), axis=1), axis=1)
-    return np.take_along_axis(columns, order, axis=1), np.take_along_axis(values, order, axis=1)
-
-
-def _largest(scores: Floats, count: int) -> NDArray[np.int64]:
-    """Columns of the `count` largest of each row, in no order."""
-    place = scores.shape[1] - count
-    return np.argpartition(scores, place, axis=1)[:, place:]

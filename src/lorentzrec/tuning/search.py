@@ -61,7 +61,7 @@ class Search:
         """The search space of a geometry, without what is fixed or has no effect on such data."""
         base = self.base(geometry)
         space = SPACES[base.model, geometry]
-        unused = NEEDS_ORDER if not ordered or base.history == "leave_one_out" else frozenset()
+        unused = NEEDS_ORDER if not ordered or base.history == "folds" else frozenset()
         return {name: where for name, where in space.items() if name not in self.settings and name not in unused}
 
 

@@ -1,4 +1,4 @@
-"""The compiled inner loops of training. Each has a slow, obvious twin in `reference.py`, which says what it computes.
+"""The compiled inner loops of training. Each has a slow, obvious reference in `tests/reference/`.
 
 Layout: a table holds one row per point, `width` floats of it: the time coordinate, then the space coordinates, then
 zeros up to a multiple of eight. The Euclidean twin runs through the same lines: its time coordinate is always zero,

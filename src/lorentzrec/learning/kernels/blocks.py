@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from lorentzrec.learning.kernels.compiling import counted_kernel, inlined, kernel, take
-from lorentzrec.learning.kernels.histories import spread_gradients, write_queries
+from lorentzrec.learning.kernels.histories import slot_of, spread_gradients, write_queries
 from lorentzrec.learning.kernels.numbers import (
     FOLDS,
     GOLDEN,
@@ -27,7 +27,6 @@ from lorentzrec.learning.kernels.numbers import (
     permuted,
 )
 from lorentzrec.learning.kernels.scores import FAR, MASKED, chain, distances_of, losses_of_row, score_of
-from lorentzrec.learning.kernels.slots import slot_of
 from lorentzrec.learning.kernels.steps import dot, step_rows
 from lorentzrec.learning.kernels.structures import HISTORY, RUN, SATURATED, TARGET, TILE, Slots
 

@@ -1,4 +1,4 @@
-"""How the kernels are compiled, and where the result is kept."""
+"""How the kernels are compiled, and where the result is cached."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Kernel(CPUDispatcher):
     """
 
     def compile(self, sig: Any) -> Any:
-        with _one_process_at_a_time(), _signals_between_passes(), _garbage_kept():
+        with _one_process_at_a_time(), _signals_between_passes(), _without_garbage_collection():
             return super().compile(sig)
 
     def enable_caching(self) -> None:
@@ -121,8 +121,8 @@ class Kernel(CPUDispatcher):
 
 
 @contextmanager
-def _garbage_kept() -> Iterator[None]:
-    """Within the block, no search for cycles of garbage: the compiler makes millions of objects that it keeps."""
+def _without_garbage_collection() -> Iterator[None]:
+    """Within the block, no search for cycles of garbage: the compiler makes millions of objects and needs them."""
     if not gc.isenabled():
         yield
         return
@@ -212,13 +212,13 @@ def _announce(line: str) -> None:
 
 @cache
 def cache_folder() -> Path:
-    """Where compiled kernels are kept.
+    """Where compiled kernels are cached.
 
     Numba's cache checks the file of a function but not the files of the functions it calls, so the folder is named
     after the content of all of them: an edit anywhere compiles again, and nothing stale is ever run.
     """
     digest = hashlib.sha256(numba.__version__.encode())
-    for source in sorted([*Path(__file__).parent.glob("*.py"), Path(__file__).parents[1] / "limits.py"]):
+    for source in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(source.read_bytes())
     home = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "lorentzrec" / f"kernels-{digest.hexdigest()[:16]}"
@@ -275,7 +275,7 @@ class _KernelCache(FunctionCache):
             super().save_overload(sig, data)
         except OSError as error:
             _LOG.warning(
-                "the compiled kernels cannot be kept in %s (%s), so every start compiles them again: "
+                "the compiled kernels cannot be cached in %s (%s), so every start compiles them again: "
                 "set NUMBA_CACHE_DIR to a folder that can be written",
                 self.cache_path,
                 error.strerror,

@@ -11,7 +11,6 @@ import numpy as np
 
 from lorentzrec.learning.kernels.compiling import kernel
 from lorentzrec.learning.kernels.numbers import permuted
-from lorentzrec.learning.kernels.slots import slot_of
 from lorentzrec.learning.kernels.steps import dot
 from lorentzrec.learning.kernels.structures import HISTORY
 
@@ -20,10 +19,26 @@ _ZERO, _ONE = f32(0), f32(1)
 
 
 @kernel
+def slot_of(row, side, used, slots):
+    """The slot of a row's gradient in this block, set to zero on first use; and the number of slots in use."""
+    slot_of_row = slots.histories if side == HISTORY else slots.targets
+    slot = slot_of_row[row]
+    if slot < 0:
+        slot = used
+        slot_of_row[row] = slot
+        slots.rows[slot] = row
+        slots.sides[slot] = side
+        for k in range(slots.gradients.shape[1]):
+            slots.gradients[slot, k] = _ZERO
+        used += 1
+    return slot, used
+
+
+@kernel
 def write_queries(first, last, owner, count, events, points, settings, key, queries, positives, sums):
     """The queries and positives of one customer, from row `count` on; the new count."""
     queries.starts[owner] = count
-    if settings.leave_one_out:
+    if settings.folded:
         count = _write_folds(first, last, owner, count, events, points, settings, key, queries, positives, sums)
     else:
         count = _write_prefixes(first, last, owner, count, events, points, settings, queries, positives, sums)
@@ -36,7 +51,7 @@ def spread_gradients(first, last, owner, events, settings, used, slots, queries,
     """Pass the gradients of one customer's queries on to the points of the history; the new number of slots."""
     for q in range(queries.starts[owner], queries.starts[owner + 1]):
         _gradient_of_sum(q, settings.curved, queries.points, queries.gradients, queries.divisors)
-    if settings.leave_one_out:
+    if settings.folded:
         return _spread_over_folds(owner, used, slots, queries, positives, sums)
     return _spread_over_prefixes(first, last, owner, events, settings.recency, used, slots, queries, sums)
 

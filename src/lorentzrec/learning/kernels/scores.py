@@ -7,8 +7,7 @@ import numpy as np
 from lorentzrec.learning.kernels.compiling import inlined, kernel
 from lorentzrec.learning.kernels.numbers import fast_exp, fast_log
 from lorentzrec.learning.kernels.steps import dot
-from lorentzrec.learning.kernels.structures import COINCIDENT, SOFTMAX, WMRB
-from lorentzrec.learning.limits import COINCIDENT_DISTANCE, NEAR
+from lorentzrec.learning.kernels.structures import COINCIDENT, COINCIDENT_DISTANCE, NEAR, Loss
 
 f32 = np.float32
 _ZERO, _ONE, _TWO = f32(0), f32(1), f32(2)
@@ -79,8 +78,8 @@ def distances_of(scores, slopes, queries, negatives, sizes, settings, counters):
     """Turn the inner products of queries and negatives into minus distances in place, and write their derivatives by
     the inner product.
 
-    `sizes` holds each negative's time coordinate, in flat space its squared length. Near pairs are told by a slope of
-    zero and computed again from the difference of their points.
+    `sizes` holds each negative's time coordinate, in flat space its squared length. Near pairs get a slope of
+    zero and are computed again from the difference of their points.
     """
     for t in range(queries.shape[0]):
         near = 0
@@ -117,13 +116,13 @@ def losses_of_row(scores, t, first, last, positives, sums, settings):
     BPR: mean_k ln(1 + e^x_k); WMRB: ln(1 + sum_k max(0, margin + x_k)); softmax: ln(1 + sum_k e^x_k), with x_k =
     scale (s_k - positive).
     """
-    if settings.loss == SOFTMAX:
+    if settings.loss == Loss.SOFTMAX:
         return _softmax_of_row(scores, t, first, last, positives, settings)
     for k in range(sums.shape[0]):
         sums[k] = _ZERO
     total = 0.0
     for p in range(first, last):
-        if settings.loss == WMRB:
+        if settings.loss == Loss.WMRB:
             total += _wmrb_of_positive(scores, t, p, positives, sums, settings)
         else:
             total += _bpr_of_positive(scores, t, p, positives, sums, settings)

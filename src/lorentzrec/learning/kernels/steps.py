@@ -6,8 +6,17 @@ import numpy as np
 
 from lorentzrec.learning.kernels.compiling import inlined, kernel
 from lorentzrec.learning.kernels.numbers import cosh_and_sinhc, is_finite
-from lorentzrec.learning.kernels.structures import ADAGRAD, ADAM, BROKEN, CAPPED, CLIPPED
-from lorentzrec.learning.limits import ADAM_DECAY, ADAM_EPSILON, ADAM_SQUARED_DECAY, MAXIMUM_RADIUS, MAXIMUM_STEP
+from lorentzrec.learning.kernels.structures import (
+    ADAM_DECAY,
+    ADAM_EPSILON,
+    ADAM_SQUARED_DECAY,
+    BROKEN,
+    CAPPED,
+    CLIPPED,
+    MAXIMUM_RADIUS,
+    MAXIMUM_STEP,
+    Optimiser,
+)
 
 f32 = np.float32
 _ZERO, _ONE, _TWO = f32(0), f32(1), f32(2)
@@ -74,7 +83,7 @@ def step_factor(squared_norm, squared, settings):
     clipping = clipping_of(squared_norm, settings)
     # Adagrad would divide zero by zero
     factor = settings.learning_rate * clipping if squared_norm > _ZERO else _ZERO
-    if settings.optimiser == ADAGRAD:
+    if settings.optimiser == Optimiser.ADAGRAD:
         squared += clipping * clipping * squared_norm
         factor /= np.sqrt(squared + _TINY)
     allowed = capped(factor, squared_norm)
@@ -132,7 +141,7 @@ def step_rows(table, rows, chosen, gradients, settings, counters):
         # the time coordinate has no part in it; its term is (v0 / (1 + x0))^2, no larger than |v|^2
         own = tangent_time - share * time
         squared_norm = max(squared_norm - own * own, _ZERO)
-        if settings.optimiser == ADAM:
+        if settings.optimiser == Optimiser.ADAM:
             clipping = clipping_of(squared_norm, settings)
             counters[CLIPPED] += clipping < _ONE
             product = _ZERO
@@ -163,12 +172,12 @@ def step_rows(table, rows, chosen, gradients, settings, counters):
             factor, new_squared, was_clipped, was_capped = step_factor(squared_norm, squared[row], settings)
             counters[CLIPPED] += was_clipped
             counters[CAPPED] += was_capped
-            if settings.optimiser == ADAGRAD:
+            if settings.optimiser == Optimiser.ADAGRAD:
                 squared[row] = new_squared
         cosh, sinhc = _ONE, _ONE
         if settings.curved:
             cosh, sinhc = cosh_and_sinhc(factor * factor * squared_norm)
-        if settings.optimiser == ADAM:
+        if settings.optimiser == Optimiser.ADAM:
             # transport along its own geodesic turns the momentum with the geodesic's tangent
             turn = factor * squared_norm * sinhc if settings.curved else _ZERO
             for k in range(width):
@@ -186,7 +195,7 @@ def step_rows(table, rows, chosen, gradients, settings, counters):
             counters[CAPPED] += 1
             for k in range(width):
                 points[row, k] *= shrink
-                if settings.optimiser == ADAM:
+                if settings.optimiser == Optimiser.ADAM:
                     momentum[row, k] *= shrink  # or its length would grow with every step that is taken back
         points[row, 0] = time_of(shrink * shrink * squared_space, settings)
         if not is_finite(squared_space) and counters[BROKEN] == 0:

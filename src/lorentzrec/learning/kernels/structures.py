@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from enum import IntEnum
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-LOSSES: tuple[Literal["bpr", "wmrb", "softmax"], ...] = ("bpr", "wmrb", "softmax")
-BPR, WMRB, SOFTMAX = 0, 1, 2
-OPTIMISERS = ("rsgd", "adagrad", "adam")
-RSGD, ADAGRAD, ADAM = 0, 1, 2
-"""Losses and optimisers: the names in a config, and their codes in `Settings`, which are the positions of the names."""
+Floats: TypeAlias = NDArray[np.float32]
+Integers: TypeAlias = NDArray[np.int32]
+Longs: TypeAlias = NDArray[np.int64]
+Bits: TypeAlias = NDArray[np.uint32]
+Booleans: TypeAlias = NDArray[np.bool_]
+
+
+class Loss(IntEnum):
+    """Losses as `Settings` has them; a name in lower case is that of the config."""
+
+    BPR = 0
+    WMRB = 1
+    SOFTMAX = 2
+
+
+class Optimiser(IntEnum):
+    RSGD = 0
+    ADAGRAD = 1
+    ADAM = 2
+
 
 CLIPPED, CAPPED, COINCIDENT, SATURATED, BROKEN = 0, 1, 2, 3, 4
 """Places in the counters: gradients shortened, steps shortened, distances at zero, customers without a negative,
@@ -27,6 +44,27 @@ TILE = 128
 """Queries scored at once: fewer make the matrix products slow, and the scores of more leave the second-level cache."""
 
 
+# --- limits: each is counted in the epoch's record when training reaches it
+
+MAXIMUM_STEP = 1.0
+"""Longest step a point makes at once, in units of the space's own length; longer ones are shortened."""
+
+MAXIMUM_RADIUS = 8.0
+"""Farthest from the origin a point of the hyperboloid goes: beyond it, float32 cannot separate a point from its
+neighbours."""
+
+NEAR = 1e-3
+"""Where -<u, v> - 1 is below this, the inner product has lost the digits of the distance, which is then computed from
+the difference of the points."""
+
+COINCIDENT_DISTANCE = 1e-5
+"""Below this distance two points are taken as one: there is no direction from one to the other."""
+
+ADAM_DECAY = 0.9
+ADAM_SQUARED_DECAY = 0.999
+ADAM_EPSILON = 1e-8
+
+
 class Settings(NamedTuple):
     """The hyper-parameters as the kernels read them."""
 
@@ -40,7 +78,7 @@ class Settings(NamedTuple):
     regularisation: np.float32
     clip_norm: np.float32
     recency: np.float32
-    leave_one_out: bool
+    folded: bool
     folds: int
     popular: bool
     negative_count: int
@@ -50,20 +88,20 @@ class Table(NamedTuple):
     """Points and the state of their optimiser: a squared length per row, and for Adam a tangent momentum and a count
     of steps."""
 
-    points: Any
-    squared: Any
-    momentum: Any
-    steps: Any
+    points: Floats
+    squared: Floats
+    momentum: Floats
+    steps: Integers
 
 
 class Events(NamedTuple):
     """Histories: user row u owns items[offsets[u]:offsets[u + 1]]."""
 
-    offsets: Any
-    items: Any
-    weights: Any  # one per event, or a single 1: all events weigh the same
-    labels: Any  # one bool per event, whether it is a target; or a single True: all events are
-    targets: Any  # event numbers of the targets; a single 0 where all events are
+    offsets: Longs
+    items: Integers
+    weights: Floats  # one per event, or a single 1: all events weigh the same
+    labels: Booleans  # one bool per event, whether it is a target; or a single True: all events are
+    targets: Longs  # event numbers of the targets; a single 0 where all events are
 
 
 class Queries(NamedTuple):
@@ -73,66 +111,66 @@ class Queries(NamedTuple):
     its fold that are not targets: the gradients of histories need them, scores and losses do not.
     """
 
-    points: Any  # (rows, width) the customers' points
-    gradients: Any  # (rows, width)
-    divisors: Any  # (rows,) what the sum of a history was divided by
-    offsets: Any  # (rows + 1,) starts with 0
-    ends: Any  # (rows,)
-    owners: Any  # (rows,) position of the query's customer in the block
-    customers: Any  # (rows,) their user rows, where they have points of their own
-    starts: Any  # (customers + 1,) first query of each customer of the block
+    points: Floats  # (rows, width) the customers' points
+    gradients: Floats  # (rows, width)
+    divisors: Floats  # (rows,) what the sum of a history was divided by
+    offsets: Integers  # (rows + 1,) starts with 0
+    ends: Integers  # (rows,)
+    owners: Integers  # (rows,) position of the query's customer in the block
+    customers: Integers  # (rows,) their user rows, where they have points of their own
+    starts: Integers  # (customers + 1,) first query of each customer of the block
 
 
 class Positives(NamedTuple):
     """What the queries of a block should find."""
 
-    targets: Any  # (rows,) item rows
-    weights: Any  # (rows,)
-    scores: Any  # (rows,)
-    slopes: Any  # (rows,) derivatives of the scores by the inner products
-    pulls: Any  # (rows,) derivatives of the loss by the scores
+    targets: Integers  # (rows,) item rows
+    weights: Floats  # (rows,)
+    scores: Floats  # (rows,)
+    slopes: Floats  # (rows,) derivatives of the scores by the inner products
+    pulls: Floats  # (rows,) derivatives of the loss by the scores
 
 
 class Negatives(NamedTuple):
     """The items that all queries of a block are compared with, and which customers must not be compared with them."""
 
-    points: Any  # (negatives, width)
-    gradients: Any  # (negatives, width)
-    sizes: Any  # (negatives,) time coordinate, or in flat space squared length
-    rows: Any  # (negatives,) item rows
-    places: Any  # (items,) place among the negatives, where the item's bit is set
-    bits: Any  # one per item
-    masks: Any  # places of negatives that a customer has interacted with, customer after customer
-    mask_offsets: Any  # (customers + 1,)
+    points: Floats  # (negatives, width)
+    gradients: Floats  # (negatives, width)
+    sizes: Floats  # (negatives,) time coordinate, or in flat space squared length
+    rows: Integers  # (negatives,) item rows
+    places: Integers  # (items,) place among the negatives, where the item's bit is set
+    bits: Bits  # one per item
+    masks: Integers  # places of negatives that a customer has interacted with, customer after customer
+    mask_offsets: Longs  # (customers + 1,)
 
 
 class Step(NamedTuple):
     """The blocks of one step: for each, one gradient per distinct point, in the order of first use."""
 
-    gradients: Any  # (blocks, slots, width)
-    rows: Any  # (blocks, slots)
-    sides: Any  # (blocks, slots) HISTORY or TARGET
-    used: Any  # (blocks,) slots in use
-    losses: Any  # (blocks,) float64
+    gradients: Floats  # (blocks, slots, width)
+    rows: Integers  # (blocks, slots)
+    sides: Integers  # (blocks, slots) HISTORY or TARGET
+    used: Longs  # (blocks,) slots in use
+    losses: NDArray[np.float64]  # (blocks,) float64
 
 
 class Slots(NamedTuple):
     """One gradient for each distinct point of a block: a block of a `Step`, and where each row's gradient is in it."""
 
-    gradients: Any  # (slots, width)
-    rows: Any  # (slots,)
-    sides: Any  # (slots,) HISTORY or TARGET
-    histories: Any  # (rows of the history side's table,) slot of each row, or -1
-    targets: Any  # (items,) the same array where both sides share their points
+    gradients: Floats  # (slots, width)
+    rows: Integers  # (slots,)
+    sides: Integers  # (slots,) HISTORY or TARGET
+    histories: Integers  # (rows of the history side's table,) slot of each row, or -1
+    targets: Integers  # (items,) the same array where both sides share their points
 
 
 class Tile(NamedTuple):
     """A few queries against all negatives: what the matrix products read and write."""
 
-    scores: Any  # (TILE, negatives) scores, then the loss's derivatives by the inner products
-    slopes: Any  # (TILE, negatives) derivatives of the scores by the inner products
-    products: Any  # (max(TILE, negatives), width)
-    sums: Any  # (negatives,) of the derivatives by the scores, over the positives of one query
+    scores: Floats  # (TILE, negatives) scores, then the loss's derivatives by the inner products
+    slopes: Floats  # (TILE, negatives) derivatives of the scores by the inner products
+    products: Floats  # (max(TILE, negatives), width)
+    sums: Floats  # (negatives,) of the derivatives by the scores, over the positives of one query
 
 
 class Workspace(NamedTuple):
@@ -141,11 +179,11 @@ class Workspace(NamedTuple):
     queries: Queries
     positives: Positives
     negatives: Negatives
-    histories: Any  # see `Slots`; all -1 between blocks
-    targets: Any
+    histories: Integers  # see `Slots`; all -1 between blocks
+    targets: Integers
     tile: Tile
-    vectors: Any  # (3, width)
-    sums: Any  # (2, width) float64
-    rows: Any  # (3,) of a triplet
-    chosen: Any  # (slots,) those of a block that one thread applies
-    counters: Any  # int64
+    vectors: Floats  # (3, width)
+    sums: NDArray[np.float64]  # (2, width) float64
+    rows: Integers  # (3,) of a triplet
+    chosen: Integers  # (slots,) those of a block that one thread applies
+    counters: Longs  # int64

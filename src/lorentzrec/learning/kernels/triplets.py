@@ -18,8 +18,7 @@ from lorentzrec.learning.kernels.numbers import (
 )
 from lorentzrec.learning.kernels.scores import offset_of, score_of
 from lorentzrec.learning.kernels.steps import pull_to_origin, shrink_of, step_factor, step_rows, time_of
-from lorentzrec.learning.kernels.structures import ADAGRAD, ADAM, BROKEN, CAPPED, CLIPPED, SATURATED
-from lorentzrec.learning.limits import NEAR
+from lorentzrec.learning.kernels.structures import BROKEN, CAPPED, CLIPPED, NEAR, SATURATED, Optimiser
 
 f32, u32 = np.float32, np.uint32
 _ZERO, _ONE, _TWO = f32(0), f32(1), f32(2)
@@ -110,7 +109,7 @@ def triplet_steps(order, start, stop, events, users, items, settings, key, works
                     ww += V[other, k] * V[other, k]
             near = _are_near(uv, uu, vv, u_time * v_time, settings) or _are_near(uw, uu, ww, u_time * w_time, settings)
             near = near or _are_near(vw, vv, ww, v_time * w_time, settings)
-            if settings.optimiser == ADAM or near:
+            if settings.optimiser == Optimiser.ADAM or near:
                 for k in range(width):
                     u, v, w = U[user, k], V[item, k], V[other, k]
                     along = _ZERO if settings.curved else _ONE  # on the hyperboloid the step projects by itself
@@ -140,7 +139,7 @@ def triplet_steps(order, start, stop, events, users, items, settings, key, works
                 u_square += _home_square(u_time, uu, u_home, u_cross, settings)
                 v_square += _home_square(v_time, vv, v_home, v_cross, settings)
                 w_square += _home_square(w_time, ww, w_home, w_cross, settings)
-            adaptive = settings.optimiser == ADAGRAD
+            adaptive = settings.optimiser == Optimiser.ADAGRAD
             u_sum, v_sum, w_sum = _ZERO, _ZERO, _ZERO
             if adaptive:
                 u_sum, v_sum, w_sum = U_squared[user], V_squared[item], V_squared[other]
@@ -189,7 +188,7 @@ def triplet_steps(order, start, stop, events, users, items, settings, key, works
 
 @inlined
 def _are_near(product, xx, yy, times, settings):
-    """Whether the inner product of two points has lost the digits that tell them apart: no length follows from it."""
+    """Whether the inner product of two points has lost the digits that separate them: no length follows from it."""
     if settings.curved:
         return -product - _ONE < _NEAR * times
     return xx + yy - _TWO * product < _NEAR * (xx + yy)

@@ -1,27 +1,25 @@
-"""Whole blocks of training, slowly: every compiled kernel has its twin here or in the modules that `TWINS` refers to.
-
-Float64, one example after another, every history summed on its own, every gradient by the chain rule as one would write
-it on paper. A kernel may be clever; what it computes is what these lines compute.
+"""Whole blocks of training: float64, one example after another, every history summed on its own, every gradient by the
+chain rule as on paper. A kernel may be clever; what it computes is what these lines compute.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.geometry import FloatArray, euclidean, hyperboloid, midpoint
 from lorentzrec.geometry.sums import total_weight, weighted_sum
-from lorentzrec.learning import losses, optimisers, sampling
-from lorentzrec.learning.kernels.structures import COINCIDENT, LOSSES, RUN, SATURATED, Events, Settings, Table
-from lorentzrec.learning.losses import Geometry, ScoreKind
-from lorentzrec.learning.optimisers import Counters, row_step
-from lorentzrec.learning.sampling import draw_negatives, folds, key_for, permuted, unseen
+from lorentzrec.learning.kernels.structures import COINCIDENT, RUN, SATURATED, Events, Loss, Settings, Table
+from reference import losses, sampling
+from reference.losses import Geometry, LossName, ScoreKind
+from reference.optimisers import Counters, row_step
+from reference.sampling import draw_negatives, folds, key_for, permuted, unseen
 
 Rows = NDArray[np.int64]
+LOSS_NAMES: dict[Loss, LossName] = {Loss.BPR: "bpr", Loss.WMRB: "wmrb", Loss.SOFTMAX: "softmax"}
 
 
 def triplet_steps(
@@ -132,7 +130,7 @@ def histories_of(weights: list[float], settings: Settings, key: int) -> list[tup
     """Each event that has a history, with the places of its history and their weights, from the weights of all
     events."""
     length = len(weights)
-    if settings.leave_one_out:
+    if settings.folded:
         fold = folds(length, settings.folds, key)
         others = [[place for place in range(length) if fold[place] != fold[target]] for target in range(length)]
         return [(target, rest, [weights[place] for place in rest]) for target, rest in enumerate(others)]
@@ -173,7 +171,7 @@ class Block:
         points = self.items.points[rows]
         settings = self.settings
         value, slopes = losses.loss(
-            LOSSES[settings.loss],
+            LOSS_NAMES[Loss(settings.loss)],
             losses.score(self.geometry, self.kind, query, points),
             scale=float(settings.scale),
             margin=float(settings.margin),
@@ -239,51 +237,3 @@ def _labels(events: Events, user: int) -> list[bool]:
 
 def _negatives(items: Table, events: Events, settings: Settings, key: int) -> list[int]:
     return draw_negatives(settings.negative_count, len(items.points), events.items, settings.popular, key)
-
-
-def cosh_and_sinhc(squared: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """cosh(t) and sinh(t) / t from t^2; the ratio is 1 at 0."""
-    length = np.sqrt(squared)
-    return np.cosh(length), np.divide(np.sinh(length), length, out=np.ones_like(length), where=length != 0)
-
-
-def chain(derivatives: FloatArray, slopes: FloatArray) -> tuple[FloatArray, float]:
-    """The derivatives by inner products, from those by scores; and their sum."""
-    products = derivatives * slopes
-    return products, float(products.sum())
-
-
-TWINS: dict[str, Callable[..., Any]] = {
-    "mix": sampling.mix,
-    "key_for": sampling.key_for,
-    "bit_of": sampling.bit_of,
-    "below": sampling.below,
-    "permuted": sampling.permuted,
-    "draw_negatives": sampling.draw_negatives,
-    "unseen": sampling.unseen,
-    "is_finite": np.isfinite,
-    "fast_exp": np.exp,
-    "fast_log": np.log,
-    "cosh_and_sinhc": cosh_and_sinhc,
-    "dot": hyperboloid.minkowski_dot,
-    "score_of": losses.score,
-    "distances_of": losses.score,
-    "offset_of": losses.score_gradients,
-    "losses_of_row": losses.loss,
-    "chain": chain,
-    "pull_to_origin": losses.penalty,
-    "clipping_of": optimisers.clipping_of,
-    "capped": optimisers.capped,
-    "step_factor": optimisers.row_step,
-    "shrink_of": optimisers.shrink_of,
-    "time_of": hyperboloid.lift,
-    "step_rows": optimisers.row_step,
-    "slot_of": dict.setdefault,
-    "write_queries": histories_of,
-    "spread_gradients": histories_of,
-    "triplet_steps": triplet_steps,
-    "symmetric_gradients": symmetric_gradients,
-    "asymmetric_gradients": asymmetric_gradients,
-    "apply_gradients": apply_gradients,
-}
-"""The function that says what the kernel of this name computes."""

@@ -1,4 +1,4 @@
-"""One step of one point, as the paper writes it: the twin of `kernels.steps`, in float64 and from the functions of
+"""One step of one point, as the paper writes it: the reference of `kernels.steps`, in float64 and from the functions of
 `geometry`.
 
 A row of a table is a point of either space: flat rows have a time part that stays zero, and the zeros behind the last
@@ -13,9 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
-from lorentzrec.learning.kernels.structures import ADAGRAD, ADAM, BROKEN, CAPPED, CLIPPED, Settings, Table
-from lorentzrec.learning.limits import ADAM_DECAY, ADAM_EPSILON, ADAM_SQUARED_DECAY, MAXIMUM_RADIUS, MAXIMUM_STEP
-from lorentzrec.learning.losses import penalty
+from lorentzrec.learning.kernels.structures import (
+    ADAM_DECAY,
+    ADAM_EPSILON,
+    ADAM_SQUARED_DECAY,
+    BROKEN,
+    CAPPED,
+    CLIPPED,
+    MAXIMUM_RADIUS,
+    MAXIMUM_STEP,
+    Optimiser,
+    Settings,
+    Table,
+)
+from reference.losses import penalty
 
 Counters = NDArray[np.int64]
 
@@ -33,36 +44,29 @@ def row_step(table: Table, row: int, gradient: FloatArray, settings: Settings, c
     _, pull = penalty("hyperboloid" if settings.curved else "euclidean", float(settings.regularisation), point)
     tangent = space.project_to_tangent(point, gradient + pull)
     length = float(space.tangent_norm(point, tangent))
-    clipping = clipping_of(length, settings)
+    clipping = 1.0 if length <= settings.clip_norm else float(settings.clip_norm) / length
     counters[CLIPPED] += clipping < 1
     tangent, length = clipping * tangent, clipping * length
-    if settings.optimiser == ADAM:
+    if settings.optimiser == Optimiser.ADAM:
         direction, rate = adam(table, row, tangent, length, settings)
-    elif settings.optimiser == ADAGRAD:
+    elif settings.optimiser == Optimiser.ADAGRAD:
         direction, rate = tangent, adagrad(table, row, length, settings)
     else:
         direction, rate = tangent, float(settings.learning_rate)
-    allowed = capped(rate, float(space.tangent_norm(point, direction)))
+    step = rate * float(space.tangent_norm(point, direction))
+    allowed = rate if step <= MAXIMUM_STEP else rate * MAXIMUM_STEP / step
     counters[CAPPED] += allowed < rate
     moved = space.exp_map(point, -allowed * direction)
-    shrink = shrink_of(moved, settings)
+    size = float(np.linalg.norm(moved[1:]))
+    outside = settings.curved and np.arcsinh(size) > MAXIMUM_RADIUS
+    shrink = float(np.sinh(MAXIMUM_RADIUS)) / size if outside else 1.0
     counters[CAPPED] += shrink < 1
-    if settings.optimiser == ADAM:
+    if settings.optimiser == Optimiser.ADAM:
         # shrunk with its point, or its length would grow with every step that is taken back
         table.momentum[row] = shrink * space.parallel_transport(point, moved, direction)
     table.points[row] = hyperboloid.lift(shrink * moved[1:]) if settings.curved else moved
     if not np.isfinite(table.points[row]).all():
         counters[BROKEN] = counters[BROKEN] or row + 1
-
-
-def clipping_of(length: float, settings: Settings) -> float:
-    """What shortens a gradient of this length to `clip_norm`: min(1, clip_norm / |h_t|)."""
-    return 1.0 if length <= settings.clip_norm else float(settings.clip_norm) / length
-
-
-def capped(rate: float, length: float) -> float:
-    """The rate, or the lower one at which a direction of this length makes a step of `MAXIMUM_STEP`."""
-    return rate if rate * length <= MAXIMUM_STEP else MAXIMUM_STEP / length
 
 
 def adagrad(table: Table, row: int, length: float, settings: Settings) -> float:
@@ -89,9 +93,3 @@ def adam(table: Table, row: int, tangent: FloatArray, length: float, settings: S
     unbiased = np.sqrt(table.squared[row] / (1 - ADAM_SQUARED_DECAY ** int(table.steps[row])))
     rate = settings.learning_rate / (1 - ADAM_DECAY ** int(table.steps[row])) / (unbiased + ADAM_EPSILON)
     return ADAM_DECAY * momentum + (1 - ADAM_DECAY) * tangent, float(rate)
-
-
-def shrink_of(point: FloatArray, settings: Settings) -> float:
-    """What the space part is multiplied with to bring a point back to `MAXIMUM_RADIUS`; 1 for those within."""
-    size = float(np.linalg.norm(point[1:]))
-    return float(np.sinh(MAXIMUM_RADIUS)) / size if settings.curved and np.arcsinh(size) > MAXIMUM_RADIUS else 1.0

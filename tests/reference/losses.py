@@ -1,6 +1,6 @@
 """Scores, losses and the penalty of one example, with their gradients: what the kernels compute, written to be read.
 
-A gradient is a Minkowski gradient (see `lorentzrec.geometry.hyperboloid`): a multiple of the point it stands at may be
+A gradient is a Minkowski gradient (see `lorentzrec.geometry.hyperboloid`): a multiple of the point it belongs to may be
 added, and falls away in the projection of the step. In flat space it is the ordinary gradient.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
-from lorentzrec.learning.limits import COINCIDENT_DISTANCE
+from lorentzrec.learning.kernels.structures import COINCIDENT_DISTANCE
 
 Geometry = Literal["hyperboloid", "euclidean"]
 ScoreKind = Literal["inner", "distance"]
@@ -32,8 +32,8 @@ def score_gradients(
 ) -> tuple[FloatArray, FloatArray]:
     """The gradients of s(u, v) in u and in v, a row for each item.
 
-    <u, v> has v and u. -d(u, v) has the unit vectors towards the other point (paper equation 18 with its sign mended);
-    where the two coincide there is no direction, and both are zero.
+    <u, v> has v and u. -d(u, v) has the unit vectors towards the other point (paper equation 18 with its sign
+    corrected); where the two coincide there is no direction, and both are zero.
     """
     if kind == "inner":
         return np.broadcast_to(item, item.shape), np.broadcast_to(customer, item.shape)
@@ -59,7 +59,7 @@ def bpr(gaps: FloatArray) -> tuple[float, FloatArray]:
 def wmrb(gaps: FloatArray, margin: float) -> tuple[float, FloatArray]:
     """Weighted margin-rank batch: L = ln(1 + r), r = sum_k |margin + z_k|_+, dL/dz_k = [margin + z_k > 0] / (1 + r).
 
-    Paper equations 15 and 16: r stands for the rank of the target, and the logarithm makes places near the top worth
+    Paper equations 15 and 16: r approximates the rank of the target, and the logarithm makes places near the top worth
     more.
     """
     excess = np.maximum(margin + gaps, 0)

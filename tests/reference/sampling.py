@@ -1,4 +1,4 @@
-"""What is sampled, in Python's own integers: the twins of the kernels' random numbers, equal to them bit by bit.
+"""What is sampled, in Python's own integers: the references of the kernels' random numbers, equal to them bit by bit.
 
 Nothing here keeps a state between calls. A number follows from a 64-bit key by counting up and mixing (SplitMix64), so
 what an epoch samples depends on the seed, the epoch and the customer, and never on which thread came first.
@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Container, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 WORD = (1 << 64) - 1
 """Unsigned 64-bit arithmetic wraps: every result is taken with this mask."""
@@ -33,11 +36,6 @@ def key_for(key: int, purpose: int, number: int) -> int:
     """The key of one block, customer, ... for one purpose, from the key of the epoch: purposes share no keys, except by
     a chance of 2^-64 for each pair."""
     return mix(mix(key + purpose & WORD) + number * GOLDEN & WORD)
-
-
-def bit_of(word: int, item: int) -> int:
-    """The bit of an item in its word of a bit set."""
-    return word >> item % 32 & 1
 
 
 def below(state: int, bound: int) -> int:
@@ -74,7 +72,9 @@ def folds(length: int, count: int, key: int) -> list[int]:
     return fold
 
 
-def draw_negatives(wanted: int, item_count: int, items: Sequence[int], popular: bool, key: int) -> list[int]:
+def draw_negatives(
+    wanted: int, item_count: int, items: Sequence[int] | NDArray[np.int32], popular: bool, key: int
+) -> list[int]:
     """Distinct items, as many as wanted or as there are.
 
     `items` are the items of all events: a popular item is that of a random event, unless `TRIES` draws in a row were
@@ -100,7 +100,9 @@ def draw_negatives(wanted: int, item_count: int, items: Sequence[int], popular: 
     return drawn
 
 
-def unseen(state: int, seen: Container[int], items: Sequence[int], item_count: int, popular: bool) -> tuple[int, int]:
+def unseen(
+    state: int, seen: Container[int], items: Sequence[int] | NDArray[np.int32], item_count: int, popular: bool
+) -> tuple[int, int]:
     """An item outside `seen`, and the new state: `TRIES` draws, then the next unseen item from a random one on."""
     for _ in range(TRIES):
         state = state + GOLDEN & WORD
@@ -114,5 +116,5 @@ def unseen(state: int, seen: Container[int], items: Sequence[int], item_count: i
     return item, state
 
 
-def _draw(state: int, item_count: int, items: Sequence[int], popular: bool) -> int:
+def _draw(state: int, item_count: int, items: Sequence[int] | NDArray[np.int32], popular: bool) -> int:
     return int(items[below(state, len(items))]) if popular else below(state, item_count)

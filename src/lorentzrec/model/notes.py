@@ -1,0 +1,90 @@
+"""What a user should know about a training run: typed records, and their only rendering as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class NoteKind(StrEnum):
+    TEXT = "text"
+    """A note of the data, or of a model that was saved without records."""
+    NO_TIMES = "no_times"
+    EQUAL_TIMES = "equal_times"
+    NO_PREDICTABLE_LABEL = "no_predictable_label"
+    SINGLE_EVENT = "single_event"
+    NOT_REPRODUCIBLE = "not_reproducible"
+    ONE_THREAD = "one_thread"
+    FEWER_ITEMS_THAN_NEGATIVES = "fewer_items_than_negatives"
+    NO_VALID_NEGATIVE = "no_valid_negative"
+    COINCIDENT_POINTS = "coincident_points"
+    SHORTENED_STEPS = "shortened_steps"
+    OUT_OF_PATIENCE = "out_of_patience"
+    STOPPED_BY_WATCH = "stopped_by_watch"
+    INTERRUPTED = "interrupted"
+    NO_CHECKPOINT = "no_checkpoint"
+
+
+_TEXTS = {
+    NoteKind.TEXT: "{text}",
+    NoteKind.NO_TIMES: "the events have no times: histories are used without order, in {folds} folds",
+    NoteKind.EQUAL_TIMES: "{share:.1%} of neighbouring events have equal times; their order is that of the {order}",
+    NoteKind.NO_PREDICTABLE_LABEL: "{customers:,} customers have no labelled event that could be predicted: "
+    "not learned from",
+    NoteKind.SINGLE_EVENT: "{customers:,} customers have a single event and nothing to predict it from: "
+    "not learned from",
+    NoteKind.NOT_REPRODUCIBLE: "symmetric BPR on several threads shares points without locks: results vary from run to "
+    "run; deterministic=True runs it on one thread",
+    NoteKind.ONE_THREAD: "deterministic symmetric BPR runs on one thread",
+    NoteKind.FEWER_ITEMS_THAN_NEGATIVES: "negative_count is {negatives}, more than the {items} items: "
+    "all of them are used",
+    NoteKind.NO_VALID_NEGATIVE: "epoch 1: {times:,} times a customer had no valid negative (they had interacted with "
+    "all sampled items)",
+    NoteKind.COINCIDENT_POINTS: "epoch 1: {pairs:,} pairs of points coincided and gave no direction",
+    NoteKind.SHORTENED_STEPS: "{steps:,} steps beyond the safety length or the largest radius were shortened",
+    NoteKind.OUT_OF_PATIENCE: "stopped after epoch {epoch}: no better {metric} since epoch {best}",
+    NoteKind.STOPPED_BY_WATCH: "stopped after epoch {epoch} by watch{reason}",
+    NoteKind.INTERRUPTED: "interrupted in epoch {epoch} of {epochs}",
+    NoteKind.NO_CHECKPOINT: "the checkpoint could not be written after epoch {epoch} ({reason})",
+}
+
+
+@dataclass(frozen=True)
+class Note:
+    """One note; `str` renders it."""
+
+    kind: NoteKind
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """Counts and names, as the text of the kind has them."""
+
+    def __str__(self) -> str:
+        return _TEXTS[self.kind].format(**self.values)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind, **self.values}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Note:
+        """The inverse of `to_dict`; an unknown kind or a missing value is a ValueError or KeyError."""
+        note = cls(NoteKind(values["kind"]), {name: value for name, value in values.items() if name != "kind"})
+        str(note)
+        return note
+
+    @classmethod
+    def of_text(cls, text: str) -> Note:
+        return cls(NoteKind.TEXT, {"text": text})
+
+
+def read_notes(manifest: Mapping[str, Any]) -> tuple[Note, ...]:
+    """The notes of a manifest; those of lorentzrec 0.1 are texts without records."""
+    records = manifest.get("note_records")
+    if records is None:
+        return tuple(Note.of_text(str(text)) for text in manifest["notes"])
+    return tuple(Note.from_dict(record) for record in records)
+
+
+def write_notes(notes: tuple[Note, ...]) -> dict[str, Any]:
+    """The entries of a manifest that `read_notes` reads; the texts are for people and for lorentzrec 0.1."""
+    return {"notes": [str(note) for note in notes], "note_records": [note.to_dict() for note in notes]}

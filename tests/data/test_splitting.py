@@ -43,7 +43,7 @@ def test_leave_last_out_takes_the_newest_event_of_everyone_with_two() -> None:
     train, test = split(SMALL, "leave_last_out")
     assert triples(test) == [("ann", "d", 4), ("bob", "b", 9)]
     assert triples(train) == [("ann", "a", 1), ("ann", "b", 2), ("ann", "c", 3), ("bob", "a", 5), ("cat", "e", 7)]
-    assert test.notes == train.notes == ("1 customers with fewer than 2 events stay wholly in training",)
+    assert test.notes == train.notes == ("1 customers with fewer than 2 events stay entirely in training",)
     assert train.items is SMALL.items
     assert train.users is SMALL.users
 
@@ -53,7 +53,7 @@ def test_leave_last_two_needs_three_events() -> None:
     assert triples(test) == [("ann", "d", 4)]
     assert triples(validation) == [("ann", "c", 3)]
     assert len(train) == 5
-    assert test.notes == ("2 customers with fewer than 3 events stay wholly in training",)
+    assert test.notes == ("2 customers with fewer than 3 events stay entirely in training",)
 
 
 def test_equal_times_are_ordered_by_item_id() -> None:

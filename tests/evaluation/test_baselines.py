@@ -61,7 +61,7 @@ def test_scores_by_hand() -> None:
     history = Interactions(history.users, TRAIN.items, history.offsets, np.array([A, A, C], np.int32))
     ((scores),) = model.score_histories(history, np.array([0]))
     expected = np.zeros(4)
-    expected[B] = 2 / (sqrt(6) + 1)  # a counts once, though it stands twice
+    expected[B] = 2 / (sqrt(6) + 1)  # a counts once, though it occurs twice
     expected[D] = 1 / (sqrt(2) + 1)
     np.testing.assert_allclose(scores, expected, rtol=1e-6)
 

@@ -192,7 +192,7 @@ def set_value(name: str, value: Any, row: int = 1) -> Callable[[pl.DataFrame], p
         ("interactions", set_value("part", 1, row=0), "the parts have .* events instead of"),
         ("items", lambda frame: frame.head(2), "items.parquet has 2 rows instead of 3"),
         ("items", lambda frame: frame.reverse(), "rows are not numbered 0, 1, 2"),
-        ("items", lambda frame: frame.with_columns(id=pl.lit("a")), "items.parquet is damaged .*stands twice"),
+        ("items", lambda frame: frame.with_columns(id=pl.lit("a")), "items.parquet is damaged .*occurs twice"),
         ("users", set_value("id", None), "users.parquet is damaged .*missing"),
         ("users", lambda frame: frame.drop("id"), "users.parquet cannot be read"),
     ],

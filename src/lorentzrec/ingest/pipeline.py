@@ -13,7 +13,7 @@ from typing import Any
 
 import narwhals as nw
 
-from lorentzrec.data.splitting import EventColumns, rule_named, unseen_note
+from lorentzrec.data.splitting import EventColumns, find_rule, unseen_note
 from lorentzrec.data.times import MICROSECONDS
 from lorentzrec.errors import InputError
 from lorentzrec.ingest.engine import Engine, Frame
@@ -358,7 +358,7 @@ class Pipeline:
 
     def _split(self, events: Frame) -> tuple[Frame, tuple[str, ...]]:
         how, options = str(self.cleaning.split), dict(self.cleaning.split_options)
-        rule = rule_named(how, options, ordered=self.timed)
+        rule = find_rule(how, options, ordered=self.timed)
         last_time = self.engine.collected(events.select(nw.col("time").max())).item() if self.timed else None
         labelled = bool(self.cleaning.label_events)
         order = [name for name in ("time", self.tie, "weight", "label") if name in self._names(events)]

@@ -17,8 +17,8 @@ import numpy as np
 
 from lorentzrec.atomic import scratch_directory
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.data.splitting import RULES, rule_named
-from lorentzrec.data.times import moment
+from lorentzrec.data.splitting import RULES, find_rule
+from lorentzrec.data.times import parse_moment
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.ingest.dataset import REJECTED, SCHEMA_VERSION, is_dataset, new_dataset, open_dataset
@@ -110,7 +110,7 @@ class PrepareConfig:
             if self.split != "given" or not self.test_events or self.split_options:
                 raise ConfigError("the `split` given and `test_events` go together, without options: give both")
         elif self.split is not None:
-            rule_named(self.split, dict(self.split_options), ordered=True)
+            find_rule(self.split, dict(self.split_options), ordered=True)
         elif self.drop_unseen_items or self.split_options:
             raise ConfigError(f"split options without a `split`: name one of {', '.join([*RULES, 'given'])}")
         if self.k_core and self.minimum_user_events == self.minimum_item_events == 1:
@@ -348,11 +348,13 @@ def _cleaning(config: PrepareConfig, first: EventInput) -> Cleaning:
             f"{first.address} has no times, so none are equal: give `ordered` instead of `ties` if events are in order"
         )
     if config.split not in (None, "given"):
-        rule = rule_named(str(config.split), dict(config.split_options), ordered=timed or ordered)
+        rule = find_rule(str(config.split), dict(config.split_options), ordered=timed or ordered)
         if rule.needs_times and ordered:
             raise InputError(f"the `split` {config.split} needs times, and positions are none: use another split")
     shared = {one.name: getattr(config, one.name) for one in fields(Cleaning)}
-    bounds = {name: moment(value, name) for name in ("since", "until") if (value := getattr(config, name)) is not None}
+    bounds = {
+        name: parse_moment(value, name) for name in ("since", "until") if (value := getattr(config, name)) is not None
+    }
     return Cleaning(**shared | bounds)
 
 

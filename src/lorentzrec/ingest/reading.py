@@ -248,12 +248,12 @@ def _typed(
         elif role == "time":
             first = _first_values(raw, field, kind)
             what = f"{label}: the times in column {column!r}"
-            values[role], reason = times.microseconds(
+            values[role], reason = times.convert_to_microseconds(
                 field, kind, first, what, unit=source.time_unit, time_format=source.time_format
             )
-            fault(values[role].is_null(), role, reason)
+            fault(values[role].is_null(), role, str(reason))
             fault(values[role] < 0, role, "before 1970")
-            fault(values[role] >= times.NEWEST_TIME, role, times.too_late(first))
+            fault(values[role] >= times.NEWEST_TIME, role, str(times.fault_of_late_times(first)))
         else:
             if kind != pl.String and not kind.is_numeric():
                 raise InputError(f"{label}: the {role}s in column {column!r} are {kind}: give numbers")

@@ -87,7 +87,7 @@ def test_a_person_sees_every_step(events_file: Path, tmp_path: Path) -> None:
             ("--minimum-rating", "4"),
             "events.csv: an option needs the rating of every event: name its column with --rating-column",
         ),
-        (("--duplicates", "some"), "--duplicates is 'some': use one of keep, first, last, sum"),
+        (("--duplicates", "some"), "--duplicates is 'some': give one of keep, first, last, sum"),
         (("--k-core",), "--k-core without minimum counts does nothing"),
         (("--test-events", "events.csv"), "the --split given and --test-events go together"),
     ],
@@ -158,7 +158,7 @@ def test_rejected_rows_are_mentioned(tmp_path: Path) -> None:
     path.write_text("user,item\nann,tea\nbob\n" + "c" * 600 + ",tea\n")
     result = run("prepare", path, "--out", tmp_path / "shop", "--on-error", "skip")
     assert (
-        "note: 2 faulty rows set aside: column 'user': longer than 512 characters (1), wrong number of fields (1)"
+        "note: 2 faulty rows skipped: column 'user': longer than 512 characters (1), wrong number of fields (1)"
         in (result.stderr)
     )
     assert "see rejected.parquet in the dataset" in result.stderr

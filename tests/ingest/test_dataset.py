@@ -20,7 +20,7 @@ from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.splitting import split
 from lorentzrec.errors import ArtifactError, ConfigError, InputError
 from lorentzrec.ingest.dataset import (
-    USERS_A_BLOCK,
+    USERS_PER_BLOCK,
     content_digest,
     is_dataset,
     open_dataset,
@@ -99,10 +99,10 @@ def test_digest_is_of_the_content(tmp_path_factory: pytest.TempPathFactory, rows
 
 
 def test_digest_does_not_depend_on_the_number_of_files(tmp_path: Path) -> None:
-    count = 3 * USERS_A_BLOCK + 7
+    count = 3 * USERS_PER_BLOCK + 7
     data = Interactions.from_pairs(np.repeat(np.arange(count), 2), np.arange(2 * count) % 11)
     frame = pl.DataFrame({"user_row": data.user_rows, "item_row": data.item_rows})
-    cut = 2 * USERS_A_BLOCK
+    cut = 2 * USERS_PER_BLOCK
     pieces = [frame.filter(pl.col("user_row") < cut), frame.filter(pl.col("user_row") >= cut)]
     files = [write_events(piece, str(tmp_path)) for piece in pieces]
     whole = write_events(frame, str(tmp_path / "one"), whole=True)

@@ -18,9 +18,9 @@ from lorentzrec import Interactions
 from lorentzrec.errors import InputError
 from lorentzrec.ingest import lines as lines_module
 from lorentzrec.ingest.dataset import save_dataset
-from lorentzrec.ingest.dialects import split_line
-from lorentzrec.ingest.lines import lines_of
-from lorentzrec.ingest.sources import Source, layout_of
+from lorentzrec.ingest.layouts import detect_layout, split_line
+from lorentzrec.ingest.lines import scan_lines
+from lorentzrec.ingest.sources import Source
 
 BOOKS = (
     b'"User-ID";"ISBN";"Book-Rating"\r\n'
@@ -73,7 +73,7 @@ def test_book_crossing_without_the_lines_that_cannot_be_read(tmp_path: Path) -> 
     data = Interactions.from_file(written(tmp_path, BOOKS), on_error="skip")
     assert len(data) == 501
     assert data.notes[-1] == (
-        "3 faulty rows set aside: quotes escaped with a backslash (2), bytes that are not utf-8 (1)"
+        "3 faulty rows skipped: quotes escaped with a backslash (2), bytes that are not utf-8 (1)"
     )
 
 
@@ -221,8 +221,8 @@ def test_batches_of_lines_are_read_like_single_lines(
     path = written(folder, f"user,item\n{body}")
     source = Source()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines_module, "_LINES_A_BATCH", batch)
-        frame = lines_of(path, source, layout_of(path, source, str(path)), str(path), folder / "lines").collect()
+        patch.setattr(lines_module, "_LINES_PER_BATCH", batch)
+        frame = scan_lines(path, source, detect_layout(path, source, str(path)), str(path), folder / "lines").collect()
     ours = [
         (line, None if fault else (user or None, item or None))
         for user, item, line, _, fault in frame.select("user", "item", "__line", "__text", "__fault").rows()
@@ -235,7 +235,7 @@ def test_many_faulty_lines_are_read_in_batches(tmp_path: Path) -> None:
     path = written(tmp_path, ('"user";"item"\n' + good + '"u";"x\ny"\n"v";"b"c"\n').encode("latin-1"))
     data = Interactions.from_file(path, on_error="skip", encoding="latin-1")
     assert len(data) == 2000
-    assert data.notes[-1].startswith("2 faulty rows set aside: a quote that is not closed (1), column 'item'")
+    assert data.notes[-1].startswith("2 faulty rows skipped: a quote that is not closed (1), column 'item'")
 
 
 def test_order_of_the_file(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_a_saved_dataset_keeps_the_order_of_equal_times(tmp_path: Path) -> None:
         ("user,item\nu,i\n", {"ties": "file"}, "has no times, so none are equal: give `ordered` instead of `ties`"),
         ("user,item,time\nu,i,1\n", {"ordered": True, "time_column": "time"}, "`time_column` is given: leave one out"),
         ("user,item\nu,i\n", {"ordered": True, "since": 3}, "needs the time of every event"),
-        ("user,item\nu,i\n", {"ties": "name"}, "`ties` is 'name': use one of id, file"),
+        ("user,item\nu,i\n", {"ties": "name"}, "`ties` is 'name': give one of id, file"),
     ],
 )
 def test_orders_that_cannot_be(tmp_path: Path, content: str, options: dict[str, Any], complaint: str) -> None:

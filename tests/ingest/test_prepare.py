@@ -92,7 +92,7 @@ def test_equals_the_slow_twin(
         slow, complaint = {}, str(error)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engines, "BUCKET_EVENTS", bucket)
-        patch.setattr(engines, "USERS_A_BLOCK", 2)
+        patch.setattr(engines, "USERS_PER_BLOCK", 2)
         if not slow:
             with pytest.raises(InputError, match=complaint):
                 prepare(config)
@@ -247,7 +247,7 @@ def test_item_table(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the price 'dear' is not a number"):
         prepare(config)
     write(tmp_path, '{"item":"1"}\n{"item":"1"}\n', "items.jsonl")
-    with pytest.raises(InputError, match="the item '1' is in it twice"):
+    with pytest.raises(InputError, match="the item '1' occurs twice"):
         prepare(replace(config, item_columns={}))
 
 
@@ -286,7 +286,7 @@ def test_skip_saves_the_rejected_rows(tmp_path: Path) -> None:
         (5, "column 'user': missing", ",d,4"),
     ]
     assert report.notes == (
-        "3 faulty rows set aside: column 'time': not a number (1), column 'user': missing (1), wrong number of "
+        "3 faulty rows skipped: column 'time': not a number (1), column 'user': missing (1), wrong number of "
         "fields (1): see rejected.parquet in the dataset",
     )
     assert set(rejected["file"]) == {str(tmp_path / "events.csv")}
@@ -340,7 +340,7 @@ except InputError as error:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"duplicates": "some"}, "`duplicates` is 'some': use one of keep, first, last, sum"),
+        ({"duplicates": "some"}, "`duplicates` is 'some': give one of keep, first, last, sum"),
         ({"on_error": "ignore"}, "`on_error` is 'ignore'"),
         ({"minimum_user_events": 0}, "`minimum_user_events` is 0"),
         ({"event_weights": {"view": 0.0}}, "the weight of 'view' is 0"),
@@ -348,7 +348,7 @@ except InputError as error:
         ({"split": "random", "split_options": {"days": 3}}, "has no option 'days'"),
         ({"drop_unseen_items": True}, "split options without a `split`"),
         ({"k_core": True}, "`k_core` without minimum counts"),
-        ({"split": "given"}, "go together"),
+        ({"split": "given"}, "need each other"),
         ({"since": "yesterday"}, "neither ISO text nor unix seconds"),
     ],
 )

@@ -47,7 +47,7 @@ def test_an_address_where_nobody_listens_is_told_at_once() -> None:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]  # bound but not listening
         with (
-            pytest.raises(InputError, match=f"nobody answers at 127.0.0.1:{port}"),
+            pytest.raises(InputError, match=f"no server at 127.0.0.1:{port}"),
             spark_engine(remote=f"sc://127.0.0.1:{port}"),
         ):
             pass

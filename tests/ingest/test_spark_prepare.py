@@ -109,7 +109,7 @@ def test_many_files_and_tasks(tmp_path: Path, engine: SparkEngine, monkeypatch: 
     folder.mkdir()
     events[:12_000].write_parquet(folder / "a.parquet")
     (folder / "b.csv.gz").write_bytes(gzip.compress(events[12_000:].write_csv().encode()))
-    monkeypatch.setattr(spark_module, "EVENTS_A_TASK", 5_000)
+    monkeypatch.setattr(spark_module, "EVENTS_PER_TASK", 5_000)
     report = both(PrepareConfig(events=(str(folder),), out="", split="last_days"), engine, tmp_path)
     files = open_dataset(tmp_path / "spark").manifest["files"]
     assert len([name for name in files if name.startswith("interactions.parquet/")]) > 1
@@ -144,7 +144,7 @@ def test_the_order_of_files(
     folder.mkdir()
     events[:2_000].write_parquet(folder / "a.parquet")
     events[2_000:].write_csv(folder / "b.csv")
-    monkeypatch.setattr(spark_module, "EVENTS_A_TASK", 500)
+    monkeypatch.setattr(spark_module, "EVENTS_PER_TASK", 500)
     config = PrepareConfig(events=(str(folder),), out="", source=source, maximum_history=60, split="leave_last_two")
     (tmp_path / "last").mkdir()
     both(replace(config, duplicates="last"), engine, tmp_path / "last")

@@ -21,7 +21,7 @@ from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.ingest.prepare import PrepareConfig, prepare
 from lorentzrec.ingest.storage import parquet_faults
-from lorentzrec.ingest.unpacking import LONGEST_LINE, bounded, unpacked
+from lorentzrec.ingest.text import LONGEST_LINE, decompress, limit_lines
 
 TEXT = "user,item,time\n" + "".join(f"u{row % 50},i{row * 7 % 31},{row}\n" for row in range(500))
 SMALL = Interactions.from_pairs(["a", "a", "b"], ["x", "y", "x"])
@@ -76,7 +76,7 @@ def test_sound_files_are_the_same_packed_and_unpacked(tmp_path: Path, name: str)
         ).digest
     )
     target = tmp_path / "unpacked"
-    assert unpacked(path, str(path), target).read_text() == TEXT
+    assert decompress(path, str(path), target).read_text() == TEXT
     assert target.exists() == (name != "events.csv")
 
 
@@ -110,7 +110,7 @@ class Endless(io.RawIOBase):
 @pytest.mark.parametrize("read", [lambda content: content.readline(), lambda content: content.read()])
 def test_no_more_than_a_line_is_taken_into_memory(read: Callable[[Any], bytes]) -> None:
     with pytest.raises(InputError, match="bomb line 1 is longer"):
-        read(bounded(Endless(), "bomb"))
+        read(limit_lines(Endless(), "bomb"))
 
 
 def test_long_lines_of_sound_files_are_read(tmp_path: Path) -> None:

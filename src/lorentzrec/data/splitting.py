@@ -207,6 +207,10 @@ def _concatenate(parts: list[Interactions]) -> Interactions:
     return replace(parts[0], offsets=offsets_of(np.bincount(user_rows, minlength=len(parts[0].users))), **joined)
 
 
+def random_note(how: str) -> str:
+    return f"without times, {how} takes events of each customer at random"
+
+
 def unseen_note(part: str, count: int) -> str:
     return f"{count:,} {part} events removed because their item has no training event"
 
@@ -248,7 +252,7 @@ def positions(interactions: Interactions) -> tuple[Integers, Integers]:
 def _notes(interactions: Interactions, how: str, rule: Rule, masks: dict[str, Booleans]) -> list[str]:
     notes = []
     if rule.last_event_rule and not interactions.ordered:
-        notes.append(f"without times, {how} takes events of each customer at random")
+        notes.append(random_note(how))
     needed = {"leave_last_out": 2, "leave_last_two": 3}.get(how, 0)
     _, length = positions(interactions)
     short = len(np.unique(interactions.user_rows[length < needed]))

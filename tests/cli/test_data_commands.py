@@ -229,7 +229,7 @@ def test_synthesize_then_prepare(tmp_path: Path) -> None:
 
 def test_synthesize_refuses_what_cannot_be(tmp_path: Path) -> None:
     assert error_of("synthesize", "--out", tmp_path / "raw", "--space", "round").startswith(
-        "the space 'round' is unknown"
+        "space is 'round'"
     )
-    assert error_of("synthesize", "--out", tmp_path / "raw", "--items", "0").startswith("items is 0: give at least 1")
+    assert error_of("synthesize", "--out", tmp_path / "raw", "--items", "0").startswith("items is 0: give a whole number of at least 1")
     assert list(tmp_path.iterdir()) == []

@@ -74,7 +74,7 @@ def test_both_spaces_give_items_of_the_same_rank_the_same_degree() -> None:
         space: np.sort(SyntheticShop(replace(config, space=space)).events.group_by("item").len()["len"].to_numpy())
         for space in SPACES
     }
-    # Sums over the most popular tenth, and over all the rest; both worlds were asked for the same.
+    # Sums over the most popular tenth, and over all the rest; both worlds have the same expected degrees.
     for part in (slice(-50, None), slice(-50)):
         hyperbolic, flat = (int(ranked[space][part].sum()) for space in ("hyperbolic", "flat"))
         assert hyperbolic == pytest.approx(flat, rel=0.03)
@@ -141,7 +141,7 @@ def test_interest_moves_so_that_the_latest_event_says_most_about_the_next() -> N
     )
 
     def median_gap(steps_back: int) -> float:
-        """Of the angle between a customer's last item and the one so many steps before (histories hold 10 or more)."""
+        """Of the angle between a customer's last item and the one `steps` before (histories have 10 or more)."""
         gap = np.abs(turns[last] - turns[last - steps_back])
         return float(np.median(np.minimum(gap, 1 - gap)))
 
@@ -161,7 +161,7 @@ def test_times_rise_within_a_customer_and_stay_within_the_days() -> None:
 
 @pytest.mark.parametrize("space", SPACES)
 def test_the_hierarchy_names_items_by_their_place(space: Space) -> None:
-    """Items of one style stand in one sector of the circle, or in one cluster of the square."""
+    """Items of one style are in one sector of the circle, or in one cluster of the square."""
     items = SyntheticShop(replace(SMALL, items=1_000, space=space)).items
     assert set(items["department"]) == set(HIERARCHY)
     place = items.select("department", "category", "style").rows()
@@ -200,10 +200,10 @@ def test_files_hold_the_shop_and_blocks_do_not_depend_on_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(synthetic, "BLOCK_EVENTS", 300)
-    told: list[tuple[int, int]] = []
-    report = synthesize(SMALL, tmp_path / "shop", progress=lambda done, total: told.append((done, total)))
+    calls: list[tuple[int, int]] = []
+    report = synthesize(SMALL, tmp_path / "shop", progress=lambda done, total: calls.append((done, total)))
     # 300 * 200 // 2000 = 30 customers a block, so 7 blocks.
-    assert told == [(done, 7) for done in range(1, 8)]
+    assert calls == [(done, 7) for done in range(1, 8)]
     assert sorted(path.name for path in report.events.iterdir()) == [f"part-{n:05d}.parquet" for n in range(7)]
     shop = SyntheticShop(SMALL)
     events = pl.read_parquet(report.events / "*.parquet")
@@ -240,7 +240,7 @@ def test_an_interrupted_run_leaves_nothing(tmp_path: Path) -> None:
         ({"drift": float("nan")}, "drift is nan"),
         ({"session_length": 0.5}, "session_length is 0.5"),
         ({"seed": -1}, "seed is -1"),
-        ({"space": "round"}, "choose one of hyperbolic, flat"),
+        ({"space": "round"}, "give one of hyperbolic, flat"),
     ],
 )
 def test_impossible_shops_are_refused(options: dict[str, Any], message: str) -> None:
@@ -253,7 +253,7 @@ def test_a_power_law_that_does_not_fit_the_customers_is_refused() -> None:
         SyntheticShop(SyntheticConfig(customers=100, items=1_000, interactions=20_000, exponent=2.1))
 
 
-def test_a_folder_of_somebody_else_is_not_replaced(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "diary.txt").write_text("mine")
     with pytest.raises(InputError, match="choose another name"):
         synthesize(SMALL, tmp_path)

@@ -85,14 +85,15 @@ class Interactions:
             raise InputError("there are no events: give at least one (user, item) pair")
         if ties not in ("id", "given") or (ties == "given" and times is None):
             raise ConfigError(f"ties is {ties!r}: use id, or given if there are times")
-        events, vocabularies = pl.DataFrame(columns), []
+        events, vocabularies = pl.DataFrame(columns), {}
         for role in ("user", "item"):
             counts = events[role].value_counts(name="count").sort("count", role, descending=[True, False])
             rows = pl.Series(f"{role}_row", np.arange(len(counts), dtype=np.int32))
             events = events.join(counts.select(role, rows), on=role, maintain_order="left")
-            vocabularies.append(Vocabulary(counts[role], name=role))
+            vocabularies[role] = Vocabulary(counts[role], name=role)
         order = ["user_row", *(["time"] if times is not None else []), *(["item"] if ties == "id" else [])]
-        return cls.from_sorted(*vocabularies, events.sort(order, maintain_order=True))
+        events = events.sort(order, maintain_order=True)
+        return cls.from_sorted(vocabularies["user"], vocabularies["item"], events)
 
     @classmethod
     def from_sorted(
@@ -114,7 +115,7 @@ class Interactions:
 
         if not sparse.issparse(user_items):
             raise InputError(f"from_csr takes a SciPy sparse matrix, not {type(user_items).__name__}: use from_pairs")
-        matrix = user_items.tocsr(copy=True)
+        matrix: Any = user_items.tocsr(copy=True)  # type: ignore[attr-defined]
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
         if matrix.nnz == 0:

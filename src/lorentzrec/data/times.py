@@ -38,7 +38,7 @@ _FORMATS = (*(date + clock for date in _DATES for clock in _CLOCKS), *_STAMPS)
 def convert_to_microseconds(
     field: pl.Expr, kind: pl.DataType, sample: pl.Series, what: str, *, unit: TimeUnit, time_format: str | None
 ) -> tuple[pl.Expr, RowFault]:
-    """The times of a column in microseconds, null where a value cannot be read, and the fault that a null stands for.
+    """The times of a column in microseconds, null where a value cannot be read, and the fault of such values.
 
     `sample`: some of the first values. `what`: the name of the column in errors.
     """

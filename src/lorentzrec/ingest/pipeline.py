@@ -185,7 +185,7 @@ class Pipeline:
 
     def _code_ids(self, events: Frame) -> tuple[Frame, Frame, Frame]:
         """Ids to their ranks, with the tables (code, id) of both roles."""
-        coded, tables = events, []
+        coded, tables = events, {}
         for role in ("user", "item"):
             code = f"{role}_code"
             table = events.select(nw.col(role)).unique().select(nw.col(role), nw.col(role).alias("id"))
@@ -197,7 +197,7 @@ class Pipeline:
             ranked = table.with_row_index(code, order_by="id").with_columns(nw.col(code).cast(nw.Int64))
             table = self.engine.persist(ranked)
             coded = coded.join(table, on=role, suffix=f"_of_{role}")
-            tables.append(table.select(nw.col(code).cast(nw.Int32), "id"))
+            tables[role] = table.select(nw.col(code).cast(nw.Int32), "id")
         columns = {"user_code": nw.col("user_code").cast(nw.Int32), "item_code": nw.col("item_code").cast(nw.Int32)}
         if self.timed:
             time = nw.col("time")
@@ -209,7 +209,7 @@ class Pipeline:
             columns["weight"] = self._weight(self._names(events))
         if self.config.label_events:
             columns["label"] = nw.col("event").is_in(list(self.config.label_events)).cast(nw.Int32)
-        return self.engine.persist(coded.select(**columns, part=nw.col("part"))), *tables
+        return self.engine.persist(coded.select(**columns, part=nw.col("part"))), tables["user"], tables["item"]
 
     def _weight(self, names: Sequence[str]) -> nw.Expr:
         weight = nw.col("weight") if "weight" in names else nw.lit(1.0)

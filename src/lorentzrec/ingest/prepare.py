@@ -18,7 +18,7 @@ from lorentzrec.data.splitting import RULES, find_rule
 from lorentzrec.data.times import parse_moment
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ConfigError, InputError
-from lorentzrec.field_checks import Range, check_fields, field_hints
+from lorentzrec.field_checks import Range, check_fields
 from lorentzrec.ingest.dataset import (
     REJECTED,
     SCHEMA_VERSION,
@@ -138,9 +138,8 @@ class PrepareConfig:
 
     def options(self) -> dict[str, Any]:
         """What is recorded in the manifest: every option that is not at its default."""
-        recorded = {name: getattr(self, name) for name in field_hints(type(self))}
-        for name in ("events", "out", "force"):
-            del recorded[name]
+        names = [one.name for one in fields(self) if one.name not in ("events", "out", "force")]
+        recorded = {name: getattr(self, name) for name in names}
         for name in ("source", "item_source"):
             if recorded[name] is not None:
                 defaults = asdict(Source())

@@ -159,7 +159,7 @@ def _scan_text(path: Path, source: Source, layout: Layout) -> pl.LazyFrame:
             .filter(pl.col("line") != "")
             .select(parts=pl.col("line").str.split(layout.separator))
         )
-        # A wrong count is met again, and named, line by line.
+        # A wrong count is found again, with its line, in `scan_lines`.
         wrong = pl.when(pl.col("parts").list.len() != len(layout.names)).then(pl.lit("wrong number of fields"))
         columns = {name: pl.col("parts").list.get(place, null_on_oob=True) for place, name in enumerate(layout.names)}
         return fields.select(**columns, **(nothing | {"__fault": wrong}))
@@ -252,7 +252,7 @@ def _matrix_events(path: Path, label: str) -> pl.LazyFrame:
         matrix = sparse.coo_array(matrix)
     except MemoryError:
         raise
-    except Exception as error:  # a damaged archive raises whatever zipfile, zlib, NumPy and SciPy come across
+    except Exception as error:  # a damaged archive raises any error of zipfile, zlib, NumPy and SciPy
         raise InputError(f"{label} is no SciPy sparse matrix ({error}): save one with scipy.sparse.save_npz") from None
     rows, columns = matrix.coords
     weight = matrix.data.astype(np.float32).astype(np.float64)

@@ -157,9 +157,8 @@ def test_rejected_rows_are_mentioned(tmp_path: Path) -> None:
     path = tmp_path / "events.csv"
     path.write_text("user,item\nann,tea\nbob\n" + "c" * 600 + ",tea\n")
     result = run("prepare", path, "--out", tmp_path / "shop", "--on-error", "skip")
-    assert (
-        "note: 2 faulty rows skipped: column 'user': longer than 512 characters (1), wrong number of fields (1)"
-        in (result.stderr)
+    assert "note: 2 faulty rows skipped: column 'user': longer than 512 characters (1), wrong number of fields (1)" in (
+        result.stderr
     )
     assert "see rejected.parquet in the dataset" in result.stderr
 
@@ -228,8 +227,8 @@ def test_synthesize_then_prepare(tmp_path: Path) -> None:
 
 
 def test_synthesize_refuses_what_cannot_be(tmp_path: Path) -> None:
-    assert error_of("synthesize", "--out", tmp_path / "raw", "--space", "round").startswith(
-        "space is 'round'"
+    assert error_of("synthesize", "--out", tmp_path / "raw", "--space", "round").startswith("space is 'round'")
+    assert error_of("synthesize", "--out", tmp_path / "raw", "--items", "0").startswith(
+        "items is 0: give a whole number of at least 1"
     )
-    assert error_of("synthesize", "--out", tmp_path / "raw", "--items", "0").startswith("items is 0: give a whole number of at least 1")
     assert list(tmp_path.iterdir()) == []

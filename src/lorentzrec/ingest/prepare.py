@@ -56,9 +56,9 @@ class PrepareConfig:
     source: Source = field(default_factory=Source)
     """How to read the event files."""
     reader: str | None = None
-    """Name of a well-known data set, which `source` was made from."""
+    """A known data set, which decides the layout of the files: movielens-1m, amazon-reviews, recbole, adjacency, ..."""
     on_error: Literal["raise", "skip"] = "raise"
-    """A faulty row: `raise` stops; `skip` counts it and writes it to rejected.parquet."""
+    """`raise`: a malformed row is an error. `skip`: such rows are saved as rejected.parquet, and counted."""
     event_weights: Mapping[str, float] = field(default_factory=dict)
     """Weight of each kind of event; other kinds are left out. Needs `event_column`."""
     label_events: tuple[str, ...] | None = None
@@ -67,31 +67,31 @@ class PrepareConfig:
     Training predicts only these, from histories of all kinds, and splits hold these out.
     """
     minimum_rating: float | None = None
-    """Only events with this rating or a higher one. Needs `rating_column`."""
+    """Keep only events with this rating or a higher one. Needs a rating column."""
     since: str | float | None = None
-    """Only events from this time on: 2024-01-31, or unix seconds."""
+    """Keep only events from this time on: 2024-01-31, or unix seconds."""
     until: str | float | None = None
-    """Only events before this time."""
+    """Keep only events before this time."""
     bot_events: Count | None = None
-    """Leave out customers with more events than this, as robots."""
+    """Drop customers with more events than this, who are taken for bots."""
     duplicates: Literal["keep", "first", "last", "sum"] = "keep"
-    """Repeated (user, item) pairs: keep all, the first or the last event, or one with the sum of their weights."""
+    """Events of one customer with one item: keep all, the first, the last, or one with the sum of their weights."""
     minimum_user_events: Count = 1
-    """Leave out customers with fewer events than this."""
+    """Drop customers with fewer events than this."""
     minimum_item_events: Count = 1
-    """Leave out items with fewer events than this."""
+    """Drop items with fewer events than this."""
     k_core: bool = False
-    """Apply both minimum counts repeatedly until nothing changes."""
+    """Apply both minimum counts until nothing changes."""
     maximum_history: Count | None = None
-    """Only this many newest events of each customer."""
+    """Keep only this many of the newest events of each customer."""
     split: str | None = None
     """How to split into parts: a name from `data.splitting`. Default: training splits."""
     split_options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the split by name."""
     drop_unseen_items: bool = False
-    """Remove test events of items that have no training event, as the paper does."""
+    """Drop test events of items without a training event, as the paper does."""
     test_events: tuple[str, ...] = ()
-    """Files of the test part, for the split given."""
+    """Files of the test part, for the split given. Repeatable."""
     items: str | None = None
     """A file with titles, categories, prices and images of the items."""
     item_source: Source | None = None

@@ -25,42 +25,43 @@ class Source:
     """How to read event files. Whatever is None is recognised from the file, with a note if it is a guess."""
 
     format: Literal["auto", "csv", "json", "parquet", "adjacency", "csr"] = "auto"
-    """File format. `auto`: by the file's name (csv, tsv, inter, json, jsonl, ndjson, parquet, npz; also .gz and .zst).
+    """File format; `auto`: by the suffix, csv, tsv, inter (RecBole), json, jsonl, ndjson, parquet, npz; also .gz, .zst.
 
     `adjacency`: one line per user, `user item item ...`. `csr`: a SciPy sparse matrix, users in rows.
     """
     user_column: str | None = None
-    """Column of the user. Default: user, or a usual name such as user_id."""
+    """Column of the customer; by default user, or a common name such as user_id."""
     item_column: str | None = None
-    """Column of the item. Default: item, or a usual name such as product_id."""
+    """Column of the item; by default item, or a common name such as product_id."""
     time_column: str | None = None
-    """Column of the time. Default: time, or a usual name such as timestamp; empty: times are not used."""
+    """Column of the time; by default time, or a common name such as timestamp, if it exists. An empty string: times are
+    not used."""
     weight_column: str | None = None
-    """Column of the weight. Default: weight, if there is one."""
+    """Column of the weight; by default weight, if it exists."""
     rating_column: str | None = None
-    """Column of the rating, for `minimum_rating`."""
+    """Column of the rating."""
     event_column: str | None = None
     """Column of the kind of event: view, purchase, ..."""
     separator: str | None = None
-    """Between the fields of a CSV line: one or more characters, or tab, space. Default: as in the first lines."""
+    """Between the fields of a CSV line: one or more characters, tab or space; by default recognised from the file."""
     quote: str | None = '"'
-    """Around fields that contain a separator; none: there are no quotes."""
+    """Around fields that contain a separator; none if there are no quotes."""
     escape: str | None = None
-    """Before quotes that are part of a field, where they are not doubled: usually a backslash."""
+    """The character before a quote inside a field, if quotes are not doubled: usually a backslash."""
     decimal: str | None = None
-    """Decimal separator of weights and ratings: a point or a comma. Default: as in the first values."""
+    """Decimal point of weights and ratings, . or , ; by default recognised from the first values."""
     header: bool | None = None
     """Whether the first line names the columns. Default: yes, unless `columns` are given."""
     columns: tuple[str, ...] = ()
     """Columns of files without a header, in order. Default: user, item, time, weight."""
     encoding: str = "utf-8"
-    """Text encoding. UTF-16 and UTF-32 are recognised by their byte order mark."""
+    """Text encoding; UTF-16 and UTF-32 are recognised by their byte order mark."""
     time_unit: Literal["auto", "seconds", "milliseconds", "microseconds", "iso"] = "auto"
-    """Unit of times. `auto`: numbers are unix seconds, other text is ISO 8601."""
+    """seconds, milliseconds, microseconds or iso; `auto`: numbers are unix seconds, text is ISO 8601."""
     time_format: str | None = None
-    """Format of times that are not ISO 8601: `%d.%m.%Y %H:%M`."""
+    """The format of times that are not ISO 8601: `%d.%m.%Y %H:%M`."""
     ordered: bool = False
-    """Events have no times but are in order, oldest first: positions are used as times."""
+    """Events have no times but are in order, oldest first: their positions become times."""
     ties: Literal["id", "file"] = "id"
     """Order of a customer's events with equal times: by item id, or as in the file."""
     positions_as_times: bool = False

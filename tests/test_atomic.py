@@ -132,7 +132,7 @@ def test_machine_stopped_before_the_old_folder_was_removed(tmp_path: Path) -> No
 def test_failed_rename_puts_the_old_folder_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException
 ) -> None:
-    monkeypatch.setattr(atomic, "_exchanged", lambda *_: False)
+    monkeypatch.setattr(atomic, "_exchange", lambda *_: False)
     write_folder(tmp_path / "m", "old")
     rename = Path.rename
 
@@ -158,7 +158,7 @@ def test_folder_that_vanishes_while_it_is_filled(tmp_path: Path) -> None:
 def replacement(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways to replace a folder: that of Linux, and that of every other system."""
     if request.param == "two renames":
-        monkeypatch.setattr(atomic, "_exchanged", lambda *_: False)
+        monkeypatch.setattr(atomic, "_exchange", lambda *_: False)
     return str(request.param)
 
 

@@ -125,7 +125,7 @@ def test_round_trip_to_a_trained_model(container: Any, tmp_path: Path) -> None:
     assert not prepare(replace(config, duplicates="first")).unchanged
 
 
-def test_patterns_and_single_files(container: Any) -> None:
+def test_patterns_folders_and_single_files_are_listed(container: Any) -> None:
     root = f"az://{container.container_name}"
     for name in ("d/a.csv", "d/b.csv", "d/c.txt", "d/_SUCCESS", "e.csv"):
         container.upload_blob(name, TEXT)
@@ -190,7 +190,9 @@ def test_a_failure_while_uploading_is_cleaned_up(container: Any, monkeypatch: py
     assert names(container) == ["a.csv"]
 
 
-def test_places_that_cannot_be_used(container: Any, monkeypatch: pytest.MonkeyPatch, connection_string: str) -> None:
+def test_unusable_addresses_are_reported(
+    container: Any, monkeypatch: pytest.MonkeyPatch, connection_string: str
+) -> None:
     root = f"az://{container.container_name}"
     with pytest.raises(InputError, match=r"not found|holds no files"):
         list_files(f"{root}/nothing.csv")
@@ -204,8 +206,8 @@ def test_places_that_cannot_be_used(container: Any, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", wrong)
     with pytest.raises(InputError, match="access denied"):
         list_files(f"{root}/a.csv")
-    nobody = connection_string.replace(connection_string.split("127.0.0.1:")[1].split("/")[0], str(free_port()))
-    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", nobody)
+    unused = connection_string.replace(connection_string.split("127.0.0.1:")[1].split("/")[0], str(free_port()))
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", unused)
     with pytest.raises(InputError, match="the storage cannot be used"):
         list_files(f"{root}/a.csv")
     monkeypatch.delenv("AZURE_STORAGE_CONNECTION_STRING")

@@ -80,6 +80,12 @@ def test_compressed_files_have_the_same_events(tmp_path: Path, name: str) -> Non
     assert target.exists() == (name != "events.csv")
 
 
+@pytest.mark.parametrize("compress", PACKED.values())
+def test_compression_is_recognised_without_its_file_ending(tmp_path: Path, compress: Callable[[bytes], bytes]) -> None:
+    (tmp_path / "events.csv").write_bytes(compress(TEXT.encode()))
+    assert len(Interactions.from_file(tmp_path / "events.csv")) == 500
+
+
 @pytest.mark.parametrize("name", list(PACKED))
 @pytest.mark.parametrize(("start", "line"), [("", 1), (TEXT, 502)], ids=["header", "row"])
 def test_an_overlong_line_is_refused(tmp_path: Path, name: str, start: str, line: int) -> None:

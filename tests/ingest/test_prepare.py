@@ -348,7 +348,7 @@ except InputError as error:
         ({"split": "random", "split_options": {"days": 3}}, "has no option 'days'"),
         ({"drop_unseen_items": True}, "split options without a `split`"),
         ({"k_core": True}, "`k_core` without minimum counts"),
-        ({"split": "given"}, "need each other"),
+        ({"split": "given"}, "go together"),
         ({"since": "yesterday"}, "neither ISO text nor unix seconds"),
     ],
 )

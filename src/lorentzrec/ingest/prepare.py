@@ -126,7 +126,7 @@ class PrepareConfig:
                 parse_moment(moment, name)
         if self.split == "given" or self.test_events:
             if self.split != "given" or not self.test_events or self.split_options:
-                raise ConfigError("the `split` given and `test_events` need each other, and no options: give both")
+                raise ConfigError("the `split` given and `test_events` go together, without options: give both")
         elif self.split is not None:
             find_rule(self.split, self.split_options, ordered=True)
         elif self.drop_unseen_items or self.split_options:

@@ -34,11 +34,7 @@ if TYPE_CHECKING:
 EVENTS_PER_TASK = 2_000_000
 """Events that one task reads from a Parquet file, or sorts and writes."""
 
-_TYPES = (
-    {"part": "int"}
-    | dict.fromkeys(("time", "sequence", "line"), "bigint")
-    | dict.fromkeys(("weight", "rating"), "double")
-)
+_TYPES = {"time": "bigint", "sequence": "bigint", "line": "bigint", "weight": "double", "rating": "double", "part": "int"}
 _ARROW = {"bigint": "int64", "double": "float64", "int": "int32", "string": "string"}
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 EVENTS_PER_TASK = 2_000_000
 """Events that one task reads from a Parquet file, or sorts and writes."""
 
-_TYPES = {"part": "int", "weight": "double", "rating": "double", **dict.fromkeys(("time", "sequence", "line"), "bigint")}
+_TYPES = {"part": "int", "weight": "double", "rating": "double"} | dict.fromkeys(("time", "sequence", "line"), "bigint")
 _ARROW = {"bigint": "int64", "double": "float64", "int": "int32", "string": "string"}
 
 

@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all, on a real disk with real failures."""
+"""Files and folders that appear complete or not at all, on a real disk with real failures."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_folder_is_replaced_as_a_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt, SystemExit])
-def test_failure_leaves_things_as_they_were(tmp_path: Path, failure: type[BaseException]) -> None:
+def test_failure_changes_nothing(tmp_path: Path, failure: type[BaseException]) -> None:
     for old in ({}, {"m/manifest.json": "old", "f": "old"}):
         if old:
             write_folder(tmp_path / "m", "old")
@@ -132,7 +132,7 @@ def test_machine_stopped_before_the_old_folder_was_removed(tmp_path: Path) -> No
 def test_failed_rename_puts_the_old_folder_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException
 ) -> None:
-    monkeypatch.setattr(atomic, "_exchanged", lambda *_: False)
+    monkeypatch.setattr(atomic, "_exchange", lambda *_: False)
     write_folder(tmp_path / "m", "old")
     rename = Path.rename
 
@@ -158,7 +158,7 @@ def test_folder_that_vanishes_while_it_is_filled(tmp_path: Path) -> None:
 def replacement(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways to replace a folder: that of Linux, and that of every other system."""
     if request.param == "two renames":
-        monkeypatch.setattr(atomic, "_exchanged", lambda *_: False)
+        monkeypatch.setattr(atomic, "_exchange", lambda *_: False)
     return str(request.param)
 
 
@@ -179,7 +179,7 @@ def read_version(folder: Path) -> int:
 
 
 @pytest.mark.usefixtures("replacement")
-def test_readers_and_writers_of_one_folder_do_not_disturb_one_another(tmp_path: Path) -> None:
+def test_readers_and_writers_of_one_folder_do_not_interfere(tmp_path: Path) -> None:
     write_version(tmp_path / "m", 0)
     failures: list[BaseException] = []
 
@@ -225,7 +225,7 @@ def test_folder_is_found_after_a_stop_between_the_renames(tmp_path: Path) -> Non
         read_directory(tmp_path / "other", read_version)
 
 
-def test_a_fault_of_the_folder_itself_is_reported_at_once(tmp_path: Path) -> None:
+def test_an_error_of_an_unchanged_folder_is_reported_at_once(tmp_path: Path) -> None:
     write_version(tmp_path / "m", 7)
     (tmp_path / "m" / "a").write_text("8")
     reads = []
@@ -265,7 +265,7 @@ def stuck_writer(writer: str, target: str, **environment: str) -> Iterator[tuple
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no lock of folders")
 @pytest.mark.parametrize("writer", ["atomic_directory", "atomic_file", "scratch_directory"])
-def test_what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_not(
+def test_folders_of_killed_processes_are_removed_and_those_in_use_are_not(
     tmp_path: Path, writer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -315,7 +315,7 @@ def test_file_is_replaced_and_keeps_its_suffix(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no umask")
-def test_others_may_read_as_the_umask_says(tmp_path: Path) -> None:
+def test_permissions_follow_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         write_folder(tmp_path / "m", "1")
@@ -326,7 +326,7 @@ def test_others_may_read_as_the_umask_says(tmp_path: Path) -> None:
     assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("m", "f")] == [0o755, 0o644]
 
 
-def test_wrong_kind_of_target(tmp_path: Path) -> None:
+def test_a_file_is_no_folder_and_a_folder_no_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("1")
     (tmp_path / "folder").mkdir()
     with pytest.raises(InputError, match="is a file: give the name of a folder"), atomic_directory(tmp_path / "file"):
@@ -338,7 +338,7 @@ def test_wrong_kind_of_target(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("parent", ["missing", "file"])
 @pytest.mark.parametrize("writer", [atomic_directory, atomic_file])
-def test_parent_that_is_no_folder(
+def test_a_parent_that_is_no_folder_is_reported(
     tmp_path: Path, parent: str, writer: Callable[[Path], AbstractContextManager[Path]]
 ) -> None:
     (tmp_path / "file").write_text("1")
@@ -357,7 +357,7 @@ def test_parent_that_is_no_folder(
     ],
     ids=["python", "polars", "safetensors"],
 )
-def test_full_disk(tmp_path: Path, write: Callable[[Path], object]) -> None:
+def test_a_full_disk_is_reported(tmp_path: Path, write: Callable[[Path], object]) -> None:
     write_folder(tmp_path / "m", "old")
     for writer, name in ((atomic_directory, "m"), (atomic_file, "f")):
         with pytest.raises(InputError) as caught, size_limit(10_000):

@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all: written next to the target under another name, then renamed."""
+"""Files and folders that appear complete or not at all: written under another name in the same folder, then renamed."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from typing import TypeVar
 from lorentzrec.errors import ArtifactError, InputError, LorentzrecError
 
 MARKER = "manifest.json"
-"""What every folder written by this package holds; a folder with other content and without it is never replaced."""
+"""A file in every folder that this package writes; a folder with other files and without this one is never replaced."""
 
 _ATTEMPTS = 100
-"""Times that a folder is read or put in place again because another process replaced it meanwhile."""
+"""How often a folder is read or put in place again because another process replaced it meanwhile."""
 
 _owned: set[Path] = set()
 """Folders that this process has locked for itself."""
@@ -32,25 +32,25 @@ Content = TypeVar("Content")
 
 @contextmanager
 def atomic_directory(target: str | Path, *, replace: bool = True) -> Iterator[Path]:
-    """A new folder to fill; at the end of the block it becomes `target`, and on any failure it vanishes.
+    """A new folder to fill; at the end of the block it becomes `target`, and on any failure it is removed.
 
-    An older folder at `target` stays as it is until the new one is complete and on disk. The two then change places in
+    An older folder at `target` does not change until the new one is complete and on disk. The two are then exchanged in
     one step where the system can do that (Linux, on its local file systems). Elsewhere the old folder is renamed to
     `.NAME.old`, the new one takes its name, and the old one is removed; if the machine stops between the two renames,
     `read_directory` reads `.NAME.old`, and the next write to `target` puts it back. Only an empty folder or one that
-    holds `manifest.json` is replaced, so that a mistyped path cannot cost anybody their home directory.
+    contains `manifest.json` is replaced, so that a mistyped path cannot delete a home directory.
     """
     place = Path(target).resolve()
     old = _old_name(place)
-    with _writing(target, place.parent):
-        with _alone_in(place.parent):
+    with _report_write_errors(target, place.parent):
+        with _exclusive(place.parent):
             if old.exists() and not place.exists():
                 old.rename(place)
             _refuse_to_replace(Path(target), place, replace)
         with _owned_folder(place.parent, f".{place.name}.writing-") as partial:
             yield partial
             _sync_tree(partial)
-            with _alone_in(place.parent):
+            with _exclusive(place.parent):
                 _refuse_to_replace(Path(target), place, replace)
                 _put_in_place(partial, place, old)
                 _sync(place.parent)
@@ -59,12 +59,12 @@ def atomic_directory(target: str | Path, *, replace: bool = True) -> Iterator[Pa
 
 @contextmanager
 def atomic_file(target: str | Path) -> Iterator[Path]:
-    """The path of a new file to write, with the suffix of `target`; it becomes `target`, or vanishes on any failure."""
+    """The path of a new file to write, with the suffix of `target`; it becomes `target`, or is removed on failure."""
     place = Path(target).resolve()
-    with _writing(target, place.parent):
+    with _report_write_errors(target, place.parent):
         if place.is_dir():
             raise InputError(f"{target} is a folder: give the name of a file")
-        # A folder of its own: what a library writes next to its file is removed with it.
+        # In a separate folder: what a library writes next to its file is removed with it.
         with _owned_folder(place.parent, f".{place.name}.writing-") as folder:
             partial = folder / place.name
             partial.touch(exist_ok=False)
@@ -78,7 +78,7 @@ def atomic_file(target: str | Path) -> Iterator[Path]:
 def scratch_directory(name: str, *, within: str | Path | None = None) -> Iterator[Path]:
     """A private folder for temporary files, removed at the end of the block.
 
-    What a killed process left is removed by the next call with the same `name`; folders in use never are.
+    The next call with the same `name` removes folders of killed processes, but never those in use.
     """
     parent = Path(tempfile.gettempdir() if within is None else within)
     with _owned_folder(parent, f"lorentzrec-{name}.scratch-", mode=0o700) as folder:
@@ -86,9 +86,9 @@ def scratch_directory(name: str, *, within: str | Path | None = None) -> Iterato
 
 
 def read_directory(target: str | Path, read: Callable[[Path], Content]) -> Content:
-    """What `read` makes of the folder at `target`, all of it from the same write of `atomic_directory`.
+    """The result of `read` for the folder at `target`, all of it from the same write of `atomic_directory`.
 
-    A folder that is replaced while it is read is read again.
+    A folder that is replaced while it is being read is read again.
     """
     for _ in range(_ATTEMPTS):
         folder = current_directory(target)
@@ -105,7 +105,7 @@ def read_directory(target: str | Path, read: Callable[[Path], Content]) -> Conte
 
 
 def current_directory(target: str | Path) -> Path:
-    """`target`, or the folder that it was until a write was killed between its two renames."""
+    """`target`, or its former name if a write was killed between its two renames."""
     place = Path(target).resolve()
     old = _old_name(place)
     return old if not place.exists() and (old / MARKER).is_file() else Path(target)
@@ -122,7 +122,7 @@ def _old_name(place: Path) -> Path:
 
 
 def _identity(folder: Path) -> tuple[int, ...] | None:
-    """What differs between a folder and the one that replaces it; inode numbers alone are soon used again."""
+    """What differs between a folder and the one that replaces it; inode numbers alone are soon reused."""
     try:
         status = folder.stat()
     except OSError:
@@ -132,15 +132,16 @@ def _identity(folder: Path) -> tuple[int, ...] | None:
 
 @contextmanager
 def _owned_folder(parent: Path, prefix: str, *, mode: int = 0o777) -> Iterator[Path]:
-    """A new folder in `parent`, locked while this process lives, and removed at the end under whatever content.
+    """A new folder in `parent`, locked while this process runs, and removed at the end with all its content.
 
-    Folders with the same prefix that no living process has locked were left by killed ones, and are removed first.
+    Folders with the same prefix that no running process has locked are those of killed processes: they are removed
+    first.
     """
     _remove_abandoned(parent, prefix)
     while True:
         folder = parent / f"{prefix}{secrets.token_hex(4)}"
         folder.mkdir(mode)
-        lock = _locked(folder, wait=True)
+        lock = _lock(folder, wait=True)
         if folder.is_dir():
             break
         if lock is not None:  # another process took the folder for abandoned before it was locked
@@ -156,10 +157,10 @@ def _owned_folder(parent: Path, prefix: str, *, mode: int = 0o777) -> Iterator[P
 
 
 @contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """One writer at a time puts something in place in `folder`: between two renames, others would take what was set
-    aside for the remains of a killed process."""
-    lock = None if folder in _owned else _locked(folder, wait=True)
+def _exclusive(folder: Path) -> Iterator[None]:
+    """Let one writer at a time rename in `folder`: between two renames, others would take the old folder for one that a
+    killed process left."""
+    lock = None if folder in _owned else _lock(folder, wait=True)
     try:
         yield
     finally:
@@ -171,19 +172,19 @@ def _remove_abandoned(parent: Path, prefix: str) -> None:
     try:
         found = [Path(entry) for entry in os.scandir(parent) if entry.name.startswith(prefix)]
     except OSError:
-        return  # the caller meets the same fault when it writes
+        return  # the caller gets the same error when it writes
     for folder in found:
-        lock = _locked(folder, wait=False)
+        lock = _lock(folder, wait=False)
         if lock is not None:
             if os.fstat(lock).st_uid == os.getuid():
                 shutil.rmtree(folder, ignore_errors=True)
             os.close(lock)
 
 
-def _locked(folder: Path, *, wait: bool) -> int | None:
-    """A descriptor that holds the lock of a folder until it is closed; None if the lock is not to be had.
+def _lock(folder: Path, *, wait: bool) -> int | None:
+    """A descriptor that holds the lock of a folder until it is closed; None if the folder cannot be locked.
 
-    On Windows, and on file systems without such locks, nothing can be locked, and so nothing counts as abandoned.
+    On Windows, and on file systems without such locks, nothing can be locked, so that nothing counts as abandoned.
     """
     if sys.platform == "win32":
         return None
@@ -202,12 +203,12 @@ def _locked(folder: Path, *, wait: bool) -> int | None:
 
 
 def _put_in_place(new: Path, place: Path, old: Path) -> None:
-    """Give `new` the name `place`, whatever folder has it now."""
+    """Rename `new` to `place`, replacing any folder with that name."""
     for attempt in range(_ATTEMPTS):
         try:
             if not place.exists():
                 new.rename(place)
-            elif not _exchanged(new, place):
+            elif not _exchange(new, place):
                 shutil.rmtree(old, ignore_errors=True)
                 place.rename(old)
                 try:
@@ -218,13 +219,13 @@ def _put_in_place(new: Path, place: Path, old: Path) -> None:
                     raise
             return
         except OSError as error:
-            # Another process has put a folder there, or taken one away, between two of these steps.
+            # Another process has created or removed a folder there between two of these steps.
             raced = error.errno in (errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY)
             if not raced or not new.exists() or attempt == _ATTEMPTS - 1:
                 raise
 
 
-def _exchanged(new: Path, place: Path) -> bool:
+def _exchange(new: Path, place: Path) -> bool:
     """Swap two folders in one step; false if the system or the file system cannot."""
     swap = _system_swap()
     if swap is None:
@@ -259,8 +260,8 @@ def _refuse_to_replace(target: Path, place: Path, replace: bool) -> None:
 
 
 @contextmanager
-def _writing(target: str | Path, parent: Path) -> Iterator[None]:
-    """Report a fault of the disk in one line. Errors about other files pass unchanged."""
+def _report_write_errors(target: str | Path, parent: Path) -> Iterator[None]:
+    """Report errors of the disk in one line. Errors about other files pass unchanged."""
     try:
         yield
     except LorentzrecError:
@@ -274,7 +275,7 @@ def _writing(target: str | Path, parent: Path) -> Iterator[None]:
 
 
 def _system_code(error: Exception) -> int | None:
-    """The errno of a failure; Polars and safetensors wrap it in errors of their own and keep it only in the text."""
+    """The errno of a failure; errors of Polars and safetensors have it only in their text."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno
     wrapped = re.search(r"\(os error (\d+)\)", str(error))
@@ -300,7 +301,7 @@ def _sync_tree(folder: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Force a file or a folder's list of names to disk, so that a rename cannot outlive the content it names."""
+    """Write a file or a folder's list of names to disk, so that no rename is on disk before the content it names."""
     if path.is_dir() and os.name == "nt":
         return  # Windows has no handle for this, and orders renames itself.
     descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)

@@ -1,9 +1,10 @@
-"""Every error a user can cause or meet. Each message is one line that names the thing at fault and ends with the next
-action. Options are named in backticks as in Python (`user_column`, `separator=';'`); the command line prints them as
-its own (`--user-column`, `--separator ';'`)."""
+"""Every error a user can cause or see. Each message is one line that names the cause and ends with the next action.
+Options are named in backticks as in Python (`user_column`, `separator=';'`); the command line prints them as its own
+(`--user-column`, `--separator ';'`)."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -32,7 +33,7 @@ class ArtifactError(InputError):
 
 
 class TrainingError(LorentzrecError):
-    """Training met a number that is not finite; the message names the epoch and the row."""
+    """A number became infinite or NaN in training; the message names the epoch and the row."""
 
 
 class TrainingInterrupted(KeyboardInterrupt):
@@ -52,18 +53,36 @@ class StopTraining(Exception):  # noqa: N818 - a request, not an error
     """Raised by `watch` to end training after the current epoch; `train` then returns the model so far."""
 
 
-class StoreUnavailable(LorentzrecError):  # noqa: N818 - the name says what it is
-    """A store that cannot answer now: network, time-out, server gone. Nothing is wrong with the question: ask again."""
+class StoreUnavailable(LorentzrecError):  # noqa: N818 - the name states the condition
+    """A store that cannot be reached now: network, time-out, server gone. The same request may succeed later."""
 
 
-class StoreBroken(ArtifactError):  # noqa: N818 - the name says what it is
-    """A store that answers nobody until it is mended: a wrong key, missing rights or tables, a damaged file."""
+class StoreBroken(ArtifactError):  # noqa: N818 - the name states the condition
+    """A store that cannot serve any request until it is repaired: a wrong key, missing rights or tables, a damaged
+    file."""
 
 
-class RecordDamaged(ArtifactError):  # noqa: N818 - the name says what it is
-    """One customer's data in a store that cannot be read; the rest of the store can."""
+class RecordDamaged(ArtifactError):  # noqa: N818 - the name states the condition
+    """Data of one customer that cannot be read from a store; the rest of the store can."""
 
 
 def how_to_get(extra: str) -> str:
-    """The next action where an optional part is missing; it is on no package index, so it comes from a checkout."""
+    """The next action where an optional dependency is missing; the package is on no index, only in a checkout."""
     return f"pip install '.[{extra}]' in a checkout of lorentzrec"
+
+
+@dataclass(frozen=True)
+class RowFault:
+    """What is wrong with a row of a file, and the option that may resolve it. Written as text, `reason (option)`."""
+
+    reason: str
+    option: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.reason} ({self.option})" if self.option else self.reason
+
+    @classmethod
+    def parse(cls, text: str) -> RowFault:
+        """The fault that was written as `text`."""
+        reason, bracket, option = text.partition(" (`")
+        return cls(reason, f"`{option.removesuffix(')')}" if bracket else "")

@@ -1,7 +1,6 @@
-"""The manifest of a folder: JSON with a seal, so that no change to it goes unseen.
+"""The manifest of a folder: JSON with a seal, so that every change to it is detected.
 
-Models, versions, checkpoints and datasets all describe their files in one; reading it, and refusing what is not one,
-is done here.
+Models, versions, checkpoints and datasets all have one, which lists their files.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
 def read_manifest(folder: Path, *, key: str, kind: str, format_version: int, what: str, again: str) -> dict[str, Any]:
     """The manifest of a folder whose entry `key` must be `kind`; an `ArtifactError` if it is another or was changed.
 
-    `what`: how messages call such a folder ("model"). `again`: how to get a sound one ("save it again").
+    `what`: the kind of folder, for messages ("model"). `again`: how to get a valid one ("save it again").
     """
     path = folder / MARKER
     if not path.is_file():

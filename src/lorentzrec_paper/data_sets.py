@@ -201,17 +201,17 @@ class FoundData:
         import polars as pl
 
         from lorentzrec.data.times import MICROSECONDS, seconds_of
-        from lorentzrec.ingest.reading import all_events, ids_of
         from lorentzrec.ingest.sources import source_named
+        from lorentzrec_paper.raw_events import parse_ids, read_raw_events
 
         frames = []
         source = source_named(self.reader)
         try:
             for path in self.paths:
-                frame, layout = all_events(path, source)
+                frame, layout = read_raw_events(path, source)
                 if source.ordered:  # the order of the file is the order of events
                     frame = frame.with_columns(time=pl.int_range(pl.len()).over("user") * MICROSECONDS)
-                columns = [ids_of(frame[role], role in layout.spelled) for role in ("user", "item")]
+                columns = [parse_ids(frame[role], role in layout.spelled) for role in ("user", "item")]
                 columns += [seconds_of(frame["time"])] if "time" in frame.columns else []
                 columns += [frame["rating"]] if "rating" in frame.columns else []
                 frames.append(pl.DataFrame(columns))

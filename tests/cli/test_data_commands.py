@@ -87,7 +87,7 @@ def test_a_person_sees_every_step(events_file: Path, tmp_path: Path) -> None:
             ("--minimum-rating", "4"),
             "events.csv: an option needs the rating of every event: name its column with --rating-column",
         ),
-        (("--duplicates", "some"), "--duplicates is 'some': use one of keep, first, last, sum"),
+        (("--duplicates", "some"), "--duplicates is 'some': give one of keep, first, last, sum"),
         (("--k-core",), "--k-core without minimum counts does nothing"),
         (("--test-events", "events.csv"), "the --split given and --test-events go together"),
     ],
@@ -157,9 +157,8 @@ def test_rejected_rows_are_mentioned(tmp_path: Path) -> None:
     path = tmp_path / "events.csv"
     path.write_text("user,item\nann,tea\nbob\n" + "c" * 600 + ",tea\n")
     result = run("prepare", path, "--out", tmp_path / "shop", "--on-error", "skip")
-    assert (
-        "note: 2 faulty rows set aside: column 'user': longer than 512 characters (1), wrong number of fields (1)"
-        in (result.stderr)
+    assert "note: 2 faulty rows skipped: column 'user': longer than 512 characters (1), wrong number of fields (1)" in (
+        result.stderr
     )
     assert "see rejected.parquet in the dataset" in result.stderr
 
@@ -228,8 +227,8 @@ def test_synthesize_then_prepare(tmp_path: Path) -> None:
 
 
 def test_synthesize_refuses_what_cannot_be(tmp_path: Path) -> None:
-    assert error_of("synthesize", "--out", tmp_path / "raw", "--space", "round").startswith(
-        "the space 'round' is unknown"
+    assert error_of("synthesize", "--out", tmp_path / "raw", "--space", "round").startswith("space is 'round'")
+    assert error_of("synthesize", "--out", tmp_path / "raw", "--items", "0").startswith(
+        "items is 0: give a whole number of at least 1"
     )
-    assert error_of("synthesize", "--out", tmp_path / "raw", "--items", "0").startswith("items is 0: give at least 1")
     assert list(tmp_path.iterdir()) == []

@@ -94,7 +94,7 @@ def test_publishing_what_cannot_be(model: Path, events_file: Path, store: str, t
     assert "publish takes either a MODEL or --rollback" in error_of("publish", model, "--to", store, "--rollback")
     assert "holds no store: publish a model to" in error_of("publish", "--to", store, "--rollback")
     assert "is not the address of a store" in error_of("publish", model, "--to", "ftp://x")
-    assert "is in it twice: give each item once" in error_of("publish", model, "--to", store, "--items", events_file)
+    assert "occurs twice: give each item once" in error_of("publish", model, "--to", store, "--items", events_file)
     (tmp_path / "bare.csv").write_text("item,colour\ni1,red\n")
     assert "has no information about items" in error_of(
         "publish", model, "--to", store, "--items", tmp_path / "bare.csv"

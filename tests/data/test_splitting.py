@@ -43,7 +43,7 @@ def test_leave_last_out_takes_the_newest_event_of_everyone_with_two() -> None:
     train, test = split(SMALL, "leave_last_out")
     assert triples(test) == [("ann", "d", 4), ("bob", "b", 9)]
     assert triples(train) == [("ann", "a", 1), ("ann", "b", 2), ("ann", "c", 3), ("bob", "a", 5), ("cat", "e", 7)]
-    assert test.notes == train.notes == ("1 customers with fewer than 2 events stay wholly in training",)
+    assert test.notes == train.notes == ("1 customers with fewer than 2 events stay entirely in training",)
     assert train.items is SMALL.items
     assert train.users is SMALL.users
 
@@ -53,7 +53,7 @@ def test_leave_last_two_needs_three_events() -> None:
     assert triples(test) == [("ann", "d", 4)]
     assert triples(validation) == [("ann", "c", 3)]
     assert len(train) == 5
-    assert test.notes == ("2 customers with fewer than 3 events stay wholly in training",)
+    assert test.notes == ("2 customers with fewer than 3 events stay entirely in training",)
 
 
 def test_equal_times_are_ordered_by_item_id() -> None:
@@ -85,7 +85,7 @@ def test_unseen_items_leave_the_test_part_and_are_counted() -> None:
     assert len(train) == 5
 
 
-def test_weights_and_times_travel_with_their_events() -> None:
+def test_weights_and_times_stay_with_their_events() -> None:
     data = Interactions.from_pairs(["u", "u", "u"], ["a", "b", "c"], [30, 10, 20], [3.0, 1.0, 2.0])
     train, test = split(data, "leave_last_out")
     assert test.weights is not None
@@ -94,7 +94,7 @@ def test_weights_and_times_travel_with_their_events() -> None:
     assert train.weights.tolist() == [1.0, 2.0]
 
 
-def test_without_times_last_is_random_and_says_so() -> None:
+def test_without_times_last_is_random_with_a_note() -> None:
     users = np.repeat(np.arange(3000), 3)
     items = np.tile(np.arange(3), 3000)
     data = Interactions.from_pairs(users, items)
@@ -127,7 +127,7 @@ def test_random_takes_about_the_ratio_and_leaves_everyone_one_event() -> None:
     assert split(crowd, "random", ratio=0.99, seed=5)[0].lengths.min() == 1
 
 
-def test_held_out_customers_leave_training_whole() -> None:
+def test_held_out_customers_have_no_training_events() -> None:
     data = Interactions.from_pairs(np.repeat(np.arange(1000), 4), np.tile(np.arange(4), 1000), np.arange(4000))
     train, history, test = split(data, "held_out_customers", share=0.25, seed=2)
     held = test.lengths > 0
@@ -138,7 +138,7 @@ def test_held_out_customers_leave_training_whole() -> None:
     assert test.items.ids(test.item_rows) == [3] * int(held.sum())
 
 
-def test_given_shares_the_vocabularies_and_leaves_out_strangers() -> None:
+def test_given_shares_the_vocabularies_and_leaves_out_unknown_customers() -> None:
     train = events(("ann", "a", 1), ("bob", "b", 2), ("bob", "a", 3))
     later = events(("dan", "a", 9), ("ann", "new", 8), ("ann", "b", 7), ("bob", "a", 6))
     first, test = split(train, "given", test=later)
@@ -249,7 +249,7 @@ SHOP = labelled(
 )
 
 
-def test_the_last_target_is_held_out_with_all_that_follows_it() -> None:
+def test_the_last_target_is_held_out_with_all_later_events() -> None:
     train, test = split(SHOP, "leave_last_out")
     assert triples(test) == [("ann", "d", 5), ("ann", "e", 6), ("bob", "b", 2)]
     assert test.labels is not None
@@ -258,7 +258,7 @@ def test_the_last_target_is_held_out_with_all_that_follows_it() -> None:
     assert "2 customers" in train.notes[0]
 
 
-def test_what_lies_between_two_held_out_targets_is_history_of_the_second() -> None:
+def test_events_between_two_held_out_targets_belong_to_the_first_part() -> None:
     train, validation, test = split(SHOP, "leave_last_two")
     assert triples(train)[:2] == [("ann", "b", 1), ("ann", "c", 2)]
     assert triples(validation) == [("ann", "c", 3), ("ann", "d", 4)]

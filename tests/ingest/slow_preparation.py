@@ -1,4 +1,4 @@
-"""Preparation by plain loops over plain tuples: the twin that the pipeline is compared with."""
+"""Preparation by plain loops over plain tuples: the reference that the pipeline is compared with."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def csv_of(events: list[Event]) -> str:
     return "user,item,time,weight,rating,event\n" + "".join(rows)
 
 
-def prepared_slowly(events: list[Event], config: PrepareConfig) -> dict[str, Interactions]:
+def prepare_slowly(events: list[Event], config: PrepareConfig) -> dict[str, Interactions]:
     """Part name -> events; one part without a name if there is no split."""
     rows = [one for one in events if not config.event_weights or one.event in config.event_weights]
     factor = config.event_weights or Counter()

@@ -23,7 +23,7 @@ from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError
 from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.ingest.prepare import PrepareConfig, prepare
-from lorentzrec.ingest.storage import files_at, outlined
+from lorentzrec.ingest.storage import fetch_outline, list_files
 
 AZURITE = Path(__file__).parents[1] / "azurite" / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
 pytest.importorskip("obstore", reason="obstore is not installed")
@@ -125,15 +125,15 @@ def test_round_trip_to_a_trained_model(container: Any, tmp_path: Path) -> None:
     assert not prepare(replace(config, duplicates="first")).unchanged
 
 
-def test_patterns_and_single_files(container: Any) -> None:
+def test_patterns_folders_and_single_files_are_listed(container: Any) -> None:
     root = f"az://{container.container_name}"
     for name in ("d/a.csv", "d/b.csv", "d/c.txt", "d/_SUCCESS", "e.csv"):
         container.upload_blob(name, TEXT)
-    assert [file.address for file in files_at(f"{root}/d")] == [
+    assert [file.address for file in list_files(f"{root}/d")] == [
         f"{root}/d/{name}" for name in ("a.csv", "b.csv", "c.txt")
     ]
-    assert [file.address for file in files_at(f"{root}/*/*.csv")] == [f"{root}/d/a.csv", f"{root}/d/b.csv"]
-    assert [file.address for file in files_at(f"{root}/e.csv")] == [f"{root}/e.csv"]
+    assert [file.address for file in list_files(f"{root}/*/*.csv")] == [f"{root}/d/a.csv", f"{root}/d/b.csv"]
+    assert [file.address for file in list_files(f"{root}/e.csv")] == [f"{root}/e.csv"]
     assert len(Interactions.from_file(f"{root}/e.csv")) == 600
 
 
@@ -141,7 +141,7 @@ def test_an_outline_shows_the_layout_of_a_large_file(container: Any, tmp_path: P
     frame = pl.DataFrame({"user": np.random.default_rng(1).integers(0, 2**62, 1_500_000)}).with_columns(item=pl.lit(7))
     frame.write_parquet(tmp_path / "large.parquet")
     container.upload_blob("large.parquet", (tmp_path / "large.parquet").read_bytes())
-    outline = outlined(f"az://{container.container_name}/large.parquet", tmp_path)
+    outline = fetch_outline(f"az://{container.container_name}/large.parquet", tmp_path)
     assert pl.read_parquet_schema(outline) == frame.schema
     assert pl.scan_parquet(outline).select(pl.len()).collect().item() == 1_500_000
     assert outline.stat().st_blocks * 512 < outline.stat().st_size == (tmp_path / "large.parquet").stat().st_size
@@ -190,12 +190,14 @@ def test_a_failure_while_uploading_is_cleaned_up(container: Any, monkeypatch: py
     assert names(container) == ["a.csv"]
 
 
-def test_places_that_cannot_be_used(container: Any, monkeypatch: pytest.MonkeyPatch, connection_string: str) -> None:
+def test_unusable_addresses_are_reported(
+    container: Any, monkeypatch: pytest.MonkeyPatch, connection_string: str
+) -> None:
     root = f"az://{container.container_name}"
     with pytest.raises(InputError, match=r"not found|holds no files"):
-        files_at(f"{root}/nothing.csv")
+        list_files(f"{root}/nothing.csv")
     with pytest.raises(InputError, match=r"az://no-such-container/a\.csv: not found"):
-        files_at("az://no-such-container/a.csv")
+        list_files("az://no-such-container/a.csv")
     container.upload_blob("home/thesis.txt", b"years of work")
     container.upload_blob("a.csv", TEXT)
     with pytest.raises(InputError, match=r"holds files but no manifest\.json"):
@@ -203,11 +205,11 @@ def test_places_that_cannot_be_used(container: Any, monkeypatch: pytest.MonkeyPa
     wrong = connection_string.replace(KEY, "d3Jvbmc=")
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", wrong)
     with pytest.raises(InputError, match="access denied"):
-        files_at(f"{root}/a.csv")
-    nobody = connection_string.replace(connection_string.split("127.0.0.1:")[1].split("/")[0], str(free_port()))
-    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", nobody)
+        list_files(f"{root}/a.csv")
+    unused = connection_string.replace(connection_string.split("127.0.0.1:")[1].split("/")[0], str(free_port()))
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", unused)
     with pytest.raises(InputError, match="the storage cannot be used"):
-        files_at(f"{root}/a.csv")
+        list_files(f"{root}/a.csv")
     monkeypatch.delenv("AZURE_STORAGE_CONNECTION_STRING")
     with pytest.raises(InputError, match="no Azure credentials"):
-        files_at(f"{root}/a.csv")
+        list_files(f"{root}/a.csv")

@@ -38,7 +38,7 @@ IN_UTC = [1_704_099_600, 1_717_192_800]
         np.array(["2024-01-01T09:00", "2024-05-31T22:00"], dtype="datetime64[m]"),
     ],
 )
-def test_times_with_a_zone(times: Any) -> None:
+def test_times_with_a_time_zone_are_converted_to_utc(times: Any) -> None:
     data = Interactions.from_pairs(["u", "u"], ["a", "b"], times)
     assert data.times is not None
     assert data.times.tolist() == IN_UTC
@@ -64,7 +64,7 @@ print(Interactions.from_pairs(["u", "u"], ["a", "b"], pd.Series([7, 8], dtype="I
     assert done.stdout.split("\n")[:2] == [str(IN_UTC), "[7, 8]"]
 
 
-def test_other_units_and_forms() -> None:
+def test_time_units_and_formats() -> None:
     milliseconds = Interactions.from_pairs(["u"], ["a"], [1_577_836_800_000], time_unit="milliseconds")
     written = Interactions.from_pairs(["u"], ["a"], ["01.01.2020 00:00"], time_format="%d.%m.%Y %H:%M")
     numbered = Interactions.from_pairs(["u"], ["a"], [20200101], time_format="%Y%m%d")
@@ -100,7 +100,7 @@ def test_small_integers_are_times() -> None:
     assert data.history_ids("u") == ["b", "c", "a"]
 
 
-def test_equal_times_in_the_order_of_the_columns() -> None:
+def test_equal_times_can_keep_the_order_of_the_columns() -> None:
     users, items, times = ["u"] * 3, ["c", "a", "b"], [1, 1, 0]
     assert Interactions.from_pairs(users, items, times).history_ids("u") == ["b", "a", "c"]
     assert Interactions.from_pairs(users, items, times, ties="given").history_ids("u") == ["b", "c", "a"]
@@ -108,7 +108,7 @@ def test_equal_times_in_the_order_of_the_columns() -> None:
         Interactions.from_pairs(users, items, ties="given")
 
 
-def test_boolean_matrices() -> None:
+def test_true_entries_of_a_matrix_weigh_1() -> None:
     matrix = sparse.csr_array(np.array([[True, False], [True, True]]))
     data = Interactions.from_csr(matrix)
     assert data.weights is None
@@ -121,7 +121,7 @@ def test_a_wrong_entry_of_a_matrix_is_named_by_row_and_column() -> None:
         Interactions.from_csr(matrix)
 
 
-def test_ids_that_a_missing_one_made_floats() -> None:
+def test_float_ids_name_the_missing_one() -> None:
     for users in (
         pd.Series([1, 2, None]),
         np.array([1, 2, np.nan]),
@@ -141,7 +141,7 @@ def test_uuids_are_strings() -> None:
     assert Interactions.from_pairs(users, ["a", "b"]).users.series.to_list() == [str(one) for one in users]
 
 
-def test_a_part_counts_those_who_are_in_it() -> None:
+def test_repr_counts_only_users_and_items_with_events() -> None:
     data = Interactions.from_pairs(["u", "u", "v"], ["a", "b", "a"], [1, 2, 3])
     _, test = data.split("leave_last_out")
     assert repr(test) == "Interactions(1 events of 1 users with 1 items, in time order)"

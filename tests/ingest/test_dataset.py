@@ -1,4 +1,4 @@
-"""The dataset folder: round trips, a digest of content alone, and damage that is noticed."""
+"""The dataset folder: round trips, a digest that depends only on content, and detection of damage."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.splitting import split
 from lorentzrec.errors import ArtifactError, ConfigError, InputError
 from lorentzrec.ingest.dataset import (
-    USERS_A_BLOCK,
+    USERS_PER_BLOCK,
     content_digest,
     is_dataset,
     open_dataset,
@@ -45,7 +45,7 @@ def test_round_trip(tmp_path: Path) -> None:
     dataset.verify()
 
 
-def test_round_trip_of_parts(tmp_path: Path) -> None:
+def test_parts_survive_a_round_trip(tmp_path: Path) -> None:
     names = ("train", "validation", "test")
     parts = split(SMALL, "leave_last_two")
     dataset = save_dataset(dict(zip(names, parts, strict=True)), tmp_path / "d")
@@ -57,7 +57,7 @@ def test_round_trip_of_parts(tmp_path: Path) -> None:
     assert same(Interactions.from_dataset(tmp_path / "d"), SMALL)
 
 
-def test_labels_make_the_round_trip_and_name_the_next_target(tmp_path: Path) -> None:
+def test_labels_survive_a_round_trip_and_decide_the_next_target(tmp_path: Path) -> None:
     columns = ["ann", "ann", "ann", "bob", "bob"], ["a", "b", "c", "a", "b"], [1, 2, 3, 1, 2]
     data = Interactions.from_pairs(*columns, labels=[False, False, True, True, False])
     save_dataset(data, tmp_path / "d")
@@ -69,7 +69,7 @@ def test_labels_make_the_round_trip_and_name_the_next_target(tmp_path: Path) -> 
     assert events["next_item_row"].to_list() == [c, c, None, None, None]
 
 
-def test_tables_on_disk(tmp_path: Path) -> None:
+def test_content_of_the_tables_on_disk(tmp_path: Path) -> None:
     save_dataset(SMALL, tmp_path / "d")
     users, items = (pl.read_parquet(tmp_path / "d" / f"{name}.parquet") for name in ("users", "items"))
     assert users.rows() == [(0, "ann", 3), (1, "Bob", 2), (2, "é", 1)]
@@ -88,7 +88,9 @@ def test_tables_on_disk(tmp_path: Path) -> None:
 
 @settings(deadline=None, max_examples=25)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 5)), min_size=1, max_size=30))
-def test_digest_is_of_the_content(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, int, int]]) -> None:
+def test_digest_depends_on_content_only(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, int, int]]
+) -> None:
     folder = tmp_path_factory.mktemp("datasets")
     users, items, times = (list(column) for column in zip(*rows, strict=True))
     data = Interactions.from_pairs(users, items, times)
@@ -99,10 +101,10 @@ def test_digest_is_of_the_content(tmp_path_factory: pytest.TempPathFactory, rows
 
 
 def test_digest_does_not_depend_on_the_number_of_files(tmp_path: Path) -> None:
-    count = 3 * USERS_A_BLOCK + 7
+    count = 3 * USERS_PER_BLOCK + 7
     data = Interactions.from_pairs(np.repeat(np.arange(count), 2), np.arange(2 * count) % 11)
     frame = pl.DataFrame({"user_row": data.user_rows, "item_row": data.item_rows})
-    cut = 2 * USERS_A_BLOCK
+    cut = 2 * USERS_PER_BLOCK
     pieces = [frame.filter(pl.col("user_row") < cut), frame.filter(pl.col("user_row") >= cut)]
     files = [write_events(piece, str(tmp_path)) for piece in pieces]
     whole = write_events(frame, str(tmp_path / "one"), whole=True)
@@ -123,7 +125,7 @@ def test_unknown_parts_are_refused(tmp_path: Path) -> None:
         save_dataset(parts, tmp_path / "e").interactions("tset")
 
 
-def test_damage_is_noticed(tmp_path: Path) -> None:
+def test_damage_is_detected(tmp_path: Path) -> None:
     place = tmp_path / "d"
     with pytest.raises(ArtifactError, match=r"holds no manifest\.json"):
         open_dataset(place)
@@ -192,12 +194,12 @@ def set_value(name: str, value: Any, row: int = 1) -> Callable[[pl.DataFrame], p
         ("interactions", set_value("part", 1, row=0), "the parts have .* events instead of"),
         ("items", lambda frame: frame.head(2), "items.parquet has 2 rows instead of 3"),
         ("items", lambda frame: frame.reverse(), "rows are not numbered 0, 1, 2"),
-        ("items", lambda frame: frame.with_columns(id=pl.lit("a")), "items.parquet is damaged .*stands twice"),
+        ("items", lambda frame: frame.with_columns(id=pl.lit("a")), "items.parquet is damaged .*occurs twice"),
         ("users", set_value("id", None), "users.parquet is damaged .*missing"),
         ("users", lambda frame: frame.drop("id"), "users.parquet cannot be read"),
     ],
 )
-def test_a_dataset_from_somebody_else_is_checked_before_it_is_used(
+def test_an_invalid_dataset_is_refused_before_it_is_used(
     tmp_path: Path, file: str, change: Callable[[pl.DataFrame], pl.DataFrame], message: str
 ) -> None:
     place = tmp_path / "d"
@@ -242,7 +244,7 @@ def test_the_file_of_a_wrong_row_is_named(tmp_path: Path) -> None:
         ({"files": {}}, r"it does not list interactions\.parquet"),
     ],
 )
-def test_a_manifest_from_somebody_else_is_checked(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+def test_an_invalid_manifest_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     save_dataset(SMALL, tmp_path / "d")
     reseal(tmp_path / "d", **changes)
     with pytest.raises(ArtifactError, match=message):
@@ -269,8 +271,8 @@ def test_an_edited_manifest_is_refused_and_one_of_the_first_version_is_read(tmp_
     assert same(Interactions.from_dataset(path.parent), SMALL)
 
 
-def test_any_damage_ends_in_one_line(tmp_path: Path) -> None:
-    """Bytes changed, cut or added at random, with and without right checksums: nothing but our own error comes out."""
+def test_any_damage_is_reported_in_one_line(tmp_path: Path) -> None:
+    """Bytes changed, cut or added at random, with and without right checksums: only our own error is raised."""
     place, random = tmp_path / "d", np.random.default_rng(7)
     save_dataset(dict(zip(("train", "test"), split(SMALL), strict=True)), place)
     original = {path.name: path.read_bytes() for path in place.iterdir()}
@@ -299,7 +301,7 @@ def test_a_dataset_that_a_kill_left_under_its_old_name_is_found(tmp_path: Path) 
     assert same(Interactions.from_dataset(tmp_path / "d"), SMALL)
 
 
-def test_a_strangers_folder_is_never_replaced(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_dataset_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(InputError, match=r"no manifest\.json"):
         save_dataset(SMALL, tmp_path)

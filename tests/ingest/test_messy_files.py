@@ -1,4 +1,4 @@
-"""Files as programs and people export them: read at once, or after doing once what the error message says."""
+"""Files as programs and people export them: read at once, or after following one error message."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from lorentzrec import Interactions
 from lorentzrec.errors import InputError
 from lorentzrec.ingest import lines as lines_module
 from lorentzrec.ingest.dataset import save_dataset
-from lorentzrec.ingest.dialects import split_line
-from lorentzrec.ingest.lines import lines_of
-from lorentzrec.ingest.sources import Source, layout_of
+from lorentzrec.ingest.layouts import detect_layout, split_line
+from lorentzrec.ingest.lines import scan_lines
+from lorentzrec.ingest.sources import Source
 
 BOOKS = (
     b'"User-ID";"ISBN";"Book-Rating"\r\n'
@@ -36,13 +36,13 @@ EXCEL = (
 
 
 def options_named(message: str) -> dict[str, Any]:
-    """The options that a message gives with their values, but for the one that leaves rows out."""
+    """The options in a message that have values, except the one that skips rows."""
     found = re.findall(r"`([a-z_]+)=('[^`']*')`", message)
     return {name: ast.literal_eval(value) for name, value in found if name != "on_error"}
 
 
 def attempts(path: Path, **options: Any) -> tuple[Interactions, int]:
-    """Read, each time with the options that the last error named; how many attempts it took."""
+    """Read, each time with the options that the last error named; also returns the number of attempts."""
     for attempt in range(1, 5):
         try:
             return Interactions.from_file(path, **options), attempt
@@ -57,7 +57,7 @@ def written(folder: Path, content: str | bytes, name: str = "events.csv") -> Pat
     return path
 
 
-def test_book_crossing(tmp_path: Path) -> None:
+def test_book_crossing_needs_one_hint(tmp_path: Path) -> None:
     data, tried = attempts(written(tmp_path, BOOKS))
     assert tried == 2
     assert len(data) == 504
@@ -73,13 +73,13 @@ def test_book_crossing_without_the_lines_that_cannot_be_read(tmp_path: Path) -> 
     data = Interactions.from_file(written(tmp_path, BOOKS), on_error="skip")
     assert len(data) == 501
     assert data.notes[-1] == (
-        "3 faulty rows set aside: quotes escaped with a backslash (2), bytes that are not utf-8 (1)"
+        "3 faulty rows skipped: quotes escaped with a backslash (2), bytes that are not utf-8 (1)"
     )
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "cp1252", "utf-16"])
 @pytest.mark.parametrize("packed", ["", ".gz", ".zst"])
-def test_excel(tmp_path: Path, encoding: str, packed: str) -> None:
+def test_excel_exports_are_read(tmp_path: Path, encoding: str, packed: str) -> None:
     raw = EXCEL.encode(encoding)
     content = {"": raw, ".gz": gzip.compress(raw), ".zst": zstandard.compress(raw)}[packed]
     data, tried = attempts(written(tmp_path, content, f"events.csv{packed}"))
@@ -121,7 +121,9 @@ def test_sasrec(tmp_path: Path) -> None:
         ("a.jsonl", '{"user_id":"u","asin":"i"}\n', {}, 1),
     ],
 )
-def test_dialects(tmp_path: Path, name: str, content: str | bytes, options: dict[str, Any], tries: int) -> None:
+def test_csv_dialects_are_recognised(
+    tmp_path: Path, name: str, content: str | bytes, options: dict[str, Any], tries: int
+) -> None:
     data, tried = attempts(written(tmp_path, content, name), **options)
     assert tried == tries
     assert data.history_ids("u") == ["i"]
@@ -165,14 +167,14 @@ def test_columns_that_look_useful_are_mentioned(tmp_path: Path, header: str, not
     assert Interactions.from_file(path, time_column="").times is None
 
 
-def test_two_columns_of_times(tmp_path: Path) -> None:
+def test_two_time_columns_are_not_used_and_mentioned(tmp_path: Path) -> None:
     path = written(tmp_path, "user,item,date,ts\nu,i,1,2\n")
     data = Interactions.from_file(path)
     assert data.times is None
     assert data.notes == ("'date' and 'ts' look like times and are not used: choose one with `time_column`",)
 
 
-def test_decimal_commas(tmp_path: Path) -> None:
+def test_decimal_commas_are_recognised(tmp_path: Path) -> None:
     for text, options in (("1,5", {}), ("1,500", {"decimal": ","})):
         data = Interactions.from_file(written(tmp_path, f"user;item;weight\nu;i;{text}\n"), **options)
         assert data.weights is not None
@@ -221,8 +223,8 @@ def test_batches_of_lines_are_read_like_single_lines(
     path = written(folder, f"user,item\n{body}")
     source = Source()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines_module, "_LINES_A_BATCH", batch)
-        frame = lines_of(path, source, layout_of(path, source, str(path)), str(path), folder / "lines").collect()
+        patch.setattr(lines_module, "_LINES_PER_BATCH", batch)
+        frame = scan_lines(path, source, detect_layout(path, source, str(path)), str(path), folder / "lines").collect()
     ours = [
         (line, None if fault else (user or None, item or None))
         for user, item, line, _, fault in frame.select("user", "item", "__line", "__text", "__fault").rows()
@@ -235,10 +237,10 @@ def test_many_faulty_lines_are_read_in_batches(tmp_path: Path) -> None:
     path = written(tmp_path, ('"user";"item"\n' + good + '"u";"x\ny"\n"v";"b"c"\n').encode("latin-1"))
     data = Interactions.from_file(path, on_error="skip", encoding="latin-1")
     assert len(data) == 2000
-    assert data.notes[-1].startswith("2 faulty rows set aside: a quote that is not closed (1), column 'item'")
+    assert data.notes[-1].startswith("2 faulty rows skipped: a quote that is not closed (1), column 'item'")
 
 
-def test_order_of_the_file(tmp_path: Path) -> None:
+def test_positions_in_the_file_become_times(tmp_path: Path) -> None:
     path = written(tmp_path, "user,item\nu,c\nv,z\nu,a\nu,b\n")
     data = Interactions.from_file(path, ordered=True)
     assert data.history_ids("u") == ["c", "a", "b"]
@@ -250,7 +252,7 @@ def test_order_of_the_file(tmp_path: Path) -> None:
     assert Interactions.from_file(twice, ordered=True, duplicates="last").history_ids("u") == ["a", "c", "b"]
 
 
-def test_order_over_several_files(tmp_path: Path) -> None:
+def test_positions_continue_over_several_files(tmp_path: Path) -> None:
     written(tmp_path, "user,item\nu,c\nu,b\n", "1.csv")
     pl.DataFrame({"user": ["u", "u"], "item": ["d", "a"]}).write_parquet(tmp_path / "2.parquet")
     assert Interactions.from_file(tmp_path, ordered=True).history_ids("u") == ["c", "b", "d", "a"]
@@ -284,15 +286,15 @@ def test_a_saved_dataset_keeps_the_order_of_equal_times(tmp_path: Path) -> None:
         ("user,item\nu,i\n", {"ties": "file"}, "has no times, so none are equal: give `ordered` instead of `ties`"),
         ("user,item,time\nu,i,1\n", {"ordered": True, "time_column": "time"}, "`time_column` is given: leave one out"),
         ("user,item\nu,i\n", {"ordered": True, "since": 3}, "needs the time of every event"),
-        ("user,item\nu,i\n", {"ties": "name"}, "`ties` is 'name': use one of id, file"),
+        ("user,item\nu,i\n", {"ties": "name"}, "`ties` is 'name': give one of id, file"),
     ],
 )
-def test_orders_that_cannot_be(tmp_path: Path, content: str, options: dict[str, Any], complaint: str) -> None:
+def test_impossible_orders_are_refused(tmp_path: Path, content: str, options: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
         Interactions.from_file(written(tmp_path, content), **options)
 
 
-def test_the_former_name_of_ordered(tmp_path: Path) -> None:
+def test_positions_as_times_is_deprecated(tmp_path: Path) -> None:
     path = written(tmp_path, "1 30 10 20\n", "e.txt")
     with pytest.warns(DeprecationWarning, match="now called ordered"):
         data = Interactions.from_file(path, "adjacency", positions_as_times=True)

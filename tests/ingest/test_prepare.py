@@ -1,4 +1,4 @@
-"""The pipeline on Polars: against its slow twin, and by hand where a number says more."""
+"""The pipeline on Polars: compared with a slow reference, and with results computed by hand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slow_preparation import Event, csv_of, prepared_slowly
+from slow_preparation import Event, csv_of, prepare_slowly
 
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError, InputError
@@ -73,7 +73,7 @@ options_of_all_kinds = st.fixed_dictionaries(
 
 @settings(deadline=None, max_examples=60)
 @given(events=event_lists, options=options_of_all_kinds, drop=st.booleans(), bucket=st.sampled_from([2, 1000]))
-def test_equals_the_slow_twin(
+def test_result_equals_the_slow_reference(
     tmp_path_factory: pytest.TempPathFactory, events: list[Event], options: dict[str, Any], drop: bool, bucket: int
 ) -> None:
     folder = tmp_path_factory.mktemp("twin")
@@ -87,12 +87,12 @@ def test_equals_the_slow_twin(
     )
     complaint = "no event is left|no event of the kind"
     try:
-        slow = prepared_slowly(events, config)
+        slow = prepare_slowly(events, config)
     except InputError as error:
         slow, complaint = {}, str(error)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engines, "BUCKET_EVENTS", bucket)
-        patch.setattr(engines, "USERS_A_BLOCK", 2)
+        patch.setattr(engines, "USERS_PER_BLOCK", 2)
         if not slow:
             with pytest.raises(InputError, match=complaint):
                 prepare(config)
@@ -113,7 +113,7 @@ def test_the_digest_is_that_of_the_same_interactions(tmp_path: Path) -> None:
     assert report.digest == twin.digest
 
 
-def test_every_step_tells_its_rows(tmp_path: Path) -> None:
+def test_every_step_reports_its_rows(tmp_path: Path) -> None:
     text = csv_of(
         [
             Event("ann", "a", 1),
@@ -157,7 +157,7 @@ def test_every_step_tells_its_rows(tmp_path: Path) -> None:
     assert report.steps[2] == Step("rating threshold", 8, 7, "ratings below 3")
 
 
-def test_k_core_goes_on_until_nothing_changes(tmp_path: Path) -> None:
+def test_k_core_repeats_until_nothing_changes(tmp_path: Path) -> None:
     # c has one event, without it cat has one, without cat b has one, without b bob has one.
     text = "user,item\nann,a\nann,d\nbob,a\nbob,b\ncat,b\ncat,c\ndan,a\ndan,d\n"
     once = run(tmp_path, text, minimum_user_events=2, minimum_item_events=2)
@@ -190,7 +190,7 @@ def test_given_test_files(tmp_path: Path) -> None:
     assert weights == [[2.0, 1.0], [1.0, 1.0]]
 
 
-def test_ids_of_several_files(tmp_path: Path) -> None:
+def test_ids_of_several_files_have_one_type(tmp_path: Path) -> None:
     folder = tmp_path / "events"
     folder.mkdir()
     pl.DataFrame({"user": [1, 2], "item": [10, 20]}).write_parquet(folder / "a.parquet")
@@ -247,7 +247,7 @@ def test_item_table(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the price 'dear' is not a number"):
         prepare(config)
     write(tmp_path, '{"item":"1"}\n{"item":"1"}\n', "items.jsonl")
-    with pytest.raises(InputError, match="the item '1' is in it twice"):
+    with pytest.raises(InputError, match="the item '1' occurs twice"):
         prepare(replace(config, item_columns={}))
 
 
@@ -286,7 +286,7 @@ def test_skip_saves_the_rejected_rows(tmp_path: Path) -> None:
         (5, "column 'user': missing", ",d,4"),
     ]
     assert report.notes == (
-        "3 faulty rows set aside: column 'time': not a number (1), column 'user': missing (1), wrong number of "
+        "3 faulty rows skipped: column 'time': not a number (1), column 'user': missing (1), wrong number of "
         "fields (1): see rejected.parquet in the dataset",
     )
     assert set(rejected["file"]) == {str(tmp_path / "events.csv")}
@@ -340,7 +340,7 @@ except InputError as error:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"duplicates": "some"}, "`duplicates` is 'some': use one of keep, first, last, sum"),
+        ({"duplicates": "some"}, "`duplicates` is 'some': give one of keep, first, last, sum"),
         ({"on_error": "ignore"}, "`on_error` is 'ignore'"),
         ({"minimum_user_events": 0}, "`minimum_user_events` is 0"),
         ({"event_weights": {"view": 0.0}}, "the weight of 'view' is 0"),
@@ -352,7 +352,7 @@ except InputError as error:
         ({"since": "yesterday"}, "neither ISO text nor unix seconds"),
     ],
 )
-def test_options_that_make_no_sense(tmp_path: Path, options: dict[str, Any], complaint: str) -> None:
+def test_impossible_options_are_refused(tmp_path: Path, options: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         run(tmp_path, "user,item,time\nu,a,1\n", **options)
 
@@ -367,7 +367,7 @@ def test_options_that_make_no_sense(tmp_path: Path, options: dict[str, Any], com
         ({"minimum_user_events": 2}, "no event is left after minimum counts"),
     ],
 )
-def test_options_that_the_data_cannot_serve(tmp_path: Path, options: dict[str, Any], complaint: str) -> None:
+def test_options_that_need_missing_columns_are_refused(tmp_path: Path, options: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
         run(tmp_path, "user,item\nu,a\n", **options)
 

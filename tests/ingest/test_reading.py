@@ -96,7 +96,7 @@ def test_ids_in_text_are_integers_only_if_all_are_spelled_so(tmp_path: Path) -> 
         ("2020-01-01T00:00:00Z", "iso", 1_577_836_800),
     ],
 )
-def test_times(tmp_path: Path, time: str, unit: str, expected: float) -> None:
+def test_notations_of_times(tmp_path: Path, time: str, unit: str, expected: float) -> None:
     data = read(tmp_path, f"user,item,time\nu,i,{time}\n", time_unit=unit)
     assert data.times is not None
     assert data.times.tolist() == [expected]
@@ -110,7 +110,7 @@ def test_adjacency_lines_with_and_without_order(tmp_path: Path) -> None:
     assert ordered.history_ids(1) == [30, 10, 20]
 
 
-def test_sparse_matrix(tmp_path: Path) -> None:
+def test_a_sparse_matrix_is_read(tmp_path: Path) -> None:
     from scipy import sparse
 
     sparse.save_npz(tmp_path / "m.npz", sparse.csr_array(np.array([[0, 2.0], [1.0, 0]])))
@@ -214,21 +214,21 @@ def test_an_empty_last_field_is_no_fault(tmp_path: Path) -> None:
         ("user,item,user\nu,i,v\n", "e.csv", {}, "the column 'user' more than once"),
         ("user,item,\nu,i,v\n", "e.csv", {}, "column 3 has no name"),
         ("u,i\n", "e.csv", {"header": False, "columns": ("user", "item", "time")}, "2 fields for the columns"),
-        ("u i\n", "e.dat", {}, "does not tell its format"),
+        ("u i\n", "e.dat", {}, "the format does not follow from the name"),
         ("no parquet", "e.parquet", {}, "is no Parquet file"),
         ("not gzip", "e.csv.gz", {}, "cannot be read"),
         ("hello\n", "e.jsonl", {}, "not JSON objects"),
         ("no matrix", "e.npz", {}, "is no SciPy sparse matrix"),
     ],
 )
-def test_files_that_cannot_be_used(
+def test_unusable_files_are_refused(
     tmp_path: Path, content: str, name: str, options: dict[str, Any], complaint: str
 ) -> None:
     with pytest.raises(InputError, match=complaint):
         read(tmp_path, content, name, **options)
 
 
-def test_places_without_files(tmp_path: Path) -> None:
+def test_addresses_without_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no files"):
         Interactions.from_file(tmp_path)
     with pytest.raises(InputError, match="does not exist"):
@@ -247,7 +247,7 @@ def test_parquet_of_the_wrong_types(tmp_path: Path) -> None:
         Interactions.from_file(path)
 
 
-def test_wrong_options() -> None:
+def test_unknown_options_are_refused() -> None:
     with pytest.raises(ConfigError, match="no reader 'movielens'"):
         source_named("movielens")
     with pytest.raises(ConfigError, match="no source option 'user_colum': use user_column"):

@@ -1,4 +1,4 @@
-"""Preparation over Spark Connect, in a process of its own: a process has either kind of session, not both."""
+"""Preparation over Spark Connect, in a separate process: a process cannot have both kinds of session."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def test_a_connect_session_gives_the_same_dataset(tmp_path: Path) -> None:
     assert done.stdout.strip().endswith("equal"), done.stderr[-2000:]
 
 
-def test_an_address_where_nobody_listens_is_told_at_once() -> None:
+def test_an_address_without_a_server_is_reported_at_once() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]  # bound but not listening
         with (
-            pytest.raises(InputError, match=f"nobody answers at 127.0.0.1:{port}"),
+            pytest.raises(InputError, match=f"no server at 127.0.0.1:{port}"),
             spark_engine(remote=f"sc://127.0.0.1:{port}"),
         ):
             pass

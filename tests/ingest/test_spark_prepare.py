@@ -89,7 +89,7 @@ def awkward_events(count: int = 400) -> str:
         },
     ],
 )
-def test_awkward_events(tmp_path: Path, engine: SparkEngine, options: dict[str, Any]) -> None:
+def test_ties_duplicates_and_unusual_ids(tmp_path: Path, engine: SparkEngine, options: dict[str, Any]) -> None:
     (tmp_path / "events.csv").write_text(awkward_events(), "utf-8")
     source = Source(rating_column="rating", event_column="event")
     config = PrepareConfig(events=(str(tmp_path / "events.csv"),), out="", source=source, **options)
@@ -109,7 +109,7 @@ def test_many_files_and_tasks(tmp_path: Path, engine: SparkEngine, monkeypatch: 
     folder.mkdir()
     events[:12_000].write_parquet(folder / "a.parquet")
     (folder / "b.csv.gz").write_bytes(gzip.compress(events[12_000:].write_csv().encode()))
-    monkeypatch.setattr(spark_module, "EVENTS_A_TASK", 5_000)
+    monkeypatch.setattr(spark_module, "EVENTS_PER_TASK", 5_000)
     report = both(PrepareConfig(events=(str(folder),), out="", split="last_days"), engine, tmp_path)
     files = open_dataset(tmp_path / "spark").manifest["files"]
     assert len([name for name in files if name.startswith("interactions.parquet/")]) > 1
@@ -129,7 +129,7 @@ def test_reviews_without_times_and_held_out_customers(tmp_path: Path, engine: Sp
 
 
 @pytest.mark.parametrize("source", [Source(ordered=True, time_column=None), Source(ties="file", time_column="hour")])
-def test_the_order_of_files(
+def test_both_engines_use_the_order_of_files(
     tmp_path: Path, engine: SparkEngine, monkeypatch: pytest.MonkeyPatch, source: Source
 ) -> None:
     generator = np.random.default_rng(2)
@@ -144,7 +144,7 @@ def test_the_order_of_files(
     folder.mkdir()
     events[:2_000].write_parquet(folder / "a.parquet")
     events[2_000:].write_csv(folder / "b.csv")
-    monkeypatch.setattr(spark_module, "EVENTS_A_TASK", 500)
+    monkeypatch.setattr(spark_module, "EVENTS_PER_TASK", 500)
     config = PrepareConfig(events=(str(folder),), out="", source=source, maximum_history=60, split="leave_last_two")
     (tmp_path / "last").mkdir()
     both(replace(config, duplicates="last"), engine, tmp_path / "last")
@@ -155,7 +155,7 @@ def test_the_order_of_files(
     assert open_dataset(tmp_path / "spark").interactions().history_ids(user) == expected["item"].to_list()[-60:]
 
 
-def test_faults_are_told_and_saved_alike(tmp_path: Path, engine: SparkEngine) -> None:
+def test_both_engines_report_and_save_the_same_faults(tmp_path: Path, engine: SparkEngine) -> None:
     path = tmp_path / "events.csv"
     path.write_bytes(b"user,item,time\nu,a,1\nu,b\nv,\xe9,3\n,d,4\nv,e,5\n")
     config = PrepareConfig(events=(str(path),), out=str(tmp_path / "out"))
@@ -169,7 +169,7 @@ def test_faults_are_told_and_saved_alike(tmp_path: Path, engine: SparkEngine) ->
     assert ours["line"].to_list() == [3, 4, 5]
 
 
-def test_nulls_in_any_column_are_rejected_alike(tmp_path: Path, engine: SparkEngine) -> None:
+def test_both_engines_reject_nulls_in_any_column(tmp_path: Path, engine: SparkEngine) -> None:
     path = tmp_path / "events.parquet"
     columns = {"user": ["u", None, "u", "v", "v", "v"], "item": ["a", "b", None, "é", "A", "a"]}
     times, weights = [1, 2, 3, None, 5, 6], [1.0, 1.0, 1.0, 1.0, None, 2.0]
@@ -185,7 +185,7 @@ def test_nulls_in_any_column_are_rejected_alike(tmp_path: Path, engine: SparkEng
     assert len(ours) == 4
 
 
-def test_an_existing_session_stays(engine: SparkEngine) -> None:
+def test_an_existing_session_is_not_stopped(engine: SparkEngine) -> None:
     session = engine._session
     with spark_engine(session=session) as second:
         assert second._session is session

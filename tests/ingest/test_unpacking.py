@@ -1,4 +1,4 @@
-"""Files from anywhere: damaged, cut off, or made to fill the memory. One line says so."""
+"""Files that are damaged, truncated, or made to fill the memory: each is reported in one line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.ingest.prepare import PrepareConfig, prepare
 from lorentzrec.ingest.storage import parquet_faults
-from lorentzrec.ingest.unpacking import LONGEST_LINE, bounded, unpacked
+from lorentzrec.ingest.text import LONGEST_LINE, decompress, limit_lines
 
 TEXT = "user,item,time\n" + "".join(f"u{row % 50},i{row * 7 % 31},{row}\n" for row in range(500))
 SMALL = Interactions.from_pairs(["a", "a", "b"], ["x", "y", "x"])
@@ -45,7 +45,7 @@ def matrix(path: Path, **arrays: Any) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["events.csv.gz", "events.csv.zst", "events.npz", "events.parquet"])
-def test_damaged_files_end_in_one_line(tmp_path: Path, name: str) -> None:
+def test_damaged_files_are_reported_in_one_line(tmp_path: Path, name: str) -> None:
     path, random = tmp_path / name, np.random.default_rng(7)
     if name in PACKED:
         content = PACKED[name](TEXT.encode())
@@ -66,7 +66,7 @@ def test_damaged_files_end_in_one_line(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(PACKED))
-def test_sound_files_are_the_same_packed_and_unpacked(tmp_path: Path, name: str) -> None:
+def test_compressed_files_have_the_same_events(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(PACKED[name](TEXT.encode()))
     assert (
@@ -76,13 +76,19 @@ def test_sound_files_are_the_same_packed_and_unpacked(tmp_path: Path, name: str)
         ).digest
     )
     target = tmp_path / "unpacked"
-    assert unpacked(path, str(path), target).read_text() == TEXT
+    assert decompress(path, str(path), target).read_text() == TEXT
     assert target.exists() == (name != "events.csv")
+
+
+@pytest.mark.parametrize("compress", PACKED.values())
+def test_compression_is_recognised_without_its_file_ending(tmp_path: Path, compress: Callable[[bytes], bytes]) -> None:
+    (tmp_path / "events.csv").write_bytes(compress(TEXT.encode()))
+    assert len(Interactions.from_file(tmp_path / "events.csv")) == 500
 
 
 @pytest.mark.parametrize("name", list(PACKED))
 @pytest.mark.parametrize(("start", "line"), [("", 1), (TEXT, 502)], ids=["header", "row"])
-def test_a_line_without_end_is_refused(tmp_path: Path, name: str, start: str, line: int) -> None:
+def test_an_overlong_line_is_refused(tmp_path: Path, name: str, start: str, line: int) -> None:
     path = tmp_path / name
     path.write_bytes(PACKED[name](start.encode() + b"x" * (LONGEST_LINE + 2**21)))
     message = rf"{name} line {line} is longer than 16 MiB: check that the file is text"
@@ -100,17 +106,17 @@ def test_a_panic_of_polars_is_an_error_like_others() -> None:
 
 
 class Endless(io.RawIOBase):
-    """What a bomb unpacks to: more than any memory holds."""
+    """What a bomb decompresses to: more than any memory holds."""
 
     def read(self, size: int = -1) -> bytes:
-        assert size >= 0, "all of it was asked for"
+        assert size >= 0, "all of it was requested"
         return b"x" * size
 
 
 @pytest.mark.parametrize("read", [lambda content: content.readline(), lambda content: content.read()])
-def test_no_more_than_a_line_is_taken_into_memory(read: Callable[[Any], bytes]) -> None:
+def test_memory_holds_at_most_one_line(read: Callable[[Any], bytes]) -> None:
     with pytest.raises(InputError, match="bomb line 1 is longer"):
-        read(bounded(Endless(), "bomb"))
+        read(limit_lines(Endless(), "bomb"))
 
 
 def test_long_lines_of_sound_files_are_read(tmp_path: Path) -> None:
@@ -131,7 +137,7 @@ def test_long_lines_of_sound_files_are_read(tmp_path: Path) -> None:
         {"data": np.array(["x"] * 200)},
     ],
 )
-def test_a_matrix_whose_indices_point_outside_is_refused(tmp_path: Path, arrays: dict[str, Any]) -> None:
+def test_a_matrix_with_indices_out_of_range_is_refused(tmp_path: Path, arrays: dict[str, Any]) -> None:
     matrix(tmp_path / "events.npz", **arrays)
     with pytest.raises(InputError, match=r"events\.npz is no SciPy sparse matrix"):
         Interactions.from_file(tmp_path / "events.npz")
@@ -169,7 +175,7 @@ def test_ids_that_are_not_unicode_are_refused(kind: Callable[[list[str]], Any]) 
         ({"times": np.arange(4)}, "times have the shape"),
     ],
 )
-def test_interactions_never_point_outside(changes: dict[str, Any], message: str) -> None:
+def test_interactions_with_rows_out_of_range_are_refused(changes: dict[str, Any], message: str) -> None:
     arrays = {"offsets": SMALL.offsets, "item_rows": SMALL.item_rows, **changes}
     with pytest.raises(InputError, match=message):
         Interactions(SMALL.users, SMALL.items, **arrays)

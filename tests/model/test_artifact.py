@@ -321,7 +321,7 @@ def change_frame(name: str, change: Callable[[pl.DataFrame], pl.DataFrame]) -> C
         (change_frame("items.parquet", lambda frame: frame.reverse()), "rows are not numbered"),
         (change_frame("items.parquet", lambda frame: frame.drop("count")), "do not make a model"),
         (change_frame("items.parquet", lambda frame: frame.head(29)), "do not make a model|do not fit"),
-        (change_frame("users.parquet", lambda frame: frame.with_columns(id=pl.lit("u"))), "stands twice"),
+        (change_frame("users.parquet", lambda frame: frame.with_columns(id=pl.lit("u"))), "occurs twice"),
         (lambda folder: (folder / "items.parquet").write_text("no parquet"), r"items\.parquet cannot be read"),
         (lambda folder: (folder / "points.safetensors").write_text("no tensors"), "do not make a model"),
     ],

@@ -1,4 +1,4 @@
-"""Network statistics against slow twins, against the `powerlaw` package, and against laws known in advance."""
+"""Network statistics compared with slow references, the `powerlaw` package, and known laws."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Pairs = list[tuple[int, int]]
 
 
 def zipf(exponent: float, minimum: int, count: int, seed: int = 0) -> tail.Integers:
-    """Whole numbers from a power law, drawn by SciPy from 1 and kept from `minimum` on."""
+    """Whole numbers from a power law, drawn by SciPy from 1, those from `minimum` on."""
     drawn = stats.zipf(exponent).rvs(size=count, random_state=seed).astype(np.int64)
     return drawn[drawn >= minimum]
 
@@ -46,7 +46,7 @@ def test_a_small_network_by_hand() -> None:
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 8)), min_size=1, max_size=60))
 @settings(deadline=None, max_examples=60)
 def test_the_projection_is_that_of_the_matrix_product(pairs: Pairs) -> None:
-    """The slow twin makes the projection: B' B for the 0/1 matrix B, without its diagonal."""
+    """The reference builds the projection: B' B for the 0/1 matrix B, without its diagonal."""
     users, items = zip(*pairs, strict=True)
     found = network_statistics(Interactions.from_pairs(list(users), list(items)), trials=0)
     matrix = np.zeros((7, 9), np.int64)
@@ -88,7 +88,7 @@ def test_log_zeta_does_not_underflow() -> None:
     ("exponent", "minimum", "count"), [(2.0, 1, 2_000), (2.5, 1, 3_000), (2.5, 5, 30_000), (3.5, 2, 4_000)]
 )
 def test_the_fit_is_that_of_the_powerlaw_package(exponent: float, minimum: int, count: int) -> None:
-    """The same beginning of the tail; exponent and distance to the package's own precision."""
+    """The same minimum of the tail; exponent and distance to the package's own precision."""
     values = zipf(exponent, minimum, count)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -107,7 +107,7 @@ def test_a_known_exponent_is_found(exponent: float, minimum: int) -> None:
     assert fit.exponent == pytest.approx(exponent, abs=3 * fit.standard_error)
 
 
-def test_the_likeliest_exponent_is_where_a_fine_grid_says() -> None:
+def test_the_likeliest_exponent_equals_that_of_a_fine_grid() -> None:
     values = zipf(2.6, 1, 500)
     grid = np.arange(1.5, 4.0, 1e-4)
     likelihood = -len(values) * np.log(special.zeta(grid, 1)) - grid * np.log(values).sum()
@@ -146,7 +146,7 @@ def test_a_lumpy_tail_is_rejected() -> None:
     assert fit_power_law(values, trials=50).p_value == 0
 
 
-def test_the_limit_law_of_kolmogorov_is_the_one_the_paper_used() -> None:
+def test_the_paper_uses_the_limit_law_of_kolmogorov() -> None:
     """Rows of Table 1 whose tail is all items: the p-value follows from the distance, as far as that is printed."""
     for name in ("Automotive", "Cell Phones and Accessories", "Sports and Outdoors", "Toys and Games"):
         row = next(row for row in PAPER_TABLE if row.name == name)
@@ -165,8 +165,8 @@ def test_values_without_a_tail_are_refused(values: list[int]) -> None:
         fit_power_law(np.array(values, np.int64))
 
 
-def test_the_table_shows_the_papers_row_beside_the_same_data_only() -> None:
-    """942 customers and 1,447 items, made up: each customer has item 0 and the items are dealt out."""
+def test_the_table_shows_the_papers_row_for_the_same_data_only() -> None:
+    """942 customers and 1,447 items, invented: each customer has item 0, and the other items are distributed evenly."""
     users = [item % 942 for item in range(1_447)] + list(range(942))
     items = list(range(1_447)) + [0] * 942
     same = network_statistics(Interactions.from_pairs(users, items), name="mine", trials=0)

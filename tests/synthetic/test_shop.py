@@ -1,4 +1,4 @@
-"""The synthetic shop keeps its promises: counts, degrees, order, places, and the same shop for the same seed."""
+"""Properties of the synthetic shop: counts, degrees, order, positions, and the same shop for the same seed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SPACES = get_args(Space)
     seed=st.integers(0, 10),
 )
 @settings(max_examples=25, deadline=None)
-def test_counts_are_as_asked(
+def test_counts_are_exact(
     customers: int, items: int, fullness: float, space: Space, temperature: float, seed: int
 ) -> None:
     longest = max(1, items // 4)
@@ -58,7 +58,7 @@ def test_counts_are_as_asked(
 
 @pytest.mark.parametrize("space", SPACES)
 @pytest.mark.parametrize("exponent", [2.4, 2.8, 3.2])
-def test_item_degrees_have_the_exponent_asked_for(space: Space, exponent: float) -> None:
+def test_item_degrees_have_the_given_exponent(space: Space, exponent: float) -> None:
     """Within three standard errors of the fit, itself made of some thousand items."""
     config = SyntheticConfig(customers=60_000, items=2_000, interactions=200_000, exponent=exponent, space=space)
     degrees = SyntheticShop(config).events.group_by("item").len()["len"].cast(pl.Int64).to_numpy()
@@ -74,7 +74,7 @@ def test_both_spaces_give_items_of_the_same_rank_the_same_degree() -> None:
         space: np.sort(SyntheticShop(replace(config, space=space)).events.group_by("item").len()["len"].to_numpy())
         for space in SPACES
     }
-    # Sums over the most popular tenth, and over all the rest; both worlds were asked for the same.
+    # Sums over the most popular tenth, and over all the rest; both worlds have the same expected degrees.
     for part in (slice(-50, None), slice(-50)):
         hyperbolic, flat = (int(ranked[space][part].sum()) for space in ("hyperbolic", "flat"))
         assert hyperbolic == pytest.approx(flat, rel=0.03)
@@ -100,7 +100,7 @@ def test_in_the_plane_popular_items_reach_further_and_in_the_square_they_do_not(
     assert reach["flat"] == pytest.approx(1, abs=0.1)
 
 
-def test_links_fall_with_distance_as_the_linking_curve_says() -> None:
+def test_links_follow_the_linking_curve() -> None:
     """Against the slow twin: the curve, written out, at the distance of every item from one place, thinned by slots."""
     config = SyntheticConfig(customers=5_000, items=64, interactions=20_000, exponent=20.0, temperature=0.4)
     world = SyntheticShop(config).world
@@ -132,7 +132,7 @@ def test_a_lower_temperature_means_more_clustering() -> None:
     assert together[0] > 1.2 * together[1] > 1.2 * 1.2 * together[2]
 
 
-def test_interest_moves_so_that_the_latest_event_says_most_about_the_next() -> None:
+def test_the_latest_event_is_the_best_predictor_of_the_next() -> None:
     shop = SyntheticShop(SyntheticConfig(customers=1_000, items=800, interactions=20_000, drift=0.1))
     events = shop.events.join(shop.items.select("item", "angle"), on="item", maintain_order="left")
     turns = events["angle"].to_numpy() / (2 * np.pi)
@@ -141,7 +141,7 @@ def test_interest_moves_so_that_the_latest_event_says_most_about_the_next() -> N
     )
 
     def median_gap(steps_back: int) -> float:
-        """Of the angle between a customer's last item and the one so many steps before (histories hold 10 or more)."""
+        """Of the angle between a customer's last item and the one `steps_back` before (histories have 10 or more)."""
         gap = np.abs(turns[last] - turns[last - steps_back])
         return float(np.median(np.minimum(gap, 1 - gap)))
 
@@ -160,8 +160,8 @@ def test_times_rise_within_a_customer_and_stay_within_the_days() -> None:
 
 
 @pytest.mark.parametrize("space", SPACES)
-def test_the_hierarchy_names_items_by_their_place(space: Space) -> None:
-    """Items of one style stand in one sector of the circle, or in one cluster of the square."""
+def test_the_hierarchy_follows_the_latent_position(space: Space) -> None:
+    """Items of one style are in one sector of the circle, or in one cluster of the square."""
     items = SyntheticShop(replace(SMALL, items=1_000, space=space)).items
     assert set(items["department"]) == set(HIERARCHY)
     place = items.select("department", "category", "style").rows()
@@ -178,13 +178,13 @@ def test_the_hierarchy_names_items_by_their_place(space: Space) -> None:
     assert title == f"{style} {category} {item[1:]}"
 
 
-def test_a_popular_item_stands_near_the_origin() -> None:
+def test_a_popular_item_is_near_the_origin() -> None:
     shop = SyntheticShop(replace(SMALL, customers=2_000, interactions=20_000))
     degrees = shop.events.group_by("item").len().join(shop.items, on="item")
     assert np.corrcoef(np.log(degrees["len"].to_numpy()), degrees["radius"].to_numpy())[0, 1] < -0.9
 
 
-def test_ids_tell_nothing_of_popularity() -> None:
+def test_ids_do_not_reveal_popularity() -> None:
     degrees = SyntheticShop(SMALL).events.group_by("item").len().sort("item")["len"].to_numpy()
     assert abs(np.corrcoef(np.arange(len(degrees)), degrees)[0, 1]) < 0.2
 
@@ -200,10 +200,10 @@ def test_files_hold_the_shop_and_blocks_do_not_depend_on_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(synthetic, "BLOCK_EVENTS", 300)
-    told: list[tuple[int, int]] = []
-    report = synthesize(SMALL, tmp_path / "shop", progress=lambda done, total: told.append((done, total)))
+    calls: list[tuple[int, int]] = []
+    report = synthesize(SMALL, tmp_path / "shop", progress=lambda done, total: calls.append((done, total)))
     # 300 * 200 // 2000 = 30 customers a block, so 7 blocks.
-    assert told == [(done, 7) for done in range(1, 8)]
+    assert calls == [(done, 7) for done in range(1, 8)]
     assert sorted(path.name for path in report.events.iterdir()) == [f"part-{n:05d}.parquet" for n in range(7)]
     shop = SyntheticShop(SMALL)
     events = pl.read_parquet(report.events / "*.parquet")
@@ -240,7 +240,7 @@ def test_an_interrupted_run_leaves_nothing(tmp_path: Path) -> None:
         ({"drift": float("nan")}, "drift is nan"),
         ({"session_length": 0.5}, "session_length is 0.5"),
         ({"seed": -1}, "seed is -1"),
-        ({"space": "round"}, "choose one of hyperbolic, flat"),
+        ({"space": "round"}, "give one of hyperbolic, flat"),
     ],
 )
 def test_impossible_shops_are_refused(options: dict[str, Any], message: str) -> None:
@@ -253,7 +253,7 @@ def test_a_power_law_that_does_not_fit_the_customers_is_refused() -> None:
         SyntheticShop(SyntheticConfig(customers=100, items=1_000, interactions=20_000, exponent=2.1))
 
 
-def test_a_folder_of_somebody_else_is_not_replaced(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "diary.txt").write_text("mine")
     with pytest.raises(InputError, match="choose another name"):
         synthesize(SMALL, tmp_path)

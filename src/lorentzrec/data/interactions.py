@@ -1,4 +1,4 @@
-"""Who touched what, when: every customer's history, one after another in flat arrays."""
+"""Who interacted with what, when: the histories of all customers, one after another in flat arrays."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.atomic import read_directory
-from lorentzrec.data.times import TimeUnit, seconds_column
-from lorentzrec.data.vocabulary import Id, Vocabulary, digest_of_arrays, id_series
+from lorentzrec.data.arrays import Booleans, Integers, update_digest
+from lorentzrec.data.arrays import offsets_of as offsets_of
+from lorentzrec.data.times import TimeUnit, convert_to_seconds
+from lorentzrec.data.vocabulary import Id, Vocabulary, id_series
 from lorentzrec.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
@@ -24,26 +26,27 @@ if TYPE_CHECKING:
 class Interactions:
     """Events grouped by customer: user row u owns `item_rows[offsets[u]:offsets[u + 1]]`, oldest first.
 
-    With `times`, order within a customer is (time, item id), unless equal times were to keep the order of the input.
-    Without them there is no order: events are sorted by item id, and whatever would use an order adds a note. Repeated
-    pairs are repeated events. The parts of a split share both vocabularies, so that a row means the same in each.
+    With `times`, the order within a customer is (time, item id), unless equal times were to keep the order of the
+    input. Without them there is no order: events are sorted by item id, and anything that would use an order adds a
+    note. Repeated pairs are repeated events. The parts of a split share both vocabularies, so that a row means the same
+    in each.
     """
 
     users: Vocabulary
     items: Vocabulary
-    offsets: NDArray[np.int64]
+    offsets: Integers
     item_rows: NDArray[np.int32]
     times: NDArray[np.int64] | NDArray[np.float64] | None = None
     """Unix seconds of each event, if known."""
     weights: NDArray[np.float32] | None = None
     """Positive and finite; None where every event weighs 1."""
-    labels: NDArray[np.bool_] | None = None
+    labels: Booleans | None = None
     """Which events are targets, such as purchases among views; None: all of them. Histories hold every event."""
     notes: tuple[str, ...] = field(default=())
     """What a reader of results should know about these data, one sentence each."""
 
     def __post_init__(self) -> None:
-        _refuse_what_does_not_fit(self)
+        _check_arrays(self)
 
     @classmethod
     def from_pairs(
@@ -62,19 +65,19 @@ class Interactions:
 
         `times` are unix seconds (other units with `time_unit`), dates, datetimes, or text: ISO 8601, or of the form
         `time_format`. A customer's events with equal times are ordered by item id, or, with `ties="given"`, as in the
-        columns. `weights` multiply an event's place in the midpoint and its loss. `labels` are true for events that are
-        targets: training predicts these alone, from all events before them. Rows of both vocabularies are numbered by
-        falling frequency, equal ones by id.
+        columns. `weights` multiply an event's share of the midpoint and its loss. `labels` are true for events that are
+        targets: training predicts only these, from all events before them. The rows of both vocabularies are numbered
+        from the most frequent id to the rarest, ties by id.
         """
         import polars as pl
 
         columns = {"user": id_series(users, "user"), "item": id_series(items, "item")}
         if times is not None:
-            columns["time"] = seconds_column(_series(times, "time"), unit=time_unit, time_format=time_format)
+            columns["time"] = convert_to_seconds(_series(times, "time"), unit=time_unit, time_format=time_format)
         if weights is not None:
-            columns["weight"] = _weight_series(weights)
+            columns["weight"] = _weight_series(_series(weights, "weight"))
         if labels is not None:
-            columns["label"] = _label_series(labels)
+            columns["label"] = _label_series(_series(labels, "label"))
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) > 1:
             raise InputError(f"columns differ in length ({lengths}): give one value per event in each")
@@ -82,27 +85,25 @@ class Interactions:
             raise InputError("there are no events: give at least one (user, item) pair")
         if ties not in ("id", "given") or (ties == "given" and times is None):
             raise ConfigError(f"ties is {ties!r}: use id, or given if there are times")
+        events, vocabularies = pl.DataFrame(columns), {}
+        for role in ("user", "item"):
+            counts = events[role].value_counts(name="count").sort("count", role, descending=[True, False])
+            rows = pl.Series(f"{role}_row", np.arange(len(counts), dtype=np.int32))
+            events = events.join(counts.select(role, rows), on=role, maintain_order="left")
+            vocabularies[role] = Vocabulary(counts[role], name=role)
         order = ["user_row", *(["time"] if times is not None else []), *(["item"] if ties == "id" else [])]
-        frame = pl.DataFrame(columns)
-        user_ids, item_ids = _by_frequency(frame["user"]), _by_frequency(frame["item"])
-        frame = (
-            frame.lazy()
-            .join(_rows_frame(user_ids, "user"), on="user", maintain_order="left")
-            .join(_rows_frame(item_ids, "item"), on="item", maintain_order="left")
-            .sort(order, maintain_order=True)
-            .select("user_row", "item_row", *(name for name in ("time", "weight", "label") if name in columns))
-            .collect()
-        )
-        counts = np.bincount(frame["user_row"].to_numpy(), minlength=len(user_ids))
-        return cls(
-            users=Vocabulary(user_ids, name="user"),
-            items=Vocabulary(item_ids, name="item"),
-            offsets=offsets_of(counts),
-            item_rows=frame["item_row"].to_numpy().astype(np.int32),
-            times=frame["time"].to_numpy() if times is not None else None,
-            weights=frame["weight"].to_numpy() if weights is not None else None,
-            labels=frame["label"].to_numpy() if labels is not None else None,
-        )
+        events = events.sort(order, maintain_order=True)
+        return cls.from_sorted(vocabularies["user"], vocabularies["item"], events)
+
+    @classmethod
+    def from_sorted(
+        cls, users: Vocabulary, items: Vocabulary, events: pl.DataFrame, notes: tuple[str, ...] = ()
+    ) -> Interactions:
+        """Events sorted by `user_row`, with `item_row` and, where known, `time`, `weight` and `label`."""
+        known = {f"{name}s": events[name].to_numpy() for name in ("time", "weight", "label") if name in events.columns}
+        # Finding a million borders in sorted rows is quicker than counting tens of millions of rows.
+        offsets = np.searchsorted(events["user_row"].to_numpy(), np.arange(len(users) + 1, dtype=np.int32))
+        return cls(users, items, offsets, events["item_row"].to_numpy(), **known, notes=notes)
 
     @classmethod
     def from_csr(cls, user_items: Any, user_ids: Any = None, item_ids: Any = None) -> Interactions:
@@ -112,17 +113,17 @@ class Interactions:
         """
         from scipy import sparse
 
-        matrix: Any = user_items
-        if not sparse.issparse(matrix):
+        if not sparse.issparse(user_items):
             raise InputError(f"from_csr takes a SciPy sparse matrix, not {type(user_items).__name__}: use from_pairs")
-        matrix = user_items.tocsr(copy=True)
+        matrix: Any = user_items.tocsr(copy=True)  # type: ignore[attr-defined]
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
         if matrix.nnz == 0:
             raise InputError("the matrix holds no entry: give at least one event")
-        user_count, item_count = matrix.shape
-        users = Vocabulary.numbered(user_count, name="user") if user_ids is None else Vocabulary(user_ids, name="user")
-        items = Vocabulary.numbered(item_count, name="item") if item_ids is None else Vocabulary(item_ids, name="item")
+        users, items = (
+            Vocabulary.numbered(count, name=name) if ids is None else Vocabulary(ids, name=name)
+            for count, name, ids in zip(matrix.shape, ("user", "item"), (user_ids, item_ids), strict=True)
+        )
         if (len(users), len(items)) != matrix.shape:
             raise InputError(
                 f"{len(users)} user ids and {len(items)} item ids for a matrix of {matrix.shape}: give one for each"
@@ -141,10 +142,11 @@ class Interactions:
         """Events of a file, folder or pattern: CSV, JSON lines or Parquet, local or `az://`, `s3://`.
 
         `reader` names a known layout ("movielens-1m", "amazon-reviews", ...). `options` describe the files: they are
-        the fields of `data.sources.Source` (user_column, item_column, time_column, weight_column, separator, encoding,
-        time_format, ordered, ...), or which events stay, and are those of `data.prepare.PrepareConfig` (on_error,
-        minimum_rating, event_weights, since, until, bot_events, duplicates, minimum_user_events, k_core, ...). The
-        result is that of `lorentzrec prepare` with the same options; `notes` lists what was recognised and left out.
+        the fields of `ingest.sources.Source` (user_column, item_column, time_column, weight_column, separator,
+        encoding, time_format, ordered, ...); or they choose events, and are those of `ingest.prepare.PrepareConfig`
+        (on_error, minimum_rating, event_weights, since, until, bot_events, duplicates, minimum_user_events, k_core,
+        ...). The result is that of `lorentzrec prepare` with the same options; `notes` lists what was recognised and
+        left out.
         """
         from lorentzrec.ingest.prepare import read_interactions
 
@@ -174,7 +176,7 @@ class Interactions:
         return self.times is not None
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
+    def lengths(self) -> Integers:
         """Events of each user row."""
         return np.diff(self.offsets)
 
@@ -184,13 +186,13 @@ class Interactions:
         return np.repeat(np.arange(len(self.users), dtype=np.int32), self.lengths)
 
     @cached_property
-    def item_counts(self) -> NDArray[np.int64]:
+    def item_counts(self) -> Integers:
         """Events of each item row."""
         return np.bincount(self.item_rows, minlength=len(self.items)).astype(np.int64)
 
     @cached_property
     def tied_share(self) -> float:
-        """Of all neighbouring events of one customer, the share with equal times."""
+        """Of all pairs of consecutive events of one customer, the share with equal times."""
         neighbours = int(self._same_user.sum())
         return float(self._tied.sum() / neighbours) if neighbours else 0.0
 
@@ -202,16 +204,16 @@ class Interactions:
         return not bool((self._tied & (np.diff(ranks[self.item_rows]) < 0)).any())
 
     @property
-    def _same_user(self) -> NDArray[np.bool_]:
-        """Of each event but the last, whether the next is of the same customer."""
+    def _same_user(self) -> Booleans:
+        """For each event but the last, whether the next is of the same customer."""
         same = np.ones(max(len(self) - 1, 0), bool)
         inner = self.offsets[1:-1]
         same[inner[(inner > 0) & (inner < len(self))] - 1] = False
         return same
 
     @property
-    def _tied(self) -> NDArray[np.bool_]:
-        """Of each event but the last, whether the next is of the same customer and has the same time."""
+    def _tied(self) -> Booleans:
+        """For each event but the last, whether the next is of the same customer and has the same time."""
         same = self._same_user
         return np.zeros_like(same) if self.times is None else same & (np.diff(self.times) == 0)
 
@@ -226,18 +228,23 @@ class Interactions:
             raise InputError(f"the user {user!r} is not in these data: check the id")
         return self.items.ids(self.history(row))
 
-    def select(self, keep: NDArray[np.bool_], *, notes: tuple[str, ...] = ()) -> Interactions:
+    def event_columns(self) -> dict[str, NDArray[Any]]:
+        """The arrays with one entry per event, by field name, where known."""
+        columns = {"item_rows": self.item_rows, "times": self.times, "weights": self.weights, "labels": self.labels}
+        return {name: values for name, values in columns.items() if values is not None}
+
+    def to_frame(self) -> pl.DataFrame:
+        """A row per event: user_row, item_row, and time, weight and label where known; see `from_sorted`."""
+        import polars as pl
+
+        columns = {"user_row": self.user_rows, **self.event_columns()}
+        return pl.DataFrame({name.removesuffix("s"): values for name, values in columns.items()})
+
+    def select(self, keep: Booleans, *, notes: tuple[str, ...] = ()) -> Interactions:
         """The events where `keep` is true, with the same vocabularies."""
         counts = np.bincount(self.user_rows[keep], minlength=len(self.users))
-        return replace(
-            self,
-            offsets=offsets_of(counts),
-            item_rows=self.item_rows[keep],
-            times=None if self.times is None else self.times[keep],
-            weights=None if self.weights is None else self.weights[keep],
-            labels=None if self.labels is None else self.labels[keep],
-            notes=self.notes + notes,
-        )
+        chosen: dict[str, Any] = {name: values[keep] for name, values in self.event_columns().items()}
+        return replace(self, offsets=offsets_of(counts), notes=self.notes + notes, **chosen)
 
     def split(self, how: str = "leave_last_out", **options: Any) -> tuple[Interactions, ...]:
         """Training part first, then validation where there is one, then test; names and options in `data.splitting`."""
@@ -250,7 +257,7 @@ class Interactions:
         from scipy import sparse
 
         values = np.ones(len(self), np.float32) if self.weights is None else self.weights
-        # copied, because summing duplicates writes into all three
+        # Copies, because summing duplicates writes into all three.
         parts = (values.copy(), self.item_rows.copy(), self.offsets.copy())
         matrix = sparse.csr_array(parts, shape=(len(self.users), len(self.items)))
         matrix.sum_duplicates()
@@ -262,14 +269,12 @@ class Interactions:
         digest = hashlib.sha256()
         self.users.update_digest(digest)
         self.items.update_digest(digest)
-        arrays: list[NDArray[Any]] = [self.offsets, self.item_rows]
-        arrays += [np.asarray(values) for values in (self.times, self.weights, self.labels) if values is not None]
-        digest_of_arrays(digest, arrays)
+        update_digest(digest, [self.offsets, *self.event_columns().values()])
         return digest.hexdigest()
 
 
 def refuse_other_data(data: object, function: str) -> None:
-    """An error that names how to make interactions of what was given instead."""
+    """Raise an `InputError` that names how to make interactions of `data`, unless it is interactions already."""
     if isinstance(data, Interactions):
         return
     kind = type(data).__name__
@@ -286,8 +291,8 @@ def refuse_other_data(data: object, function: str) -> None:
     raise InputError(f"{function} takes Interactions, not {kind}: give {how}")
 
 
-def _refuse_what_does_not_fit(data: Interactions) -> None:
-    """Compiled code reads and writes where the rows point, so none may point outside, wherever the arrays come from."""
+def _check_arrays(data: Interactions) -> None:
+    """Compiled code reads and writes at these rows, so none may be out of range, wherever the arrays come from."""
     offsets, rows = data.offsets, data.item_rows
     if offsets.dtype.kind not in "iu" or offsets.shape != (len(data.users) + 1,):
         raise InputError(f"offsets are {offsets.dtype}{list(offsets.shape)}: give an integer per user, and the total")
@@ -298,37 +303,19 @@ def _refuse_what_does_not_fit(data: Interactions) -> None:
     if len(rows) and not (rows.min() >= 0 and rows.max() < len(data.items)):
         event = int(((rows < 0) | (rows >= len(data.items))).argmax())
         raise InputError(f"the item row of event {event + 1} is {rows[event]}: there are {len(data.items):,} items")
-    for name, column in (("times", data.times), ("weights", data.weights), ("labels", data.labels)):
-        if column is not None and column.shape != rows.shape:
+    for name, column in data.event_columns().items():
+        if column.shape != rows.shape:
             raise InputError(f"{name} have the shape {list(column.shape)}: give one per event, {len(rows):,}")
     if data.weights is not None and len(rows) and not (data.weights.min() > 0 and np.isfinite(data.weights.max())):
         event = int((~((data.weights > 0) & np.isfinite(data.weights))).argmax())
         raise InputError(f"the weight of event {event + 1} is {data.weights[event]}: weights are positive and finite")
 
 
-def offsets_of(counts: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-    """Where each group starts, and at the end the total, from the sizes of the groups."""
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-
-
-def _by_frequency(ids: pl.Series) -> pl.Series:
-    counts = ids.rename("id").value_counts(sort=False, name="count")
-    return counts.sort(["count", "id"], descending=[True, False])["id"]
-
-
-def _rows_frame(ids: pl.Series, name: str) -> pl.LazyFrame:
+def _weight_series(series: pl.Series) -> pl.Series:
     import polars as pl
 
-    return pl.LazyFrame({name: ids, f"{name}_row": np.arange(len(ids), dtype=np.int32)})
-
-
-def _weight_series(values: Any) -> pl.Series:
-    import polars as pl
-
-    series = _series(values, "weight")
     if not series.dtype.is_numeric():
         raise InputError(f"weights are of type {series.dtype}: give positive numbers")
-    _refuse_missing(series, "weight")
     series = series.cast(pl.Float32)
     wrong = ~((series > 0) & series.is_finite())
     if wrong.any():
@@ -339,13 +326,11 @@ def _weight_series(values: Any) -> pl.Series:
     return series
 
 
-def _label_series(values: Any) -> pl.Series:
+def _label_series(series: pl.Series) -> pl.Series:
     import polars as pl
 
-    series = _series(values, "label")
     if series.dtype != pl.Boolean:
         raise InputError(f"labels are of type {series.dtype}: give true or false per event")
-    _refuse_missing(series, "label")
     if not series.any():
         raise InputError("no event is a target: label at least one")
     return series
@@ -367,31 +352,31 @@ def _matrix_weights(matrix: Any) -> NDArray[np.float32]:
 
 
 def _series(values: Any, name: str) -> pl.Series:
+    """A column of numbers, times or booleans without missing values."""
     import polars as pl
 
-    kind = getattr(values, "dtype", None)
-    if type(kind).__name__ == "DatetimeTZDtype":
+    if type(getattr(values, "dtype", None)).__name__ == "DatetimeTZDtype":
         values = values.to_numpy(dtype="datetime64[us]")  # pandas with a time zone: the same moments in UTC
     elif isinstance(values, np.ndarray) and values.dtype.kind == "M":
         values = values.astype("datetime64[us]")
     try:
         if not isinstance(values, pl.Series):
             try:
-                return pl.Series(name, values, strict=False)
+                values = pl.Series(name, values, strict=False)
             except ImportError:  # pandas columns that Polars reads through pyarrow only
                 values = pl.Series(name, values.to_numpy(dtype=object, na_value=None).tolist(), strict=False)
-        return cast("pl.Series", values)
     except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"the {name}s cannot be read as one column ({reason}): give one number per event") from None
-
-
-def _refuse_missing(series: pl.Series, name: str) -> None:
-    wrong = series.is_null()
+    series = cast("pl.Series", values)
+    missing = series.is_null()
     if series.dtype.is_float():
-        wrong |= ~series.fill_null(0.0).is_finite()
-    if wrong.any():
-        row = int(wrong.arg_true()[0])
+        missing |= ~series.fill_null(0.0).is_finite()
+    elif series.dtype == pl.String:
+        missing |= (series == "").fill_null(True)
+    if missing.any():
+        row = int(missing.arg_true()[0])
         raise InputError(
-            f"the {name} in row {row + 1} is {series[row]}: every event needs a finite {name}, drop or fix the row"
+            f"the {name} in row {row + 1} is {series[row]!r}: every event needs a finite {name}, drop or fix the row"
         )
+    return series

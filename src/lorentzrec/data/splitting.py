@@ -1,23 +1,23 @@
-"""Splits of events into training, validation and test parts: one owner of the rules, for arrays and for data frames.
+"""Splits of events into training, validation and test parts: the rules, for arrays and for data frames.
 
-Every rule looks at one event at a time: whose it is, its place in the customer's history, the length of that history
-and its time. It is written with operators only, so that the same lines run on NumPy arrays (`split`) and, as
-expressions, on the data frames of the pipeline, on any engine. Chance comes from `random_key`, plain integer arithmetic
-with the same answer everywhere.
+A rule decides on each event by its user, its position in the customer's history, the length of that history and its
+time. Rules use operators only, so that the same code runs on NumPy arrays (`split`) and, as expressions, on the data
+frames of the pipeline, on any engine. Random choices come from `random_key`, integer arithmetic with the same result
+everywhere.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lorentzrec.data.interactions import Interactions, offsets_of
+from lorentzrec.data.arrays import Booleans, Integers, offsets_of
+from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
 from lorentzrec.errors import ConfigError, InputError
 
@@ -29,13 +29,13 @@ SECONDS_PER_DAY = 86_400
 
 @dataclass(frozen=True)
 class EventColumns:
-    """What a rule may look at: one entry per event, as arrays or as expressions of a data frame."""
+    """What a rule may use: one entry per event, as arrays or as expressions of a data frame."""
 
     user_row: Any
     position: Any
     """0 for the customer's oldest event. Where only some events are targets, positions count targets: see `split`."""
     length: Any
-    """Positions of the customer: their events, unless only some are targets."""
+    """Number of positions of the customer: that of their events, unless only some are targets."""
     ordered: bool
     time: Any = None
     first_time: Any = None
@@ -46,14 +46,14 @@ class EventColumns:
 
 @dataclass(frozen=True)
 class Rule:
-    """A way to split: the parts it makes besides training, and for each event whether it belongs there."""
+    """A way to split: the parts it makes in addition to training, and which events belong to each."""
 
     parts: tuple[str, ...]
     masks: Callable[..., dict[str, Any]]
-    """Part name -> true where the event goes there; the rest stays in training. `left_out` goes nowhere."""
+    """Part name -> true where the event belongs to it; the rest is training. `left_out` belongs to no part."""
     needs_times: bool = False
     last_event_rule: bool = False
-    """Whether "last" becomes "one at random" on data without times."""
+    """Whether "last" means "one at random" on data without times."""
 
 
 def random_key(seed: int, *columns: Any) -> Any:
@@ -72,7 +72,7 @@ def random_key(seed: int, *columns: Any) -> Any:
 
 
 def _held_position(events: EventColumns, seed: int) -> Any:
-    """Where the event stands that "last" means: at the end, or anywhere if there is no order."""
+    """The position that "last" means: the end, or a random one if there is no order."""
     return events.length - 1 if events.ordered else random_key(seed, events.user_row) % events.length
 
 
@@ -115,8 +115,8 @@ def _random(events: EventColumns, *, ratio: float = 0.2, seed: int = 0) -> dict[
 def _held_out_customers(events: EventColumns, *, share: float = 0.1, seed: int = 0) -> dict[str, Any]:
     _check_share("held_out_customers", "share", share)
     held_out = (random_key(seed, events.user_row) < int(share * KEY_RANGE)) & (events.length >= 2)
-    asked = events.position == _held_position(events, seed + 1)
-    return {"history": held_out & ~asked, "test": held_out & asked}
+    last = events.position == _held_position(events, seed + 1)
+    return {"history": held_out & ~last, "test": held_out & last}
 
 
 RULES = {
@@ -129,8 +129,8 @@ RULES = {
 """Splits by name, except `given`, which takes its test part from outside."""
 
 
-def rule_named(how: str, options: dict[str, Any], *, ordered: bool) -> Rule:
-    """The rule of that name, its options' names checked."""
+def find_rule(how: str, options: Mapping[str, Any], *, ordered: bool) -> Rule:
+    """The rule of that name; an error if it does not have these options, or needs times and there are none."""
     if how not in RULES:
         raise ConfigError(f"there is no split {how!r}: use one of {', '.join([*RULES, 'given'])}")
     rule = RULES[how]
@@ -152,27 +152,27 @@ def split(
     |---|---|---|
     | leave_last_out | train, test: the last event of everyone with two or more | seed |
     | leave_last_two | train, validation, test: the last two events of everyone with three or more | seed |
-    | last_days | train, test: what happened in the last days, by the newest time of all | days=7 |
-    | random | train, test: about `ratio` of the events, wherever they fall; one of each customer stays in training, \
-so of short histories it is less | ratio=0.2, seed |
-    | held_out_customers | train, history, test: about `share` of the customers leave training whole; `history` is all \
-but their last event, `test` that event: can the model serve people it never saw? | share=0.1, seed |
+    | last_days | train, test: the events of the last days before the newest event of all | days=7 |
+    | random | train, test: about `ratio` of the events, at random; one of each customer stays in training, so it is \
+less of short histories | ratio=0.2, seed |
+    | held_out_customers | train, history, test: about `share` of the customers are left out of training; `history` is \
+all but their last event, `test` that event: can the model serve customers it has never seen? | share=0.1, seed |
     | given | train, test: all of `interactions`, and other events | test |
 
-    Where only some events are targets (`Interactions.labels`), "last" means the last target, and every other event goes
-    to the part of the last target before it: what follows a held-out purchase is never trained on. Evaluation looks for
-    the targets of a part alone.
+    Where only some events are targets (`Interactions.labels`), "last" means the last target, and every other event
+    belongs to the part of the last target before it: events after a held-out purchase are never trained on. Evaluation
+    uses only the targets of a part.
 
-    Except for held-out customers, everyone in test keeps a training event: who has too few events stays wholly in
-    training. With last_days, customers first seen within those days are left out of both parts, since training on them
-    would look into the future. Without times, "last" is one event per customer at random, by `seed`. With
+    Except for held-out customers, everyone in test keeps a training event: customers with too few events stay entirely
+    in training. With last_days, customers first seen within those days are left out of both parts, since training on
+    them would look into the future. Without times, "last" is one event per customer at random, by `seed`. With
     `drop_unseen_items`, events of the later parts whose item has no training event are removed (the paper's rule). All
     of this is counted in the parts' `notes`.
     """
     if how == "given":
-        parts, names, notes = _given(interactions, options)
+        parts, names, notes = _split_given(interactions, **options)
     else:
-        rule = rule_named(how, options, ordered=interactions.ordered)
+        rule = find_rule(how, options, ordered=interactions.ordered)
         masks = rule.masks(_columns_of(interactions), **options)
         names = rule.parts
         elsewhere = np.logical_or.reduce(list(masks.values()))
@@ -181,9 +181,9 @@ but their last event, `test` that event: can the model serve people it never saw
     if drop_unseen_items:
         seen = parts[0].item_counts > 0
         for number, name in enumerate(names, 1):
-            kept = seen[parts[number].item_rows]
-            notes.append(unseen_note(name, int((~kept).sum())))
-            parts[number] = parts[number].select(kept)
+            keep = seen[parts[number].item_rows]
+            notes.append(unseen_note(name, int((~keep).sum())))
+            parts[number] = parts[number].select(keep)
     for name, part in zip(["train", *names], parts, strict=True):
         if len(part) == 0:
             raise InputError(f"the split {how} leaves the {name} part without events: use another split, or more data")
@@ -191,28 +191,24 @@ but their last event, `test` that event: can the model serve people it never saw
 
 
 def before_test(parts: dict[str, Interactions]) -> Interactions:
-    """The histories that the test part goes on from: the part `history` where there is one, else all but the test."""
+    """The histories that the test part continues: the part `history` if there is one, else all parts but the test."""
     if "history" in parts:
         return parts["history"]
     earlier = [part for name, part in parts.items() if name != "test"]
-    return earlier[0] if len(earlier) == 1 else _one_after_another(earlier)
+    return earlier[0] if len(earlier) == 1 else _concatenate(earlier)
 
 
-def _one_after_another(parts: list[Interactions]) -> Interactions:
+def _concatenate(parts: list[Interactions]) -> Interactions:
     """Parts of one split as one: for each customer the events of the first part, then those of the next."""
     user_rows = np.concatenate([part.user_rows for part in parts])
     order = np.argsort(user_rows, kind="stable")
-    times: list[Any] = [part.times for part in parts if part.times is not None]
-    weights = [part.weights for part in parts if part.weights is not None]
-    labels = [part.labels for part in parts if part.labels is not None]
-    return replace(
-        parts[0],
-        offsets=offsets_of(np.bincount(user_rows, minlength=len(parts[0].users))),
-        item_rows=np.concatenate([part.item_rows for part in parts])[order],
-        times=np.concatenate(times)[order] if times else None,
-        weights=np.concatenate(weights)[order] if weights else None,
-        labels=np.concatenate(labels)[order] if labels else None,
-    )
+    columns = [part.event_columns() for part in parts]
+    joined: dict[str, Any] = {name: np.concatenate([one[name] for one in columns])[order] for name in columns[0]}
+    return replace(parts[0], offsets=offsets_of(np.bincount(user_rows, minlength=len(parts[0].users))), **joined)
+
+
+def random_note(how: str) -> str:
+    return f"without times, {how} takes events of each customer at random"
 
 
 def unseen_note(part: str, count: int) -> str:
@@ -220,28 +216,23 @@ def unseen_note(part: str, count: int) -> str:
 
 
 def _columns_of(interactions: Interactions) -> EventColumns:
-    lengths = interactions.lengths
-    times = interactions.times
-    occupied = lengths > 0
+    lengths, times = interactions.lengths, interactions.times
+    user_rows = interactions.user_rows.astype(np.int64)
     position, length = positions(interactions)
-    return EventColumns(
-        user_row=interactions.user_rows.astype(np.int64),
-        position=position,
-        length=length,
-        ordered=times is not None,
-        time=times,
-        first_time=None if times is None else np.repeat(times[interactions.offsets[:-1][occupied]], lengths[occupied]),
-        last_time=None if times is None or len(times) == 0 else float(times.max()),
-    )
+    if times is None or len(times) == 0:
+        return EventColumns(user_rows, position, length, ordered=times is not None, time=times, first_time=times)
+    occupied = lengths > 0
+    first_time = np.repeat(times[interactions.offsets[:-1][occupied]], lengths[occupied])
+    return EventColumns(user_rows, position, length, True, times, first_time, float(times.max()))
 
 
-def positions(interactions: Interactions) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def positions(interactions: Interactions) -> tuple[Integers, Integers]:
     """The position of each event, and the number of positions of its customer.
 
-    Without labels every event has its own. With them every target has, and the events after it, up to the next target,
-    share it. What comes before the first target is position 0 of its own, so that one purchase after a view is enough
-    for a test. Without times nothing is before or after: events that are no target then have the position -1, which no
-    rule holds out.
+    Without labels every event has its own position. With labels every target has one, which it shares with the events
+    up to the next target. Events before the first target share position 0, so that one purchase after a view is enough
+    for a test. Without times there is no order: events that are not targets then have the position -1, which no rule
+    holds out.
     """
     lengths, starts = interactions.lengths, interactions.offsets[:-1]
     if interactions.labels is None:
@@ -258,16 +249,16 @@ def positions(interactions: Interactions) -> tuple[NDArray[np.int64], NDArray[np
     return position + leading, targets + leading
 
 
-def _notes(interactions: Interactions, how: str, rule: Rule, masks: dict[str, NDArray[np.bool_]]) -> list[str]:
+def _notes(interactions: Interactions, how: str, rule: Rule, masks: dict[str, Booleans]) -> list[str]:
     notes = []
     if rule.last_event_rule and not interactions.ordered:
-        notes.append(f"without times, {how} takes events of each customer at random")
+        notes.append(random_note(how))
     needed = {"leave_last_out": 2, "leave_last_two": 3}.get(how, 0)
     _, length = positions(interactions)
     short = len(np.unique(interactions.user_rows[length < needed]))
     if short:
         what = "events" if interactions.labels is None else "targets, or a target after another event,"
-        notes.append(f"{short:,} customers with fewer than {needed} {what} stay wholly in training")
+        notes.append(f"{short:,} customers with fewer than {needed} {what} stay entirely in training")
     if how == "last_days":
         left_out = int(masks["left_out"].sum())
         newcomers = len(np.unique(interactions.user_rows[masks["left_out"]]))
@@ -275,39 +266,30 @@ def _notes(interactions: Interactions, how: str, rule: Rule, masks: dict[str, ND
     return notes
 
 
-def _given(train: Interactions, options: dict[str, Any]) -> tuple[list[Interactions], tuple[str, ...], list[str]]:
+def _split_given(
+    train: Interactions, test: object = None, **others: Any
+) -> tuple[list[Interactions], tuple[str, ...], list[str]]:
     import polars as pl
 
-    test = options.pop("test", None)
-    if not isinstance(test, Interactions) or options:
-        raise ConfigError(f"the split given takes test=, the Interactions of the test part, not {options or test!r}")
+    if not isinstance(test, Interactions) or others:
+        raise ConfigError(f"the split given takes test=, the Interactions of the test part, not {others or test!r}")
     for ours, theirs in ((train.users, test.users), (train.items, test.items)):
         if ours.holds_strings != theirs.holds_strings:
             raise InputError(f"{ours.name}s are strings in one part and integers in the other: give both the same type")
     if train.ordered != test.ordered:
         raise InputError("one of the two parts has times and the other has none: give both, or neither")
-    held = train.items.rows(test.items.series) != UNKNOWN
-    items = train.items
-    if not held.all():
-        items = Vocabulary(pl.concat([train.items.series, test.items.series.filter(~held)]), name="item")
-    new_user_rows = train.users.rows(test.users.series)
-    trained = np.append(train.lengths > 0, False)  # the last entry answers for UNKNOWN
-    keep = trained[new_user_rows][test.user_rows]
-    left_out = int((~keep).sum())
-    notes = [f"{left_out:,} test events left out because their customer has no training event"] if left_out else []
-    kept = test.select(keep)
-    order = np.argsort(new_user_rows[kept.user_rows], kind="stable")
-    test_part = Interactions(
-        users=train.users,
-        items=items,
-        offsets=offsets_of(np.bincount(new_user_rows[kept.user_rows], minlength=len(train.users))),
-        item_rows=items.rows(test.items.series)[kept.item_rows[order]].astype(np.int32),
-        times=None if kept.times is None else kept.times[order],
-        weights=None if kept.weights is None else kept.weights[order],
-        labels=None if kept.labels is None else kept.labels[order],
-        notes=test.notes,
+    new = test.items.series.filter(train.items.rows(test.items.series) == UNKNOWN)
+    items = Vocabulary(pl.concat([train.items.series, new]), name="item") if len(new) else train.items
+    user_rows = train.users.rows(test.users.series)[test.user_rows]
+    keep = np.append(train.lengths > 0, False)[user_rows]  # UNKNOWN is the last row
+    rows = {"user_row": user_rows, "item_row": items.rows(test.items.series)[test.item_rows]}
+    events = test.to_frame().with_columns(pl.Series(name, values, pl.Int32) for name, values in rows.items())
+    part = Interactions.from_sorted(
+        train.users, items, events.filter(keep).sort("user_row", maintain_order=True), test.notes
     )
-    return [replace(train, items=items), test_part], ("test",), notes
+    left_out = len(test) - len(part)
+    notes = [f"{left_out:,} test events left out because their customer has no training event"] if left_out else []
+    return [replace(train, items=items), part], ("test",), notes
 
 
 def _check_share(how: str, name: str, value: float) -> None:

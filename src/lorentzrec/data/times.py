@@ -1,10 +1,10 @@
-"""Times of events, however they are written, to microseconds or seconds since 1970: the one owner of conversion."""
+"""Conversion of times in every notation to microseconds or seconds since 1970."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from lorentzrec.errors import ConfigError, InputError
+from lorentzrec.errors import ConfigError, InputError, RowFault
 
 if TYPE_CHECKING:
     import polars as pl
@@ -17,7 +17,7 @@ NEWEST_TIME = 4_102_444_800 * MICROSECONDS
 """The first moment of the year 2100. Times from here on, in microseconds, are taken for mistakes."""
 
 SAMPLE = 100
-"""First values of a column from which a way of writing is recognised."""
+"""How many first values of a column decide its notation."""
 
 _UNITS = {"seconds": MICROSECONDS, "milliseconds": 1_000, "microseconds": 1}
 
@@ -26,61 +26,59 @@ _ISO = (
     r"(?:[Tt ](?P<minute>\d\d:?\d\d)(?::?(?P<second>\d\d)(?:[.,](?P<fraction>\d{1,9}))?)?"
     r" ?(?P<zone>[Zz]|UTC|GMT|[+-]\d\d(?::?\d\d)?)?)?\s*$"
 )
-"""ISO 8601 with and without seconds, separators, and zone; without a zone, times are in UTC."""
+"""ISO 8601 with and without seconds, separators and zone; times without a zone are in UTC."""
 
 _DATES = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%d.%m.%y", "%d %b %Y", "%b %d, %Y")
 _CLOCKS = (" %H:%M:%S", " %H:%M", " %I:%M:%S %p", " %I:%M %p", ", %H:%M:%S", ", %H:%M", "")
 _STAMPS = ("%d/%b/%Y:%H:%M:%S %z", "%a %b %d %H:%M:%S %z %Y", "%a, %d %b %Y %H:%M:%S %z")
 _FORMATS = (*(date + clock for date in _DATES for clock in _CLOCKS), *_STAMPS)
-"""Formats that are suggested where values are not ISO 8601."""
+"""Formats to suggest for values that are not ISO 8601."""
 
 
-def microseconds(
+def convert_to_microseconds(
     field: pl.Expr, kind: pl.DataType, sample: pl.Series, what: str, *, unit: TimeUnit, time_format: str | None
-) -> tuple[pl.Expr, str]:
-    """The times of a column in microseconds, null where one cannot be read, and what a null means.
+) -> tuple[pl.Expr, RowFault]:
+    """The times of a column in microseconds, null where a value cannot be read, and the fault of such values.
 
-    `sample`: some of its first values. `what`: the column as errors call it.
+    `sample`: some of the first values. `what`: the name of the column in errors.
     """
     import polars as pl
 
     if kind in (pl.Date, pl.Datetime):
-        return field.cast(pl.Datetime("us", getattr(kind, "time_zone", None))).dt.epoch("us"), "not a time"
+        return field.cast(pl.Datetime("us", getattr(kind, "time_zone", None))).dt.epoch("us"), RowFault("not a time")
     if kind != pl.String and not kind.is_numeric():
         raise InputError(f"{what} are {kind}: give numbers, ISO 8601 text or datetimes")
     sample = sample.cast(pl.String).str.strip_chars()
     if time_format is not None:
-        return _formatted(field.cast(pl.String), time_format), f"not a time of the form {time_format}"
+        return _formatted(field.cast(pl.String), time_format), RowFault(f"not a time of the form {time_format}")
     numbers = sample.cast(pl.Float64, strict=False)
     if unit == "iso" or (unit == "auto" and 2 * numbers.null_count() > len(sample)):
         if kind != pl.String:
             raise InputError(f"{what} are {kind}, not ISO 8601 text: give another `time_unit`")
-        return _iso(field), "not an ISO date or time" + _suggested(sample)
+        return _iso(field), RowFault("not an ISO date or time", _suggest_formats(sample))
     if unit == "auto" and len(sample) and bool(_looks_like_a_date(sample).all()):
         raise InputError(
             f"{what} are numbers such as {sample[0]}, which look like dates: give `time_format='%Y%m%d'`, "
             "or `time_unit='seconds'` if they are unix seconds"
         )
     factor = _UNITS["seconds" if unit == "auto" else unit]
-    # Beyond this all times are faults; bounding them first keeps the product within 64 bits.
+    # Later times are faults anyway; clipping them keeps the product within 64 bits.
     beyond = 2 * NEWEST_TIME // factor
     whole = field.cast(pl.Int64, strict=False).clip(-1, beyond) * factor
     if kind.is_integer():
-        return whole, "does not fit 64 bits with sign"
+        return whole, RowFault("does not fit 64 bits with sign")
     number = field.cast(pl.Float64, strict=False)
     fraction = pl.when(number.is_finite()).then((number.clip(-1, beyond) * factor).round()).cast(pl.Int64)
-    return (pl.coalesce(whole, fraction) if kind == pl.String else fraction), "not a number"
+    return (pl.coalesce(whole, fraction) if kind == pl.String else fraction), RowFault("not a number")
 
 
-def too_late(sample: pl.Series) -> str:
-    """What is wrong with times after 2099, with the unit that would explain them."""
+def fault_of_late_times(sample: pl.Series) -> RowFault:
+    """The fault of times after 2099, with the unit that would explain them."""
     import polars as pl
 
     numbers = sample.cast(pl.Float64, strict=False).drop_nulls()
-    if len(numbers) == 0:
-        return "after the year 2099"
-    likely = "microseconds" if float(numbers.median()) > 1e14 else "milliseconds"  # type: ignore[arg-type]
-    return f"after the year 2099 (`time_unit='{likely}'`)"
+    likely = "microseconds" if len(numbers) and float(numbers.median()) > 1e14 else "milliseconds"  # type: ignore[arg-type]
+    return RowFault("after the year 2099", f"`time_unit='{likely}'`" if len(numbers) else "")
 
 
 def seconds_of(microseconds: pl.Series) -> pl.Series:
@@ -89,39 +87,29 @@ def seconds_of(microseconds: pl.Series) -> pl.Series:
     return microseconds // MICROSECONDS if whole else microseconds / float(MICROSECONDS)
 
 
-def seconds_column(series: pl.Series, *, unit: TimeUnit = "auto", time_format: str | None = None) -> pl.Series:
-    """A column of times in memory as unix seconds, whole or with fractions; the first that is none is an error."""
+def convert_to_seconds(series: pl.Series, *, unit: TimeUnit = "auto", time_format: str | None = None) -> pl.Series:
+    """A column without missing values as unix seconds, whole or with fractions; an `InputError` for the first value
+    that is not a time."""
     import polars as pl
 
     if series.dtype in (pl.Categorical, pl.Enum):
         series = series.cast(pl.String)
-    series = series.rename("time")
-    missing = series.is_null()
-    if series.dtype.is_float():
-        missing |= ~series.fill_null(0.0).is_finite()
-    if series.dtype == pl.String:
-        missing |= (series == "").fill_null(True)
-    if missing.any():
-        row = int(missing.arg_true()[0])
-        raise InputError(
-            f"the time in row {row + 1} is {series[row]!r}: every event needs a finite time, drop or fix the row"
-        )
     sample = series.head(SAMPLE)
-    converted, reason = microseconds(
+    converted, reason = convert_to_microseconds(
         pl.col("time"), series.dtype, sample, "the times", unit=unit, time_format=time_format
     )
-    instants = series.to_frame().select(converted).to_series()
-    faults = ((instants.is_null(), reason), (instants >= NEWEST_TIME, too_late(sample)))
-    for wrong, fault in faults:
+    instants = series.to_frame("time").select(converted).to_series()
+    for wrong, fault in ((instants.is_null(), reason), (instants >= NEWEST_TIME, fault_of_late_times(sample))):
         if wrong.any():
             row = int(wrong.arg_true()[0])
-            raise InputError(f"the time in row {row + 1} is {series[row]!r}, {_as_action(fault)}")
+            action = f"give {fault.option}" if fault.option else "fix the row"
+            raise InputError(f"the time in row {row + 1} is {series[row]!r}, {fault.reason}: {action}")
     if series.dtype.is_numeric() and unit in ("auto", "seconds") and time_format is None:
         return series.cast(pl.Int64) if series.dtype.is_integer() else series.cast(pl.Float64)
     return seconds_of(instants)
 
 
-def moment(text: str | float, name: str) -> int:
+def parse_moment(text: str | float, name: str) -> int:
     """One time given as an option: ISO 8601 text or unix seconds, in microseconds."""
     import polars as pl
 
@@ -155,7 +143,7 @@ def _formatted(field: pl.Expr, time_format: str) -> pl.Expr:
     return text.str.to_datetime(time_format, time_unit="us", strict=False, time_zone="UTC").dt.epoch("us")
 
 
-def _suggested(sample: pl.Series) -> str:
+def _suggest_formats(sample: pl.Series) -> str:
     """The formats that read the whole sample, as options to choose from."""
     import polars as pl
 
@@ -167,17 +155,12 @@ def _suggested(sample: pl.Series) -> str:
             continue
         if len(read) and bool(((read >= 0) & (read < NEWEST_TIME)).fill_null(False).all()):
             suited.append(time_format)
-    return f" ({' or '.join(f'`time_format={one!r}`' for one in suited[:2])})" if suited else " (`time_format`)"
+    return " or ".join(f"`time_format={one!r}`" for one in suited[:2]) if suited else "`time_format`"
 
 
 def _looks_like_a_date(sample: pl.Series) -> pl.Series:
     day = sample.str.to_date("%Y%m%d", strict=False)
     return (sample.str.contains(r"^(19|20)\d{6}$") & day.is_not_null()).fill_null(False)
-
-
-def _as_action(fault: str) -> str:
-    reason, _, option = fault.partition(" (`")
-    return f"{reason}: give `{option.removesuffix(')')}" if option else f"{reason}: fix the row"
 
 
 def check_format(time_format: str) -> None:

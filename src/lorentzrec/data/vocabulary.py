@@ -1,9 +1,9 @@
-"""External ids and the dense rows that stand for them inside; the only place that converts one into the other."""
+"""External ids and the dense rows that represent them; the only place that converts one into the other."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from uuid import UUID
@@ -28,24 +28,23 @@ UNKNOWN = -1
 
 
 class Vocabulary:
-    """Ids in row order: row 3 is the fourth id. Ids are all strings or all integers, and come back in the type they
-    went in.
+    """Ids in row order: row 3 is the fourth id. Ids are all strings or all integers, and keep their type.
 
-    Immutable. Single look-ups use a dictionary made at the first of them; bulk look-ups use a join and need none.
+    Immutable. The first look-up of a single id builds a dictionary; bulk look-ups use a join instead.
     """
 
     def __init__(self, ids: Any, *, name: str = "id") -> None:
-        """`ids`: a polars Series, array or list of distinct strings or integers. `name` is what error messages call
-        one of them."""
+        """`ids`: a polars Series, array or list of distinct strings or integers. `name`: what errors call one of
+        them."""
         self.name = name
         self.series: pl.Series = id_series(ids, name)
         if self.series.n_unique() != len(self.series):
             twice = self.series.filter(self.series.is_duplicated())[0]
-            raise InputError(f"the {name} {twice!r} stands twice in a vocabulary: give each {name} once")
+            raise InputError(f"the {name} {twice!r} occurs twice in a vocabulary: give each {name} once")
 
     @classmethod
     def numbered(cls, count: int, *, name: str = "id") -> Vocabulary:
-        """The ids 0, 1, ... count - 1: rows that stand for themselves."""
+        """The ids 0, 1, ... count - 1: every id is its own row."""
         return cls(np.arange(count, dtype=np.int64), name=name)
 
     def __len__(self) -> int:
@@ -84,11 +83,11 @@ class Vocabulary:
             return np.empty(0, np.int64)
         if isinstance(ids, list | tuple) and len(ids) <= 1024:
             return np.fromiter((self.row(identifier) for identifier in ids), np.int64, len(ids))
-        asked = id_series(ids, self.name)
-        if asked.dtype != self.series.dtype:
-            return np.full(len(asked), UNKNOWN, np.int64)
+        wanted = id_series(ids, self.name)
+        if wanted.dtype != self.series.dtype:
+            return np.full(len(wanted), UNKNOWN, np.int64)
         held = pl.DataFrame({"id": self.series, "row": np.arange(len(self), dtype=np.int64)})
-        joined = pl.DataFrame({"id": asked}).join(held, on="id", how="left", maintain_order="left")
+        joined = pl.DataFrame({"id": wanted}).join(held, on="id", how="left", maintain_order="left")
         return joined["row"].fill_null(UNKNOWN).to_numpy()
 
     def id(self, row: int) -> Id:
@@ -202,9 +201,3 @@ def _refuse_floats(values: list[float | None], name: str) -> NoReturn:
             "drop such rows, then convert with astype('int64')"
         )
     raise InputError(f"the {name}s are floats ({values[0]} in row 1): convert them to integers or strings first")
-
-
-def digest_of_arrays(digest: hashlib._Hash, arrays: Iterable[NDArray[Any]]) -> None:
-    """Add arrays to a running hash in a byte order that does not depend on the machine."""
-    for array in arrays:
-        digest.update(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes())

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.data.arrays import gather_groups
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError
-from lorentzrec.evaluation.held_out import events_of
 
 CELLS_PER_BLOCK = 4_000_000
 """Similarities in memory at a time."""
@@ -60,7 +60,7 @@ def _incidence(histories: Interactions, user_rows: NDArray[np.int64]) -> Any:
     """Sparse (user_rows, items): 1 where a customer has an event with an item."""
     from scipy import sparse
 
-    places, events = events_of(histories.offsets, user_rows)
+    places, events = gather_groups(histories.offsets, user_rows)
     ones = np.ones(len(events), np.float32)
     incidence = sparse.csr_array((ones, (places, histories.item_rows[events])), (len(user_rows), len(histories.items)))
     incidence.data[:] = 1

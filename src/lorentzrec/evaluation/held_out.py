@@ -7,16 +7,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lorentzrec.data.interactions import Interactions, offsets_of
+from lorentzrec.data.arrays import Integers, gather_groups, offsets_of
+from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
 from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl
-
-Integers = NDArray[np.int64]
 
 CELLS_PER_BLOCK = 4_000_000
 """Scores in memory at a time: 16 MB of float32, for any number of items."""
@@ -45,20 +43,13 @@ class HeldOut:
 
     def histories_of(self, user_rows: Integers) -> tuple[Integers, Integers]:
         """The histories as flat arrays: index into `user_rows`, and item row."""
-        places, events = events_of(self.histories.offsets, self.history_rows[user_rows])
+        places, events = gather_groups(self.histories.offsets, self.history_rows[user_rows])
         return places, self.histories.item_rows[events].astype(np.int64)
 
     def positives_of(self, user_rows: Integers) -> tuple[Integers, Integers]:
         """The known held-out items as flat arrays: index into `user_rows`, and item row."""
-        places, events = events_of(self.offsets, user_rows)
+        places, events = gather_groups(self.offsets, user_rows)
         return places, self.item_rows[events]
-
-
-def events_of(offsets: Integers, rows: Integers) -> tuple[Integers, Integers]:
-    """The events of `rows` in flat arrays: for each event the index into `rows`, and its own index."""
-    lengths = offsets[rows + 1] - offsets[rows]
-    places = np.repeat(np.arange(len(rows)), lengths)
-    return places, np.arange(len(places)) + (offsets[rows] - offsets_of(lengths)[:-1])[places]
 
 
 def hold_out(
@@ -77,7 +68,7 @@ def hold_out(
     left_out = 0 if sample is None else max(0, len(test_user_rows) - sample)
     if left_out:
         test_user_rows = np.sort(np.random.default_rng(seed).choice(test_user_rows, sample, replace=False))
-    owners, events = events_of(test.offsets, test_user_rows)
+    owners, events = gather_groups(test.offsets, test_user_rows)
     pairs = np.unique(owners * len(test.items) + test.item_rows[events])
     owners, test_item_rows = np.divmod(pairs, len(test.items))
     positives = np.bincount(owners)
@@ -104,7 +95,7 @@ def hold_out(
     if strangers.any():
         history_rows = np.where(strangers, len(histories.users) + np.cumsum(strangers) - 1, history_rows)
         histories = _with_empty_histories(histories, users.series.gather(np.flatnonzero(strangers)))
-    places, events = events_of(histories.offsets, history_rows)
+    places, events = gather_groups(histories.offsets, history_rows)
     seen = np.isin(owners * len(items) + item_rows, places * len(items) + histories.item_rows[events])
     counts = {
         "users": len(test_user_rows),

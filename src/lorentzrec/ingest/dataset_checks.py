@@ -1,7 +1,7 @@
-"""What must hold of a dataset folder before anything is computed from it.
+"""Checks of a dataset folder before anything is computed from it.
 
-Datasets are passed around, and compiled code reads and writes where their rows point: a row beyond the vocabularies
-must end here, in one line.
+Datasets are exchanged between people, and compiled code reads and writes at their rows: a row that is out of range must
+be found here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from lorentzrec.atomic import MARKER
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ArtifactError, InputError
-from lorentzrec.ingest.storage import joined, parquet_faults
+from lorentzrec.ingest.storage import join, parquet_faults
 from lorentzrec.manifest import SEAL, check_entries, check_seal, parse_manifest
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ FORMAT = "lorentzrec-dataset"
 SCHEMA_VERSION = 1
 AGAIN = "prepare the dataset again"
 
-_TYPES: dict[str, tuple[str, ...]] = {
+COLUMNS: dict[str, tuple[str, ...]] = {
     "user_row": ("Int32",),
     "item_row": ("Int32",),
     "time": ("Int64", "Float64"),
@@ -35,15 +35,16 @@ _TYPES: dict[str, tuple[str, ...]] = {
     "label": ("Boolean",),
     "part": ("UInt8",),
 }
+"""Columns of the events in the order of the files and the digest, and their types."""
 _ENTRIES: dict[str, type] = {"digest": str, "counts": dict, "columns": list, "parts": dict, "files": dict}
 
 FirstRow = Callable[[str, "pl.Series", str], ArtifactError]
 """The error about a column at the first row where the series is true, with the reason."""
 
 
-def checked_manifest(content: bytes, address: str) -> dict[str, Any]:
+def check_manifest(content: bytes, address: str) -> dict[str, Any]:
     """The manifest of the dataset at `address`; an `ArtifactError` if it is damaged or of another version."""
-    place = joined(address, MARKER)
+    place = join(address, MARKER)
     messages = {"what": "dataset", "again": AGAIN}
     manifest = parse_manifest(content, place, key="format", kind=FORMAT, **messages)
     version = manifest.get("schema_version")
@@ -66,7 +67,7 @@ def _manifest_fault(manifest: Mapping[str, Any]) -> str | None:
         return "its counts are not numbers of events, users and items"
     if not all(map(_is_count, parts.values())):
         return "its parts are not numbers of events"
-    if not {"user_row", "item_row"} <= set(map(str, columns)) or set(map(str, columns)) - {*_TYPES, "next_item_row"}:
+    if not {"user_row", "item_row"} <= set(map(str, columns)) or set(map(str, columns)) - {*COLUMNS, "next_item_row"}:
         return f"its columns are {columns!r}"
     if ("part" in columns) != bool(parts):
         return "it has parts without a column of them, or the column without parts"
@@ -84,16 +85,16 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def checked_vocabulary(path: Path, name: str, place: str, count: int | None = None) -> Vocabulary:
-    """The ids of users.parquet or items.parquet; `count`: how many the manifest has, if it is written already."""
+def read_vocabulary(path: Path, name: str, place: str, count: int) -> Vocabulary:
+    """The ids of users.parquet or items.parquet, `count` of them by the manifest."""
     import polars as pl
 
     with parquet_faults(place, AGAIN):
         frame = pl.read_parquet(path, columns=["row", "id"], glob=False)
-    if count is not None and len(frame) != count:
+    if len(frame) != count:
         raise ArtifactError(f"{place} has {len(frame):,} rows instead of {count:,}: {AGAIN}")
     if not frame["row"].dtype.is_integer() or not np.array_equal(frame["row"].to_numpy(), np.arange(len(frame))):
-        raise ArtifactError(f"{place} is damaged (its rows are not numbered 0, 1, 2 and so on): {AGAIN}")
+        raise ArtifactError(f"{place} is damaged (its rows are not numbered 0, 1, 2, ...): {AGAIN}")
     try:
         return Vocabulary(frame["id"], name=name)
     except InputError as error:
@@ -101,14 +102,16 @@ def checked_vocabulary(path: Path, name: str, place: str, count: int | None = No
 
 
 def check_events(events: pl.DataFrame, manifest: Mapping[str, Any], place: str, first_row: FirstRow) -> None:
-    """An `ArtifactError` that names the column, and where there is one the file and row, that cannot be used."""
+    """Raise an `ArtifactError` that names the column, and if possible the file and row, that cannot be used."""
+    import polars as pl
+
     counts, parts = manifest["counts"], manifest["parts"]
     if len(events) != counts["events"]:
         raise ArtifactError(f"{place}: {len(events):,} events instead of {counts['events']:,}: {AGAIN}")
     for column in events:
         name = column.name
-        if str(column.dtype) not in _TYPES[name]:
-            raise ArtifactError(f"{place}: column {name} is {column.dtype}, not {' or '.join(_TYPES[name])}: {AGAIN}")
+        if str(column.dtype) not in COLUMNS[name]:
+            raise ArtifactError(f"{place}: column {name} is {column.dtype}, not {' or '.join(COLUMNS[name])}: {AGAIN}")
         if column.null_count():
             raise first_row(name, column.is_null(), "there is none")
     limits = {"user_row": counts["users"], "item_row": counts["items"], "part": len(parts)}
@@ -125,18 +128,12 @@ def check_events(events: pl.DataFrame, manifest: Mapping[str, Any], place: str, 
     if "weight" in events.columns and len(events) and float(events["weight"].min()) <= 0:  # type: ignore[arg-type]
         raise first_row("weight", events["weight"] <= 0, "it must be positive")
     if "time" in events.columns:
-        _check_order(events, first_row)
+        users, times = events["user_row"].to_numpy(), events["time"].to_numpy()
+        earlier = times[1:] < times[:-1]
+        earlier &= users[1:] == users[:-1]
+        if earlier.any():
+            raise first_row("time", pl.Series(np.concatenate([[False], earlier])), "it is before the event above it")
     if parts:
         found = np.bincount(events["part"].to_numpy(), minlength=len(parts)).tolist()
         if found != list(parts.values()):
             raise ArtifactError(f"{place}: the parts have {found} events instead of {list(parts.values())}: {AGAIN}")
-
-
-def _check_order(events: pl.DataFrame, first_row: FirstRow) -> None:
-    import polars as pl
-
-    users, times = events["user_row"].to_numpy(), events["time"].to_numpy()
-    earlier = times[1:] < times[:-1]
-    earlier &= users[1:] == users[:-1]
-    if earlier.any():
-        raise first_row("time", pl.Series(np.concatenate([[False], earlier])), "it is before the event above it")

@@ -1,34 +1,35 @@
-"""What runs the pipeline: Polars on this machine, here; Spark on many, in `lorentzrec.scale`."""
+"""What runs the pipeline: Polars on this machine, or Spark on many (`spark_engine`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import narwhals as nw
 
-from lorentzrec.ingest.dataset import USERS_A_BLOCK, EventFile, write_events
-from lorentzrec.ingest.reading import FAULT_COLUMNS, events_of
-from lorentzrec.ingest.sources import Layout, Source
-from lorentzrec.ingest.storage import fetched
+from lorentzrec.ingest.dataset import USERS_PER_BLOCK, EventFile, write_events, write_frame
+from lorentzrec.ingest.layouts import Layout
+from lorentzrec.ingest.reading import FAULT_COLUMNS, scan_events
+from lorentzrec.ingest.sources import Source
+from lorentzrec.ingest.storage import fetch
 
 if TYPE_CHECKING:
     import polars as pl
 
 Frame = nw.LazyFrame[Any]
 
-EVENTS_OF_A_FILE = 2**40
-"""More events than one file has: the distance between the numbers of the first events of two files."""
+EVENTS_PER_FILE = 2**40
+"""More events than any file has: the positions of the first events of two files differ by this."""
 
 BUCKET_EVENTS = 16_000_000
-"""Events of whole customers that are ordered in memory at once."""
+"""Events of whole customers that are sorted in memory at once."""
 
 
 @dataclass(frozen=True)
 class EventInput:
-    """One event file, looked at and found usable."""
+    """One event file with its layout."""
 
     address: str
     source: Source
@@ -36,143 +37,121 @@ class EventInput:
     part: int
     """0 for training events, 1 for the test events of the split `given`."""
     number: int = 0
-    """Its place among the files, which decides the order of events where that is the order of the files."""
+    """Its position among the files, for events whose order is that of the files."""
 
     @property
     def columns(self) -> list[str]:
-        """Of its events, without those about faults."""
-        positions = {"time"} if self.source.ordered else {"sequence"} if self.source.ties == "file" else set()
-        return [*self.layout.roles, *sorted(positions)]
+        """The columns of its events, without those about faults."""
+        return [*self.layout.roles, *([self.position_column] if self.position_column else [])]
+
+    @property
+    def position_column(self) -> str | None:
+        """The column for the positions of events in the file, if they are needed."""
+        return "time" if self.source.ordered else "sequence" if self.source.ties == "file" else None
 
 
 class Engine(Protocol):
-    """The few things that each engine does in its own way; everything else is one definition in `pipeline`."""
+    """What differs between engines; everything else is defined once, in `pipeline`."""
 
     name: str
 
     def read(self, inputs: Sequence[EventInput], id_types: dict[str, str]) -> Frame:
         """The typed events of all files with their fault columns and `part`; ids are "String" or "Int64" by role."""
 
-    def kept(self, frame: Frame) -> Frame:
-        """The same frame computed once, for use more than once."""
+    def persist(self, frame: Frame) -> Frame:
+        """The same frame, computed once and stored, for frames that are used more than once."""
 
-    def collected(self, frame: Frame) -> pl.DataFrame:
+    def collect(self, frame: Frame) -> pl.DataFrame:
         """A frame no larger than a vocabulary, in memory."""
 
-    def by_customer(self, frame: Frame, key: str, step: Callable[[Frame], Frame]) -> Frame:
-        """`step` applied to all customers, or to bunches of whole customers one after another."""
+    def map_customers(self, frame: Frame, key: str, step: Callable[[Frame], Frame]) -> Frame:
+        """`step` applied to all customers at once, or to groups of whole customers one after another."""
 
     def write_events(self, frame: Frame, order: Sequence[str], address: str, part_count: int) -> list[EventFile]:
         """Sort by `order`, which begins with user_row, and write to the dataset folder."""
 
     def write_rejected(self, frame: Frame, address: str, name: str) -> str:
-        """Write the rejected rows to one file; its checksum."""
+        """Write the rejected rows to one file; returns its checksum."""
 
 
-def typed_events(
+def read_events(
     event_input: EventInput, scratch: Path, id_types: dict[str, str], folder: str | None = None
 ) -> pl.LazyFrame:
-    """The events of one file with the id types of all files. `folder`: where relative paths begin, if not here."""
+    """The events of one file with the id types of all files. `folder`: that of relative paths, if not the current."""
     import polars as pl
 
-    path = Path(folder or "", fetched(event_input.address, scratch))
-    frame = events_of(path, event_input.source, event_input.layout, event_input.address, scratch)
-    if event_input.source.ordered or event_input.source.ties == "file":
-        name = "time" if event_input.source.ordered else "sequence"
-        first = event_input.number * EVENTS_OF_A_FILE
+    path = Path(folder or "", fetch(event_input.address, scratch))
+    frame = scan_events(path, event_input.source, event_input.layout, event_input.address, scratch)
+    if name := event_input.position_column:
+        first = event_input.number * EVENTS_PER_FILE
         frame = frame.with_row_index(name).with_columns(pl.col(name).cast(pl.Int64) + first)
     casts = [pl.col(role).cast(getattr(pl, kind)) for role, kind in id_types.items()]
     names = [name for name in [*event_input.columns, *FAULT_COLUMNS] if name not in id_types]
     return frame.select(*casts, *names, part=pl.lit(event_input.part, pl.Int32))
 
 
-def dataset_columns(frame: pl.DataFrame) -> pl.DataFrame:
-    """The columns of a dataset in its types, which engines without small or unsigned integers cannot give."""
-    import polars as pl
-
-    types = {
-        "user_row": pl.Int32,
-        "item_row": pl.Int32,
-        "time": None,
-        "weight": pl.Float32,
-        "label": pl.Boolean,
-        "part": pl.UInt8,
-    }
-    return frame.select(
-        pl.col(name).cast(kind) if kind else pl.col(name) for name, kind in types.items() if name in frame.columns
-    )
-
-
 class PolarsEngine:
-    """One machine, all cores. Frames too large for memory are streamed, and kept as Parquet files in `scratch`."""
+    """One machine, all cores. Frames too large for memory are streamed, and stored as Parquet files in `scratch`."""
 
     name = "polars"
 
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
-        self._kept = 0
+        self._stored = 0
 
     def read(self, inputs: Sequence[EventInput], id_types: dict[str, str]) -> Frame:
         import polars as pl
 
-        return nw.from_native(pl.concat([typed_events(one, self._scratch, id_types) for one in inputs]))
+        return nw.from_native(pl.concat([read_events(one, self._scratch, id_types) for one in inputs]))
 
-    def kept(self, frame: Frame) -> Frame:
-        return self._scan([self._sink(frame)])
+    def persist(self, frame: Frame) -> Frame:
+        return self._store([frame])
 
-    def collected(self, frame: Frame) -> pl.DataFrame:
+    def collect(self, frame: Frame) -> pl.DataFrame:
         native: pl.LazyFrame = frame.to_native()
         return native.collect(engine="streaming")
 
-    def by_customer(self, frame: Frame, key: str, step: Callable[[Frame], Frame]) -> Frame:
-        return self._scan([self._sink(step(bunch)) for bunch in self._bunches(frame, key)])
+    def map_customers(self, frame: Frame, key: str, step: Callable[[Frame], Frame]) -> Frame:
+        return self._store(step(group) for group in self._divide(frame, key))
 
     def write_events(self, frame: Frame, order: Sequence[str], address: str, part_count: int) -> list[EventFile]:
-        bunches = list(self._bunches(frame, "user_row"))
+        groups = self._divide(frame, "user_row")
+        whole = len(groups) == 1
         return [
-            write_events(
-                dataset_columns(self.collected(bunch).sort(order)),
-                address,
-                part_count=part_count,
-                whole=len(bunches) == 1,
-            )
-            for bunch in bunches
+            write_events(self.collect(group).sort(order), address, part_count=part_count, whole=whole)
+            for group in groups
         ]
 
     def write_rejected(self, frame: Frame, address: str, name: str) -> str:
-        from lorentzrec.ingest.dataset import write_frame
+        return write_frame(self.collect(frame), address, name)
 
-        return write_frame(self.collected(frame), address, name)
-
-    def _sink(self, frame: Frame) -> Path:
-        self._kept += 1
-        path = self._scratch / f"kept-{self._kept:04d}.parquet"
-        native: pl.LazyFrame = frame.to_native()
-        native.sink_parquet(path, compression="lz4", statistics=False, maintain_order=False)
-        return path
-
-    def _scan(self, paths: Sequence[Path]) -> Frame:
+    def _store(self, frames: Iterable[Frame]) -> Frame:
         import polars as pl
 
-        return nw.from_native(pl.scan_parquet(list(paths), glob=False))
+        paths = []
+        for frame in frames:
+            self._stored += 1
+            paths.append(self._scratch / f"stored-{self._stored:04d}.parquet")
+            native: pl.LazyFrame = frame.to_native()
+            native.sink_parquet(paths[-1], compression="lz4", statistics=False, maintain_order=False)
+        return nw.from_native(pl.scan_parquet(paths, glob=False))
 
-    def _bunches(self, frame: Frame, key: str) -> Iterator[Frame]:
-        """Whole blocks of customers, together about `BUCKET_EVENTS` events each."""
+    def _divide(self, frame: Frame, key: str) -> list[Frame]:
+        """Groups of whole blocks of customers, with about `BUCKET_EVENTS` events each."""
         import polars as pl
 
         native: pl.LazyFrame = frame.to_native()
         blocks = (
-            native.group_by(pl.col(key) // USERS_A_BLOCK)
+            native.group_by(pl.col(key) // USERS_PER_BLOCK)
             .agg(events=pl.len())
             .sort(key)
-            .with_columns(bunch=(pl.col("events").cast(pl.Int64).cum_sum() - 1) // BUCKET_EVENTS)
-            .group_by("bunch", maintain_order=True)
+            .with_columns(group=(pl.col("events").cast(pl.Int64).cum_sum() - 1) // BUCKET_EVENTS)
+            .group_by("group", maintain_order=True)
             .agg(first=pl.col(key).min())
             .collect(engine="streaming")
         )
-        starts = [int(first) * USERS_A_BLOCK for first in blocks["first"]]
+        starts = [int(first) * USERS_PER_BLOCK for first in blocks["first"]]
         if len(starts) <= 1:
-            yield frame
-            return
-        for start, stop in zip(starts, [*starts[1:], 2**62], strict=True):
-            yield frame.filter(nw.col(key) >= start, nw.col(key) < stop)
+            return [frame]
+        bounds = zip(starts, [*starts[1:], 2**62], strict=True)
+        return [frame.filter(nw.col(key) >= start, nw.col(key) < stop) for start, stop in bounds]

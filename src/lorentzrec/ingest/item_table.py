@@ -1,4 +1,4 @@
-"""What an item file says of the items: title, category, price, image."""
+"""Item files: title, category, price and image of each item."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lorentzrec.errors import ConfigError, InputError
-from lorentzrec.ingest.lines import lines_of
+from lorentzrec.ingest.layouts import detect_layout
+from lorentzrec.ingest.lines import scan_lines
 from lorentzrec.ingest.reading import fault_error
-from lorentzrec.ingest.sources import Source, layout_of
-from lorentzrec.ingest.storage import fetched, files_at, parquet_faults
+from lorentzrec.ingest.sources import Source
+from lorentzrec.ingest.storage import fetch, list_files, parquet_faults
 
 if TYPE_CHECKING:
     import polars as pl
@@ -36,7 +37,7 @@ READERS: dict[str, tuple[Source, dict[str, str]]] = {
     "movielens-10m": (replace(_MOVIE_LINES, file_name="movies.dat"), {}),
     **{f"movielens-{size}": (_MOVIES_CSV, {"category": "genres"}) for size in ("20m", "25m", "32m")},
 }
-"""The item files of known data sets: how to read them, and which column is what."""
+"""The item files of known data sets: how to read them, and the roles of their columns."""
 
 
 def read_item_table(
@@ -44,8 +45,8 @@ def read_item_table(
 ) -> pl.DataFrame:
     """One row per item: `item`, its id as text, and those of title, category, price and image that the file has.
 
-    `columns` says which column of the file is the title, ...; `source` how to read it, and which column is the item.
-    `reader`: the name of a known data set, whose item file needs neither.
+    `columns`: title, category, price or image -> column of the file. `source`: how to read the file, and the column of
+    the item. `reader`: the name of a known data set, whose item file needs neither.
     """
     import polars as pl
 
@@ -58,31 +59,27 @@ def read_item_table(
     wanted: dict[str, str | None] = {"item": source.item_column, **{role: columns.get(role) for role in COLUMNS}}
     tables = []
     with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
-        for number, file in enumerate(files_at(address, name=source.file_name)):
-            path = fetched(file.address, Path(scratch))
-            layout = layout_of(path, source, file.address, wanted)
+        for number, file in enumerate(list_files(address, name=source.file_name)):
+            path = fetch(file.address, Path(scratch))
+            layout = detect_layout(path, source, file.address, wanted)
             if layout.format == "parquet":
                 with parquet_faults(file.address, "it is no Parquet file, give one", InputError):
                     table = pl.read_parquet(path, columns=list(layout.roles.values()))
             else:
-                lines = lines_of(path, source, layout, file.address, Path(scratch, str(number))).collect()
-                faults = lines.filter(pl.col("__fault").is_not_null())
-                for line, fault, text in faults.select("__line", "__fault", "__text").rows():
-                    raise fault_error({"file": file.address, "line": line, "fault": fault, "text": text})
-                table = lines
+                table = scan_lines(path, source, layout, file.address, Path(scratch, str(number))).collect()
+                about = {name: pl.col(f"__{name}") for name in ("line", "fault", "text")}
+                for fault in table.filter(pl.col("__fault").is_not_null()).head(1).select(**about).to_dicts():
+                    raise fault_error(fault | {"file": file.address})
             # A category may be a list of words; everything else is one value.
-            texts = [
-                pl.col(column).list.join("|") if table.schema[column] == pl.List(pl.String) else pl.col(column)
-                for column in layout.roles.values()
-            ]
-            named = table.select(
-                text.cast(pl.String).alias(role) for role, text in zip(layout.roles, texts, strict=True)
-            )
-            tables.append(named)
+            texts = {
+                role: pl.col(column).list.join("|") if table.schema[column] == pl.List(pl.String) else pl.col(column)
+                for role, column in layout.roles.items()
+            }
+            tables.append(table.select(text.cast(pl.String).alias(role) for role, text in texts.items()))
     table = pl.concat(tables, how="diagonal").filter(pl.col("item").is_not_null())
     twice = table.filter(pl.col("item").is_duplicated())
     if len(twice):
-        raise InputError(f"{address}: the item {twice['item'][0]!r} is in it twice: give each item once")
+        raise InputError(f"{address}: the item {twice['item'][0]!r} occurs twice: give each item once")
     if "price" in table.columns:
         price = table["price"].cast(pl.Float64, strict=False)
         wrong = table.filter(price.is_null() & table["price"].is_not_null())
@@ -93,21 +90,18 @@ def read_item_table(
 
 
 def with_item_table(items: pl.DataFrame, table: pl.DataFrame) -> tuple[pl.DataFrame, str]:
-    """The vocabulary of items with what the table says of them, and a sentence on how well the two fit."""
+    """The vocabulary of items with the columns of the table, and a sentence on how many items the table has."""
     import polars as pl
 
     keyed = table.rename({"item": "id"}).with_columns(pl.col("id").cast(items.schema["id"], strict=False))
     keyed = keyed.filter(pl.col("id").is_not_null())
-    joined = items.join(keyed, on="id", how="left", maintain_order="left")
     found = len(items.join(keyed, on="id", how="semi"))
-    return (
-        joined,
-        f"the item table covers {found:,} of {len(items):,} items ({len(table) - found:,} rows for other items)",
-    )
+    note = f"the item table covers {found:,} of {len(items):,} items ({len(table) - found:,} rows for other items)"
+    return items.join(keyed, on="id", how="left", maintain_order="left"), note
 
 
 def first_category(table: pl.DataFrame) -> pl.DataFrame:
-    """The table, if it has categories, with one for each item: the first of several, written with | between them."""
+    """The table with one category per item, if it has any: the first of several, which are separated by |."""
     import polars as pl
 
     first = pl.col("^category$").cast(pl.String).str.split("|").list.first().str.strip_chars()

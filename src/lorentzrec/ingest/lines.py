@@ -1,6 +1,6 @@
-"""Text files line by line: every record with the number of its line, and what is wrong with it.
+"""Text files line by line: every record with the number of its line, and its fault if it has one.
 
-Lines of the usual form are split by Polars, so that only the others cost time.
+Polars splits the usual lines, so that only the others take time.
 """
 
 from __future__ import annotations
@@ -13,79 +13,61 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lorentzrec.ingest.dialects import (
-    UNREADABLE,
-    encoding_hint,
-    has_unreadable,
-    plain_copy,
-    quote_fault,
-    split_line,
-    with_escapes,
-)
-from lorentzrec.ingest.sources import Layout, Source
+from lorentzrec.errors import RowFault
+from lorentzrec.ingest.layouts import Layout, quote_fault, split_line
+from lorentzrec.ingest.sources import Source
+from lorentzrec.ingest.text import UNREADABLE, copy_as_utf8, has_unreadable, show_unreadable, suggest_encoding
 
 if TYPE_CHECKING:
     import polars as pl
 
-_LINES_A_BATCH = 500_000
+_LINES_PER_BATCH = 500_000
 _LONGEST_RECORD = 100
-"""Lines that one quoted field may run over before its opening quote is taken for the fault."""
+"""Lines that one quoted field may span before its opening quote is taken for the fault."""
 
 
-def copied(path: Path, source: Source, label: str, plain: Path) -> bool:
-    """Write the file as plain UTF-8, see `dialects.plain_copy`."""
-    return plain_copy(path, source.encoding, label, plain, escape=source.escape, quote=source.quote)
+def scan_lines(path: Path, source: Source, layout: Layout, label: str, folder: Path) -> pl.LazyFrame:
+    """The fields of every record of a text file as text, with its `__line`, `__text`, and `__fault` if it has one.
 
-
-def lines_of(path: Path, source: Source, layout: Layout, label: str, folder: Path) -> pl.LazyFrame:
-    """The fields of every record of a text file as text, its `__line`, `__text`, and `__fault` of form."""
-    plain = folder.with_suffix(".txt")
-    copied(path, source, label, plain)
-    return lines_of_copy(plain, source, layout, folder)
-
-
-def lines_of_copy(plain: Path, source: Source, layout: Layout, folder: Path) -> pl.LazyFrame:
-    """The records of a plain copy (see `dialects.plain_copy`), in Parquet files in `folder`.
-
-    Lines of the usual form are split by Polars; the others, and the lines that their open quotes run over, one by one.
+    Records are written to Parquet files in `folder`. Polars splits lines of the usual form; the others, and the lines
+    that their open quotes span, are split one by one.
     """
     import polars as pl
 
     folder.mkdir()
+    plain = folder / "plain.txt"
+    copy_as_utf8(path, source, label, plain)
     ahead, start, number = pl.Series([], dtype=pl.String), 1, 0
-    batches = pl.scan_lines(plain, glob=False).collect_batches(chunk_size=_LINES_A_BATCH, maintain_order=True)
+    batches = pl.scan_lines(plain, glob=False).collect_batches(chunk_size=_LINES_PER_BATCH, maintain_order=True)
     batch = next(batches, None)
     while batch is not None or number == 0:
         following = next(batches, None)
         lines = pl.concat([ahead, batch.to_series()]) if batch is not None else ahead
         end = len(lines) if following is None else max(len(lines) - _LONGEST_RECORD, 0)
-        records, used = _records(lines, start, end, source, layout)
+        records, used = _split_records(lines, start, end, source, layout)
         if layout.format == "adjacency":
-            records = _adjacency_rows(records)
+            records = _explode_records(records)
         records.write_parquet(folder / f"{number:09d}.parquet", compression="lz4")
         ahead, start, number, batch = lines[used:], start + used, number + 1, following
+    plain.unlink()
     return pl.scan_parquet(folder)
 
 
-def _records(lines: pl.Series, start: int, end: int, source: Source, layout: Layout) -> tuple[pl.DataFrame, int]:
+def _split_records(lines: pl.Series, start: int, end: int, source: Source, layout: Layout) -> tuple[pl.DataFrame, int]:
     """The records that begin in the first `end` lines, and how many lines they take. `start`: number of the first."""
     import polars as pl
 
     schema = dict.fromkeys([*layout.names, "__line", "__text", "__fault"], pl.String) | {"__line": pl.Int64}
     frame = pl.DataFrame({"__line": np.arange(start, start + len(lines)), "__text": lines.str.strip_chars_end("\r")})
     header = layout.format == "csv" and source.has_header
-    frame = frame.with_columns(
-        usual=_usual_lines(source, layout),
-        empty=(pl.col("__text").str.strip_chars() == "") | (pl.lit(header) & (pl.col("__line") == 1)),
-    )
-    usual = frame["usual"].to_numpy() & ~frame["empty"].to_numpy()
-    odd = np.flatnonzero(~frame["usual"].to_numpy() & ~frame["empty"].to_numpy())
-    rows, used = [], end
-    taken = 0
+    empty = (pl.col("__text").str.strip_chars() == "") | (pl.lit(header) & (pl.col("__line") == 1))
+    masks = frame.select(usual=_is_usual(source, layout) & ~empty, odd=~_is_usual(source, layout) & ~empty)
+    usual, odd = masks["usual"].to_numpy().copy(), np.flatnonzero(masks["odd"].to_numpy())
+    rows, taken = [], 0
     for place in odd.tolist():
         if place < taken or place >= end:
             continue
-        text, fields, fault, extra = _record(frame["__text"], place, source, layout)
+        text, fields, fault, extra = _read_record(frame["__text"], place, source, layout)
         usual[place + 1 : place + 1 + extra] = False
         taken = place + 1 + extra
         rows.append((*fields, start + place, text, fault))
@@ -98,8 +80,8 @@ def _records(lines: pl.Series, start: int, end: int, source: Source, layout: Lay
     return pl.concat([named.select(list(schema)), others]).sort("__line"), used
 
 
-def _usual_lines(source: Source, layout: Layout) -> pl.Expr:
-    """Which lines can be split without looking at others."""
+def _is_usual(source: Source, layout: Layout) -> pl.Expr:
+    """Whether a line can be split without looking at others."""
     import polars as pl
 
     text = pl.col("__text")
@@ -132,27 +114,27 @@ def _split_fields(lines: pl.Series, source: Source, layout: Layout) -> pl.DataFr
     )
 
 
-def _record(
+def _read_record(
     lines: pl.Series, place: int, source: Source, layout: Layout
 ) -> tuple[str, tuple[str | None, ...], str | None, int]:
-    """(text, fields, fault, further lines) of the record that begins at a line; the fields are null with a fault."""
+    """(text, fields, fault, further lines) of the record that begins at a line; with a fault, the fields are None."""
     text, extra = str(lines[place]), 0
     try:
         if has_unreadable(text):
-            raise ValueError(f"bytes that are not {source.encoding} ({encoding_hint(text)})")
+            raise ValueError(RowFault(f"bytes that are not {source.encoding}", suggest_encoding(text)))
         if layout.format == "json":
-            return text, _json_fields(text, layout), None, 0
-        text, extra = _whole_record(lines, place, source)
+            return text, _split_json(text, layout), None, 0
+        text, extra = _join_lines(lines, place, source)
         fields = tuple(field or None for field in split_line(text, layout.separator, source.quote))
         if len(fields) != len(layout.names):
             raise ValueError(f"{len(fields)} fields instead of {len(layout.names)}")
         return text, fields, None, extra
     except ValueError as error:
-        return with_escapes(text), (None,) * len(layout.names), str(error), extra
+        return show_unreadable(text), (None,) * len(layout.names), str(error), extra
 
 
-def _whole_record(lines: pl.Series, place: int, source: Source) -> tuple[str, int]:
-    """The line with those after it that its open quote runs over, and their number."""
+def _join_lines(lines: pl.Series, place: int, source: Source) -> tuple[str, int]:
+    """The line with those after it that its open quote spans, and their number."""
     text = str(lines[place])
     if source.quote is None or text.count(source.quote) % 2 == 0:
         return text, 0
@@ -160,10 +142,10 @@ def _whole_record(lines: pl.Series, place: int, source: Source) -> tuple[str, in
     for extra, line in enumerate(following, 1):
         if line.count(source.quote) % 2:
             return "\n".join([text, *following[:extra]]), extra
-    raise ValueError(quote_fault(text, source.quote) or "a quote that is not closed")
+    raise ValueError(quote_fault(text, source.quote, "a quote that is not closed"))
 
 
-def _json_fields(text: str, layout: Layout) -> tuple[str | None, ...]:
+def _split_json(text: str, layout: Layout) -> tuple[str | None, ...]:
     try:
         record = json.loads(text)
     except ValueError as error:
@@ -174,18 +156,15 @@ def _json_fields(text: str, layout: Layout) -> tuple[str | None, ...]:
     return tuple(value if value is None or isinstance(value, str) else json.dumps(value) for value in values)
 
 
-def _adjacency_rows(frame: pl.DataFrame) -> pl.DataFrame:
+def _explode_records(frame: pl.DataFrame) -> pl.DataFrame:
     import polars as pl
 
-    sound = (
-        frame.lazy().filter(pl.col("__fault").is_null()).with_columns(words=pl.col("__text").str.extract_all(r"\S+"))
-    )
-    broken = frame.lazy().filter(pl.col("__fault").is_not_null())
-    names = broken.collect_schema().names()
-    return pl.concat([exploded(sound.drop("user", "item")).select(names), broken]).collect()
+    faulty = pl.col("__fault").is_not_null()
+    words = frame.lazy().filter(~faulty).select(r"^__.*$", words=pl.col("__text").str.extract_all(r"\S+"))
+    return pl.concat([explode_words(words).select(frame.columns), frame.lazy().filter(faulty)]).collect()
 
 
-def exploded(words: pl.LazyFrame) -> pl.LazyFrame:
+def explode_words(words: pl.LazyFrame) -> pl.LazyFrame:
     """(user, item) from lists whose first word is the user and whose others are items."""
     import polars as pl
 

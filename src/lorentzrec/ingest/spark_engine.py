@@ -1,8 +1,8 @@
-"""Preparation on Spark: the pipeline's engine for data that outgrow one machine.
+"""Preparation on Spark: the pipeline's engine for data too large for one machine.
 
-Tasks do the work. They read event files with the readers of this package (one task per file, or per slice of a large
-Parquet file), Spark joins, counts and sorts, and tasks write the dataset's files and hash them. The driver sees counts,
-vocabularies and checksums, never the events. The package must be installed where the tasks run.
+Tasks read event files with the readers of this package (one task per file, or per slice of a large Parquet file), Spark
+joins, counts and sorts, and tasks write and hash the dataset's files. The driver handles counts, vocabularies and
+checksums, never the events. The package must be installed where the tasks run.
 """
 
 from __future__ import annotations
@@ -23,25 +23,18 @@ from urllib.parse import urlsplit
 import narwhals as nw
 
 from lorentzrec.errors import InputError, how_to_get
-from lorentzrec.ingest.dataset import USERS_A_BLOCK, EventFile, write_events, write_frame
-from lorentzrec.ingest.engine import EventInput, Frame, dataset_columns, typed_events
-from lorentzrec.ingest.storage import credentials, outlined
+from lorentzrec.ingest.dataset import USERS_PER_BLOCK, EventFile, write_events, write_frame
+from lorentzrec.ingest.engine import EventInput, Frame, read_events
+from lorentzrec.ingest.storage import credentials, fetch_outline
 
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-EVENTS_A_TASK = 2_000_000
+EVENTS_PER_TASK = 2_000_000
 """Events that one task reads from a Parquet file, or sorts and writes."""
 
-_TYPES = {
-    "time": "bigint",
-    "sequence": "bigint",
-    "weight": "double",
-    "rating": "double",
-    "line": "bigint",
-    "part": "int",
-}
+_TYPES = {"part": "int", "weight": "double", "rating": "double"} | dict.fromkeys(("time", "sequence", "line"), "bigint")
 _ARROW = {"bigint": "int64", "double": "float64", "int": "int32", "string": "string"}
 
 
@@ -49,7 +42,7 @@ _ARROW = {"bigint": "int64", "double": "float64", "int": "int32", "string": "str
 class _ReadTask:
     event_input: EventInput
     folder: str
-    """Of the driver: a task runs in a folder of its own."""
+    """The current folder of the driver: a task runs in a folder of its own."""
     start: int = 0
     length: int | None = None
 
@@ -58,8 +51,8 @@ class _ReadTask:
 def spark_engine(
     *, master: str | None = None, remote: str | None = None, session: Any = None, memory: str = "4g"
 ) -> Iterator[SparkEngine]:
-    """An engine for `prepare`, on a session that already exists, on Spark Connect (`remote="sc://host:15002"`), or on a
-    session of its own (`master`, by default all cores of this machine), which is stopped at the end.
+    """An engine for `prepare`: on an existing session, on Spark Connect (`remote="sc://host:15002"`), or on a new
+    session (`master`, by default all cores of this machine), which is stopped at the end.
 
     `memory`: for the one process of a local master.
     """
@@ -75,7 +68,7 @@ def spark_engine(
         builder: Any = SparkSession.builder
         if remote is not None:
             if remote.startswith("sc://"):
-                _refuse_silence(remote)
+                _check_listening(remote)
             builder = builder.remote(remote)
         else:
             master = master or "local[*]"
@@ -93,7 +86,7 @@ def spark_engine(
                     builder = builder.config(name, value)
         try:
             session = builder.getOrCreate()
-        except Exception as error:  # Java missing, a master that does not answer, ...: each has a type of its own
+        except Exception as error:  # Java missing, a master that does not respond, ...: each has a type of its own
             raise InputError(f"Spark does not start at {remote or master} ({_first_line(error)}): check it") from None
     try:
         yield SparkEngine(session)
@@ -102,18 +95,18 @@ def spark_engine(
             session.stop()
 
 
-def _refuse_silence(remote: str) -> None:
-    """Spark Connect tries again for many minutes where nobody listens; a person wants to know at once."""
+def _check_listening(remote: str) -> None:
+    """Spark Connect retries for minutes where no server listens; a user wants to know at once."""
     address = urlsplit(remote.partition(";")[0])
     host, port = address.hostname or "localhost", address.port or 15002
     try:
         socket.create_connection((host, port), timeout=10).close()
     except OSError as error:
-        raise InputError(f"nobody answers at {host}:{port} ({error}): start Spark Connect there, or check it") from None
+        raise InputError(f"no server at {host}:{port} ({error}): start Spark Connect there, or check it") from None
 
 
 class SparkEngine:
-    """See `data.engine.Engine` for what each method promises."""
+    """See `engine.Engine` for the meaning of each method."""
 
     name = "spark"
 
@@ -129,41 +122,41 @@ class SparkEngine:
         schema = ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
         reading = _task(_read, tasks=tasks, id_types=id_types, columns=columns)
         events: Frame = nw.from_native(numbers.mapInArrow(reading, schema))
-        return self.kept(events)
+        return self.persist(events)
 
-    def kept(self, frame: Frame) -> Frame:
-        # A checkpoint, not a cache: plans hold the plans of the frames they use, and would double with every step. It
-        # goes where the session says (spark.checkpoint.dir), or to the disks of the executors.
+    def persist(self, frame: Frame) -> Frame:
+        # A checkpoint, not a cache: plans contain the plans of the frames they use, and would double with every step.
+        # It is stored in the session's spark.checkpoint.dir, or on the disks of the executors.
         from pyspark import StorageLevel
 
         native = frame.to_native()
-        with _told_in_one_line():
+        with _report_in_one_line():
             if self._session.conf.get("spark.checkpoint.dir", None):
                 native = native.checkpoint()
             else:
                 native = native.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
-        kept: Frame = nw.from_native(native)
-        return kept
+        stored: Frame = nw.from_native(native)
+        return stored
 
-    def collected(self, frame: Frame) -> pl.DataFrame:
+    def collect(self, frame: Frame) -> pl.DataFrame:
         import polars as pl
 
-        with _told_in_one_line():
+        with _report_in_one_line():
             table = pl.from_arrow(frame.to_native().toArrow())
         assert isinstance(table, pl.DataFrame)
         return table
 
-    def by_customer(self, frame: Frame, key: str, step: Callable[[Frame], Frame]) -> Frame:
+    def map_customers(self, frame: Frame, key: str, step: Callable[[Frame], Frame]) -> Frame:
         return step(frame)
 
     def write_events(self, frame: Frame, order: Sequence[str], address: str, part_count: int) -> list[EventFile]:
         from pyspark.sql import functions as F  # noqa: N812
 
         native = frame.to_native()
-        with _told_in_one_line():
-            tasks = -(-native.count() // EVENTS_A_TASK)
-            # Ranges of blocks, not of customers: a block is never cut in two.
-            ranged = native.withColumn("block", F.floor(F.col("user_row") / F.lit(USERS_A_BLOCK)))
+        with _report_in_one_line():
+            tasks = -(-native.count() // EVENTS_PER_TASK)
+            # Ranges of blocks, not of customers: a block is never divided.
+            ranged = native.withColumn("block", F.floor(F.col("user_row") / F.lit(USERS_PER_BLOCK)))
             ranged = ranged.repartitionByRange(tasks, "block").sortWithinPartitions(*order).drop("block")
             schema = "name string, checksum string, part_counts array<bigint>, blocks binary"
             written = ranged.mapInArrow(_task(_write, address=address, part_count=part_count), schema).collect()
@@ -171,8 +164,8 @@ class SparkEngine:
 
     def write_rejected(self, frame: Frame, address: str, name: str) -> str:
         one = frame.to_native().coalesce(1)
-        with _told_in_one_line():
-            (row,) = one.mapInArrow(_task(_write_one, address=address, name=name), "checksum string").collect()
+        with _report_in_one_line():
+            (row,) = one.mapInArrow(_task(_write_rejected, address=address, name=name), "checksum string").collect()
         return str(row.checksum)
 
 
@@ -197,10 +190,10 @@ def _read_tasks(event_input: EventInput) -> Iterator[_ReadTask]:
     import polars as pl
 
     with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
-        path = outlined(event_input.address, Path(scratch))
+        path = fetch_outline(event_input.address, Path(scratch))
         rows = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
-    for start in range(0, max(rows, 1), EVENTS_A_TASK):
-        yield _ReadTask(event_input, str(Path.cwd()), start, EVENTS_A_TASK)
+    for start in range(0, max(rows, 1), EVENTS_PER_TASK):
+        yield _ReadTask(event_input, str(Path.cwd()), start, EVENTS_PER_TASK)
 
 
 def _read(
@@ -222,7 +215,7 @@ def _read(
         for number in batch.column(0).to_pylist():
             task = tasks[number]
             with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
-                events = typed_events(task.event_input, Path(scratch), id_types, task.folder)
+                events = read_events(task.event_input, Path(scratch), id_types, task.folder)
                 events = events.slice(task.start, task.length)
                 sound = events.filter(pl.col("fault").is_null()).with_columns(nothing)
                 for frame in (sound, events.filter(pl.col("fault").is_not_null())):
@@ -249,13 +242,13 @@ def _write(batches: Iterator[pa.RecordBatch], address: str, part_count: int) -> 
 
     frame = _frame_of(batches)
     if frame is not None:
-        file = write_events(dataset_columns(frame), address, part_count=part_count)
+        file = write_events(frame, address, part_count=part_count)
         counts = pa.array([list(file.part_counts)], pa.list_(pa.int64()))
         arrays = [pa.array([file.name]), pa.array([file.checksum]), counts, pa.array([file.blocks], pa.binary())]
         yield pa.RecordBatch.from_arrays(arrays, names=["name", "checksum", "part_counts", "blocks"])
 
 
-def _write_one(batches: Iterator[pa.RecordBatch], address: str, name: str) -> Iterator[pa.RecordBatch]:
+def _write_rejected(batches: Iterator[pa.RecordBatch], address: str, name: str) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
     frame = _frame_of(batches)
@@ -264,8 +257,8 @@ def _write_one(batches: Iterator[pa.RecordBatch], address: str, name: str) -> It
 
 
 @contextmanager
-def _told_in_one_line() -> Iterator[None]:
-    """Our own errors come out of a task wrapped in two stack traces: find the line that matters."""
+def _report_in_one_line() -> Iterator[None]:
+    """Errors of this package arrive from a task wrapped in two stack traces: find their message."""
     from pyspark.errors import PySparkException
 
     try:
@@ -274,8 +267,8 @@ def _told_in_one_line() -> Iterator[None]:
         ours = re.findall(r"lorentzrec\.errors\.\w+: (.+)", str(error))
         if ours:
             raise InputError(ours[-1]) from None
-        of_a_task = re.findall(r"^ *\w*(?:Error|Exception): .+", str(error), re.MULTILINE)
-        reason = of_a_task[-1].strip() if of_a_task else _first_line(error)
+        raised = re.findall(r"^ *\w*(?:Error|Exception): .+", str(error), re.MULTILINE)
+        reason = raised[-1].strip() if raised else _first_line(error)
         raise InputError(f"Spark could not finish ({reason}): see its log") from error
 
 

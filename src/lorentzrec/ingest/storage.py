@@ -1,11 +1,11 @@
 """Where files live: local disk, Azure Blob Storage (`az://container/path`) and S3 (`s3://bucket/path`).
 
-Remote files are copied to local disk before they are read, and uploaded after they are written: preparation goes over
-its input several times, and a copy crosses the network once. Credentials come from the environment:
+Remote files are copied to local disk before they are read, and uploaded after they are written: preparation reads its
+input several times, and a copy crosses the network once. Credentials come from the environment:
 
 - `AZURE_STORAGE_CONNECTION_STRING`, or `AZURE_STORAGE_ACCOUNT_NAME` with `AZURE_STORAGE_ACCOUNT_KEY` or
-  `AZURE_STORAGE_SAS_TOKEN`; with the account's name alone `azure-identity` finds one (login, managed identity).
-- The usual `AWS_...` names for S3.
+  `AZURE_STORAGE_SAS_TOKEN`; with only the account's name, `azure-identity` finds them (login, managed identity).
+- The usual `AWS_...` variables for S3.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import fnmatch
 import glob
 import os
 import re
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ _OUTLINE = 4 * 2**20
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file by its address, with what tells whether it has changed."""
+    """A file by its address, with what changes when its content does."""
 
     address: str
     size: int
@@ -48,23 +49,23 @@ def is_remote(address: str | Path) -> bool:
     return bool(colon)
 
 
-def files_at(address: str | Path, *, name: str | None = None) -> list[StoredFile]:
-    """The files that an address means: a file, the files of a folder, or those that match a pattern, in name order.
+def list_files(address: str | Path, *, name: str | None = None) -> list[StoredFile]:
+    """The files at an address: a file, the files of a folder, or those that match a pattern, in name order.
 
-    Names that begin with a dot or an underscore are skipped in folders, as Spark writes them. `name`: the one file to
-    take if the address is a folder.
+    Files in folders whose names begin with a dot or an underscore are skipped, as Spark writes such files. `name`: the
+    one file to take if the address is a folder.
     """
     found = _remote_files(str(address)) if is_remote(address) else _local_files(Path(address))
     if not found:
         raise InputError(f"{address} holds no files: give a file, a folder with files, or a pattern that matches some")
-    if name is not None and (len(found) > 1 or _base(found[0].address) != _base(str(address))):
-        found = [file for file in found if _base(file.address).removesuffix(".gz").removesuffix(".zst") == name]
+    if name is not None and (len(found) > 1 or file_name(found[0].address) != file_name(str(address))):
+        found = [file for file in found if file_name(file.address) == name]
         if not found:
             raise InputError(f"{address} holds no {name}: give the folder that does, or the file itself")
     return found
 
 
-def fetched(address: str, folder: Path) -> Path:
+def fetch(address: str, folder: Path) -> Path:
     """A local path of the file: its own, or a copy under `folder`, made once."""
     if not is_remote(address):
         return Path(address)
@@ -77,17 +78,17 @@ def fetched(address: str, folder: Path) -> Path:
     return target
 
 
-def outlined(address: str, folder: Path) -> Path:
-    """A local path of enough of the file to see its layout: its first megabytes, and the footer that Parquet has.
+def fetch_outline(address: str, folder: Path) -> Path:
+    """A local path of enough of the file to detect its layout: its first megabytes, and the footer of Parquet.
 
-    What lies between is a hole in a sparse file, so that looking at a terabyte costs nothing.
+    The rest is a hole in a sparse file, so that the layout of a terabyte costs nothing.
     """
     if not is_remote(address):
         return Path(address)
     with _store(address) as (store, path):
         size = store.head(path)["size"]
         if size <= 2 * _OUTLINE or address.endswith(".zst"):
-            return fetched(address, folder)
+            return fetch(address, folder)
         footer = int.from_bytes(bytes(store.get_range(path, start=size - 8, length=4)), "little") + 8
         start = size - footer if footer < size else size - 8
         target = folder / "outlines" / address.partition("://")[2]
@@ -102,9 +103,9 @@ def outlined(address: str, folder: Path) -> Path:
 
 @contextmanager
 def parquet_faults(place: str | Path, action: str, kind: type[InputError] = ArtifactError) -> Iterator[None]:
-    """Report in one line whatever Polars raises about a Parquet file; `place` names it in the message.
+    """Report all errors of Polars about a Parquet file in one line; `place` names it in the message.
 
-    Polars panics on some damaged files, and a panic is not even an `Exception`.
+    Polars panics on some damaged files, and its panic is not even an `Exception`.
     """
     import polars as pl
 
@@ -115,10 +116,18 @@ def parquet_faults(place: str | Path, action: str, kind: type[InputError] = Arti
         raise kind(f"{place} cannot be read ({reason}): {action}") from None
 
 
-def upload(source: Path, address: str) -> None:
-    """Put a local file at a remote address."""
-    with _store(address) as (store, path):
-        store.put(path, source)
+@contextmanager
+def write_file(address: str) -> Iterator[Path]:
+    """A local path to write a file to; if the address is remote, the file is uploaded at the end of the block."""
+    if not is_remote(address):
+        Path(address).parent.mkdir(parents=True, exist_ok=True)
+        yield Path(address)
+        return
+    with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
+        file = Path(scratch, address.rpartition("/")[2])
+        yield file
+        with _store(address) as (store, path):
+            store.put(path, file)
 
 
 def remove(address: str) -> None:
@@ -140,17 +149,18 @@ def read_content(address: str) -> bytes | None:
 
 
 def credentials() -> dict[str, str]:
-    """The part of the environment that opens remote storage, for handing on to tasks on other machines."""
+    """The environment variables with credentials for remote storage, for tasks on other machines."""
     return {name: value for name, value in os.environ.items() if name.startswith(("AZURE_", "AWS_"))}
 
 
-def joined(address: str | Path, *names: str) -> str:
+def join(address: str | Path, *names: str) -> str:
     """The address of something in a folder."""
     return "/".join([str(address).rstrip("/"), *names]) if is_remote(address) else str(Path(address, *names))
 
 
-def _base(address: str) -> str:
-    return address.rstrip("/").rpartition("/")[2]
+def file_name(address: str) -> str:
+    """The last part of an address, without the ending of compressed files."""
+    return re.sub(r"(\.gz|\.zst)+$", "", address.rstrip("/").rpartition("/")[2], flags=re.IGNORECASE)
 
 
 def _hidden(path: Path, folder: Path) -> bool:
@@ -191,7 +201,7 @@ def _remote_files(address: str) -> list[StoredFile]:
 
 @contextmanager
 def _store(address: str) -> Iterator[tuple[Any, str]]:
-    """The container of a remote address and the path in it; whatever goes wrong is told in one line."""
+    """The container of a remote address and the path in it; all errors are reported in one line."""
     try:
         import obstore.exceptions as exceptions
     except ImportError:
@@ -201,7 +211,7 @@ def _store(address: str) -> Iterator[tuple[Any, str]]:
     try:
         yield _azure(container) if scheme == "az" else _s3(container), path
     except (exceptions.BaseError, FileNotFoundError, PermissionError) as error:
-        # Failed listings come without a kind of their own, and only their text tells the status.
+        # Failed listings have no error type of their own: only their text has the status.
         reason = " ".join(str(error).split())
         denied = isinstance(error, exceptions.UnauthenticatedError | exceptions.PermissionDeniedError | PermissionError)
         if denied or re.search(r"\b40[13] (Unauthorized|Forbidden)\b", reason):
@@ -213,6 +223,13 @@ def _store(address: str) -> Iterator[tuple[Any, str]]:
         raise InputError(f"{address}: {action}") from None
 
 
+_AZURE_KEYS = ("ACCOUNT_KEY", "SAS_TOKEN", "SAS_KEY", "USE_EMULATOR")
+_AZURE_PARTS = {
+    "account_name": "AccountName",
+    "account_key": "AccountKey",
+    "endpoint": "BlobEndpoint",
+    "sas_key": "SharedAccessSignature",
+}
 _RETRIES: Any = {
     "max_retries": 3,
     "backoff": {"init_backoff": timedelta(seconds=0.1), "max_backoff": timedelta(seconds=1), "base": 2},
@@ -225,18 +242,9 @@ def _azure(container: str) -> ObjectStore:
 
     text = os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "")
     parts = dict(part.split("=", 1) for part in text.split(";") if "=" in part)
-    named = {"account_name": "AccountName", "account_key": "AccountKey", "endpoint": "BlobEndpoint"}
-    config: Any = {name: parts[key] for name, key in named.items() if key in parts}
-    if "SharedAccessSignature" in parts:
-        config["sas_key"] = parts["SharedAccessSignature"]
+    config: Any = {name: parts[key] for name, key in _AZURE_PARTS.items() if key in parts}
     options: Any = {"client_options": {"allow_http": config.get("endpoint", "").startswith("http://")}}
-    keys = (
-        "AZURE_STORAGE_ACCOUNT_KEY",
-        "AZURE_STORAGE_SAS_TOKEN",
-        "AZURE_STORAGE_SAS_KEY",
-        "AZURE_STORAGE_USE_EMULATOR",
-    )
-    if not parts and not any(os.environ.get(key) for key in keys):
+    if not parts and not any(os.environ.get(f"AZURE_STORAGE_{name}") for name in _AZURE_KEYS):
         options["credential_provider"] = _azure_identity(container)
     return AzureStore(container, config=config or None, retry_config=_RETRIES, **options)
 

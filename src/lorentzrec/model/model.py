@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.atomic import atomic_file
+from lorentzrec.data.arrays import gather_groups
 from lorentzrec.data.interactions import Interactions, offsets_of
 from lorentzrec.data.vocabulary import UNKNOWN, Id, Vocabulary
 from lorentzrec.errors import ConfigError, InputError
-from lorentzrec.evaluation.held_out import events_of
 from lorentzrec.geometry import FloatArray
 from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.model.fallbacks import Cause, Fallback, history_fallbacks, unknown_fallbacks
@@ -211,7 +211,7 @@ class Model:
         queries = np.zeros((len(user_rows), self.item_points.shape[1]))
         if self.user_points is not None:
             queries[own] = self._ranker.precise(self.user_points[point_rows[own]])
-        _, events = events_of(histories.offsets, user_rows[informed])
+        _, events = gather_groups(histories.offsets, user_rows[informed])
         weights = None if histories.weights is None else histories.weights[events]
         queries[informed] = self._ranker.queries(histories.item_rows[events], offsets_of(lengths[informed]), weights)
         scores = self._ranker.linear_scores(queries)

@@ -1,11 +1,11 @@
-"""Power-law tails of whole numbers: exponent, where the tail begins, how well it fits, and whether it can be believed.
+"""Power-law tails of integers: exponent, minimum, goodness of fit and its p-value.
 
 The method is that of Clauset, Shalizi and Newman, "Power-law distributions in empirical data" (SIAM Review 51, 2009):
-for every possible beginning of the tail the exponent of greatest likelihood is found; the beginning whose fit lies
-nearest to the data (Kolmogorov-Smirnov) is taken; and a bootstrap that repeats all of it gives the p-value.
+for every possible minimum of the tail, find the exponent of greatest likelihood; choose the minimum whose fit is
+nearest to the data (Kolmogorov-Smirnov); a bootstrap that repeats all of it gives the p-value.
 
-The `powerlaw` package is the referee in the tests, not the worker here: it has no p-value, it looks for no exponent
-above 3 unless told, and its distance is wrong for steep tails, where its cumulative shares lose all digits.
+The tests compare with the `powerlaw` package. It is not used here because it has no p-value, finds no exponent above 3
+by default, and computes a wrong distance for steep tails, where its cumulative shares lose all digits.
 """
 
 from __future__ import annotations
@@ -14,18 +14,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lorentzrec.data.arrays import Floats, Integers
 from lorentzrec.errors import InputError
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-
 CANDIDATES = 400
-"""Beginnings that are tried at most; of more distinct values so many are taken, evenly on the logarithmic scale."""
+"""Most minima that are tried; of more distinct values, this many are chosen evenly on the logarithmic scale."""
 
 FLATTEST, STEEPEST = 1.001, 50.0
-"""Exponents are looked for between these: at 1 the shares no longer add up, above 50 all weight is on one value."""
+"""Bounds of the exponent: at 1 the probabilities have no finite sum, above 50 all weight is on one value."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +32,13 @@ class PowerLawFit:
     exponent: float
     minimum: int
     tail_count: int
-    """How many values lie in the tail: the exponent speaks of these only."""
+    """Number of values in the tail, which the exponent describes."""
     distance: float
-    """Kolmogorov-Smirnov: the largest gap between the cumulative shares of data and fit, in the tail."""
+    """Kolmogorov-Smirnov: the largest difference between the cumulative shares of data and fit, in the tail."""
     kolmogorov_p_value: float
-    """From Kolmogorov's limit law, as the paper's are: too large, because the fit was chosen to be near."""
+    """By Kolmogorov's limit law, as in the paper: too large, because the fit was chosen to be near."""
     p_value: float | None
-    """Share of data sets drawn from the fit that lie further from a fit of their own; None without bootstrap."""
+    """Share of data sets drawn from the fit that are further from their own fit; None without bootstrap."""
 
     @property
     def standard_error(self) -> float:
@@ -52,7 +49,7 @@ class PowerLawFit:
 def fit_power_law(
     values: Integers, *, trials: int = 100, seed: int = 0, watch: Callable[[], None] = lambda: None
 ) -> PowerLawFit:
-    """Fit the tail of positive whole numbers; `trials` repetitions of the bootstrap give the p-value, 0 skips it.
+    """Fit the tail of positive integers; `trials` repetitions of the bootstrap give the p-value, 0 skips it.
 
     The standard error of the p-value is at most 0.5 / sqrt(trials). `watch` is called after each repetition.
     """
@@ -78,7 +75,7 @@ def fit_power_law(
 
 
 def nearest_tail(distinct: Integers, counts: Integers) -> tuple[float, int, float]:
-    """(exponent, minimum, distance) of the tail that lies nearest to its own fit, for sorted distinct values."""
+    """(exponent, minimum, distance) of the tail that is nearest to its own fit, for sorted distinct values."""
     if len(distinct) < 2:
         return STEEPEST, int(distinct[0]), 0.0
     places = np.arange(len(distinct) - 1)
@@ -100,7 +97,7 @@ def nearest_tail(distinct: Integers, counts: Integers) -> tuple[float, int, floa
 
 
 def _likeliest_exponents(minima: Integers, mean_logarithm: Floats) -> Floats:
-    """Where the likelihood -log zeta(a, minimum) - a mean(log k) is greatest. Its slope falls: halve the interval."""
+    """Where the likelihood -log zeta(a, minimum) - a mean(log k) is greatest, by bisection: its slope is decreasing."""
     low, high = np.full(len(minima), FLATTEST), np.full(len(minima), STEEPEST)
     step = 1e-6
     for _ in range(36):
@@ -113,9 +110,9 @@ def _likeliest_exponents(minima: Integers, mean_logarithm: Floats) -> Floats:
 
 
 def log_zeta(exponent: Floats | float, start: Integers) -> Floats:
-    """log of the sum of k^-exponent over all whole k from `start` (rising), without underflow.
+    """log of the sum of k^-exponent over all integers k from `start` (sorted), without underflow.
 
-    Euler-Maclaurin from 32 on, where it is good to 1e-9 for the exponents of degrees (1e-5 at 50); SciPy's zeta below.
+    Euler-Maclaurin from 32 on, with an error of 1e-9 for the exponents of degrees (1e-5 at 50); SciPy's zeta below.
     """
     from scipy import special
 
@@ -131,7 +128,7 @@ def log_zeta(exponent: Floats | float, start: Integers) -> Floats:
 def _resample(
     generator: np.random.Generator, distinct: Integers, counts: Integers, exponent: float, minimum: int
 ) -> tuple[Integers, Integers]:
-    """As many values again: those of the tail from the fit, those below from the data."""
+    """The same number of values: those of the tail drawn from the fit, those below it from the data."""
     body = distinct < minimum
     total = int(counts.sum())
     tail_count = int(generator.binomial(total, counts[~body].sum() / total))
@@ -139,12 +136,12 @@ def _resample(
     if not body.any():
         return tail, tail_counts
     below = generator.multinomial(total - tail_count, counts[body] / counts[body].sum())
-    met = below > 0
-    return np.concatenate([distinct[body][met], tail]), np.concatenate([below[met], tail_counts])
+    drawn = below > 0
+    return np.concatenate([distinct[body][drawn], tail]), np.concatenate([below[drawn], tail_counts])
 
 
 def _draw_tail(generator: np.random.Generator, count: int, exponent: float, minimum: int) -> Integers:
-    """Whole numbers from the power law, by looking up its cumulative shares; far out by the continuous law, rounded."""
+    """Integers from the power law by its cumulative shares; large ones by the continuous law, rounded."""
     table = minimum + np.arange(1, 4097)
     shares = np.exp(log_zeta(exponent, table) - log_zeta(exponent, np.array([minimum])))
     uniform = 1 - generator.random(count)

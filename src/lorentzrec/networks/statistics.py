@@ -1,4 +1,4 @@
-"""Interactions as a network: the statistics of the paper's Table 1, for one set of data or for many at once."""
+"""Interactions as a network: the statistics of the paper's Table 1, for any data sets."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lorentzrec.data.arrays import Integers
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.networks.power_law import Integers, PowerLawFit, fit_power_law
+from lorentzrec.networks.power_law import PowerLawFit, fit_power_law
 
 if TYPE_CHECKING:
     import polars as pl
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NetworkStatistics:
-    """A bipartite graph of customers and items. A customer and an item are linked once, however often they met."""
+    """A bipartite graph of customers and items. A customer and an item have one link, however many events."""
 
     name: str
     users: int
@@ -26,17 +27,17 @@ class NetworkStatistics:
     links: int
     """Distinct (customer, item) pairs."""
     repeated_events: int
-    """Events beyond the first of their pair; they count nowhere else."""
+    """Events after the first of their pair; no other number counts them."""
     isolated_items: int
-    """Items that nobody met together with another one: they have no neighbour in the projection."""
+    """Items that share no customer with another item: they have no neighbour in the projection."""
     degree_fit: PowerLawFit | None
     """Of item degrees; None where all are equal."""
     weighted_degree_fit: PowerLawFit | None
     """Of weighted degrees in the item-item projection, isolated items left out."""
     degrees: Integers = field(repr=False, compare=False)
-    """Customers of each item, falling."""
+    """Customers of each item, in descending order."""
     weighted_degrees: Integers = field(repr=False, compare=False)
-    """For each item, shared customers summed over all other items; falling."""
+    """For each item, shared customers summed over all other items, in descending order."""
 
     @property
     def density(self) -> float:
@@ -60,7 +61,7 @@ class PaperRow:
 
     name: str
     users: int | None
-    """None where the paper keeps it to itself."""
+    """None where the paper does not print it."""
     items: int
     density: float
     mean_item_degree: float
@@ -92,72 +93,59 @@ def network_statistics(
     seed: int = 0,
     watch: Callable[[], None] = lambda: None,
 ) -> NetworkStatistics:
-    """Count, and fit power laws to both kinds of degree; `trials` repetitions of a bootstrap give each p-value, 0 none.
+    """The counts, and power laws fitted to both kinds of degree; `trials`: bootstrap repetitions for each p-value.
 
     `watch` is called after each of these repetitions, at most twice `trials` times.
 
-    The projection joins two items as often as they share a customer. It is never made: a customer with n items gives
-    each of them n - 1 neighbours, so the weighted degree of an item is the sum of n - 1 over its customers.
+    In the projection, the weight between two items is the number of customers they share. It is never built: a customer
+    with n items gives each of them n - 1 neighbours, so the weighted degree of an item is the sum of n - 1 over its
+    customers.
     """
-    # Sorted by hand: NumPy's unique hashes, many times slower where nearly all pairs differ.
+    # Sorted, because NumPy's unique hashes: many times slower where nearly all pairs differ.
     pairs = np.sort(data.user_rows.astype(np.int64) * len(data.items) + data.item_rows)
     user_rows, item_rows = np.divmod(pairs[np.diff(pairs, prepend=-1) != 0], len(data.items))
     basket_sizes = np.bincount(user_rows)
     degrees = np.bincount(item_rows, minlength=len(data.items))
     # Sums in double precision are exact: no weighted degree comes near 2^53.
     weighted = np.bincount(item_rows, weights=basket_sizes[user_rows] - 1, minlength=len(data.items)).astype(np.int64)
-    met = degrees > 0
+    linked = degrees > 0
     return NetworkStatistics(
         name=name,
         users=int((basket_sizes > 0).sum()),
-        items=int(met.sum()),
+        items=int(linked.sum()),
         links=len(item_rows),
         repeated_events=len(data) - len(item_rows),
-        isolated_items=int((met & (weighted == 0)).sum()),
-        degree_fit=_fit(degrees[met], trials, seed, watch),
+        isolated_items=int((linked & (weighted == 0)).sum()),
+        degree_fit=_fit(degrees[linked], trials, seed, watch),
         weighted_degree_fit=_fit(weighted[weighted > 0], trials, seed, watch),
-        degrees=np.sort(degrees[met])[::-1],
-        weighted_degrees=np.sort(weighted[met])[::-1],
+        degrees=np.sort(degrees[linked])[::-1],
+        weighted_degrees=np.sort(weighted[linked])[::-1],
     )
 
 
 def paper_row(statistics: NetworkStatistics) -> PaperRow | None:
-    """The paper's row for the same data: the one with as many customers and as many items, whatever the name."""
+    """The paper's row for the same data: the one with the same numbers of customers and items."""
     counts = (statistics.users, statistics.items)
     return next((row for row in PAPER_TABLE if (row.users, row.items) == counts), None)
 
 
 def network_table(many: Sequence[NetworkStatistics]) -> pl.DataFrame:
-    """Table 1 for any data: one row each, the paper's own row beneath where the data are the same."""
+    """Table 1 for any data: a row for each data set, and the paper's row below it if the data are the same."""
     import polars as pl
 
     rows: list[dict[str, Any]] = []
     for statistics in many:
-        rows.append(
-            {
-                "data": statistics.name,
-                "users": statistics.users,
-                "items": statistics.items,
-                "density": statistics.density,
-                "mean item degree": statistics.mean_item_degree,
-                **_fit_columns("", statistics.degree_fit),
-                **_fit_columns("projection ", statistics.weighted_degree_fit),
-            }
-        )
-        if printed := paper_row(statistics):
-            rows.append(
-                {
-                    "data": f"{printed.name} (paper)",
-                    "users": printed.users,
-                    "items": printed.items,
-                    "density": printed.density,
-                    "mean item degree": printed.mean_item_degree,
-                    "exponent": printed.exponent,
-                    "KS distance": printed.distance,
-                    "p (Kolmogorov)": printed.p_value,
-                }
-            )
+        fits = _fit_columns("", statistics.degree_fit) | _fit_columns("projection ", statistics.weighted_degree_fit)
+        rows.append({"data": statistics.name, **_counts(statistics), **fits})
+        if row := paper_row(statistics):
+            fit = {"exponent": row.exponent, "KS distance": row.distance, "p (Kolmogorov)": row.p_value}
+            rows.append({"data": f"{row.name} (paper)", **_counts(row), **fit})
     return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _counts(one: NetworkStatistics | PaperRow) -> dict[str, Any]:
+    counts = {"users": one.users, "items": one.items}
+    return counts | {"density": one.density, "mean item degree": one.mean_item_degree}
 
 
 def _fit_columns(prefix: str, fit: PowerLawFit | None) -> dict[str, Any]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
+from lorentzrec.data.arrays import Integers
 
 if TYPE_CHECKING:
     import polars as pl
@@ -20,7 +19,7 @@ HIERARCHY: dict[str, tuple[str, tuple[str, ...]]] = {
     "Accessories": ("Belt, Scarf, Hat, Bag", ("Classic", "Woven", "Vintage", "Recycled")),
     "Sportswear": ("Running Top, Leggings, Swim Shorts, Track Jacket", ("Seamless", "Thermal", "Mesh", "Compression")),
 }
-"""Department -> its categories and the styles each comes in. Neighbours in this order are neighbours in taste."""
+"""Department -> its categories and their styles. What is near in this order appeals to similar customers."""
 
 STYLES: tuple[tuple[str, str, str], ...] = tuple(
     (department, category, style)
@@ -28,13 +27,13 @@ STYLES: tuple[tuple[str, str, str], ...] = tuple(
     for category in categories.split(", ")
     for style in styles
 )
-"""All (department, category, style), so that each department and each category is one unbroken run."""
+"""All (department, category, style), so that each department and each category is contiguous."""
 
 
-def item_names(numbers: NDArray[np.int64], sectors: NDArray[np.int64]) -> pl.DataFrame:
-    """One row per item: its id (`p0412`), a title (`Linen Shirt 0412`) and the place of its sector in the hierarchy.
+def item_names(numbers: Integers, sectors: Integers) -> pl.DataFrame:
+    """One row per item: its id (`p0412`), a title (`Linen Shirt 0412`) and its department, category and style.
 
-    `numbers` are what ids are made of; `sectors` are places in `STYLES`.
+    `numbers`: the numbers in the ids. `sectors`: positions in `STYLES`.
     """
     import polars as pl
 

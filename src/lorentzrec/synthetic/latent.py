@@ -1,11 +1,11 @@
-"""The two hidden worlds that synthetic events are grown in: a hyperbolic plane, and a flat square as its control.
+"""The two latent spaces that synthetic events come from: a hyperbolic plane, and a flat square as its control.
 
-In both, items are points, a customer's interest is a point that moves, and near things meet. In both, the degrees
-asked of the items are the same. They differ in one thing, the one that makes a space hyperbolic: in the plane the reach
-of an item grows with its popularity and with the customer's activity; in the square everything reaches equally far.
+In both, items are points, a customer's interest is a point that moves, and customers choose items near it. In both, the
+items have the same expected degrees. They differ in what makes a space hyperbolic: in the plane the reach of an item
+grows with its popularity and with the customer's activity; in the square everything has the same reach.
 
-Items are kept in layers of like popularity. Within a layer each item owns one slot of equal size, at random, and stands
-at a random place inside it. So an item near a place is found by division instead of by comparing all pairs.
+Items are arranged in layers of similar popularity. Within a layer each item has a random slot, all of equal size, and a
+random position inside it. So an item near a position is found by division instead of by comparing all pairs.
 """
 
 from __future__ import annotations
@@ -13,13 +13,9 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lorentzrec.data.arrays import Floats, Integers, offsets_of
 from lorentzrec.synthetic.hierarchy import STYLES
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Booleans = NDArray[np.bool_]
 
 REJECTED = -1
 """Drawn instead of an item where the draw must be repeated."""
@@ -32,13 +28,13 @@ STYLE_GRID = (16, 8)
 
 
 class World(Protocol):
-    """A place where items stand and customers look for them."""
+    """A space with items in it, from which customers draw."""
 
     layers: Layers
     dimension: int
-    """Coordinates of a place; each runs from 0 to 1 and closes on itself."""
+    """Number of coordinates of a position; each runs from 0 to 1 and is periodic."""
     sectors: Integers
-    """The place in the product hierarchy of each item."""
+    """The position of each item in the product hierarchy."""
 
     def coordinates(self) -> dict[str, Floats]:
         """The hidden coordinates of the items, by name."""
@@ -48,16 +44,16 @@ class World(Protocol):
     ) -> Integers:
         """One item of each `layer`, or `REJECTED`, near each row of `places`, for histories of length `activity`.
 
-        `widening` multiplies the reach: customers who have what is near look further.
+        `widening` multiplies the reach, for customers who already have all items nearby.
         """
 
 
 class Layers:
-    """Items in order of falling popularity, cut into layers; the expected degrees follow a power law."""
+    """Items in descending order of popularity, divided into layers; the expected degrees follow a power law."""
 
     def __init__(self, item_count: int, interactions: int, exponent: float, generator: np.random.Generator) -> None:
         # P(degree > k) = (k / k_min)^(1 - exponent), inverted at one random point in each of n equal steps:
-        # random, yet without the luck of a single draw that would move the fitted exponent.
+        # random, but no single large draw changes the fitted exponent.
         quantiles = (np.arange(item_count) + generator.random(item_count)) / item_count
         degrees = np.maximum(quantiles, 0.5 / item_count) ** (-1 / (exponent - 1))
         degrees *= interactions / degrees.sum()
@@ -67,7 +63,7 @@ class Layers:
         self.starts = np.array(edges[:-1])
         self.sizes = np.diff(edges)
         self.layer_of = np.repeat(np.arange(len(self.sizes)), self.sizes)
-        # An item's slot must say nothing of its popularity, so each layer is shuffled.
+        # The slot of an item must not depend on its popularity, so each layer is shuffled.
         order = np.concatenate(
             [start + generator.permutation(size) for start, size in zip(self.starts, self.sizes, strict=True)]
         )
@@ -76,13 +72,13 @@ class Layers:
         self.set_degrees(degrees[order])
 
     def set_degrees(self, degrees: Floats) -> None:
-        """Let the items be drawn with these expected degrees from now on."""
+        """Draw the items with these expected degrees from now on."""
         self.degrees = degrees
         self.largest = np.maximum.reduceat(degrees, self.starts)
         self.mass = np.cumsum(np.add.reduceat(degrees, self.starts))
 
     def choose(self, generator: np.random.Generator, count: int) -> Integers:
-        """Layers, each as often as the expected degrees of its items say."""
+        """Random layers, with probabilities proportional to the expected degrees of their items."""
         layer: Integers = np.searchsorted(self.mass[:-1], generator.random(count) * self.mass[-1], side="right")
         return layer
 
@@ -92,12 +88,12 @@ class HyperbolicPlane:
 
         1 / (1 + (angle / (c k n))^(1 / temperature)),   c = sin(pi temperature) / (temperature * interactions)
 
-    (the curve is averaged over the item's slot). Averaged over all angles this is k n / interactions: degrees as asked.
+    (the curve is averaged over the item's slot). Its mean over all angles is k n / interactions.
     With the item at radius r = 2 log(2 / (c k)) and the customer at radius s = R - 2 log n it is
 
         1 / (1 + exp((d - R) / (2 temperature)))   of their distance   d = r + s + 2 log(angle / 2)
 
-    so a popular item stands near the origin, which is near to everything.
+    so a popular item is near the origin, which is near to everything.
     """
 
     dimension = 1
@@ -110,7 +106,7 @@ class HyperbolicPlane:
         slots = np.concatenate([np.arange(size) for size in layers.sizes])
         self.angles = (slots + generator.random(len(slots))) / layers.sizes[layers.layer_of]
         self.sectors = (self.angles * len(STYLES)).astype(np.int64)
-        # The integral of the linking curve from 0, to be read both ways. Steps of 1 % are finer than any test can see.
+        # The integral of the linking curve from 0, interpolated in both directions; steps of 1 % are fine enough.
         self._distance = np.concatenate([[0.0], np.geomspace(1e-6, 1e12, 4200)])
         curve = self._linking(self._distance)
         self._area = np.concatenate([[0.0], np.cumsum((curve[1:] + curve[:-1]) / 2 * np.diff(self._distance))])
@@ -120,7 +116,7 @@ class HyperbolicPlane:
         return result
 
     def coordinates(self) -> dict[str, Floats]:
-        """Angle in radians and hyperbolic distance from the origin; the most popular item stands nearest to it."""
+        """Angle in radians and hyperbolic distance from the origin; the most popular item is nearest to it."""
         reach = 2 * np.pi * self.reach_of_one * self.layers.degrees
         return {"angle": 2 * np.pi * self.angles, "radius": 2 * np.log(2 / reach)}
 
@@ -135,19 +131,18 @@ class HyperbolicPlane:
         distance = np.interp(area, self._area, self._distance)
         side = np.where(generator.random(len(places)) < 0.5, -reach, reach)
         angle = (places[:, 0] + side * distance) % 1.0
-        item = layers.starts[layer] + np.minimum(
-            (angle * layers.sizes[layer]).astype(np.int64), layers.sizes[layer] - 1
-        )
-        # ... thinned to the curve of the item that is found there.
+        sizes = layers.sizes[layer]
+        item = layers.starts[layer] + np.minimum((angle * sizes).astype(np.int64), sizes - 1)
+        # ... thinned to the curve of the item at that position.
         thinned = self._linking(distance * reach / (unit * layers.degrees[item]))
         return np.where(generator.random(len(places)) * self._linking(distance) < thinned, item, REJECTED)
 
 
 class FlatSquare:
-    """The control: a square with glued edges, items clustered by style, one reach for everything.
+    """The control: a periodic square, items clustered by style, one reach for everything.
 
-    A customer meets the items of the style cluster at a normal displacement (`temperature` / 3 of a side) from the
-    place of interest, each with a probability proportional to its degree: Zipf within clusters.
+    A customer draws from the style cluster at a normal displacement (`temperature` / 3 of a side) from the position of
+    interest, each item with a probability proportional to its degree: Zipf within clusters.
     """
 
     dimension = 2
@@ -156,8 +151,8 @@ class FlatSquare:
         self.layers = layers
         self.spread = temperature / 3
         self.per_cluster = -(-layers.sizes // len(STYLES))
-        # Slots (cluster, place in cluster) of each layer; those without an item hold REJECTED.
-        self.slot_starts = np.concatenate([[0], np.cumsum(self.per_cluster * len(STYLES))])
+        # Slots (cluster, position in cluster) of each layer; those without an item hold REJECTED.
+        self.slot_starts = offsets_of(self.per_cluster * len(STYLES))
         self.items = np.full(self.slot_starts[-1], REJECTED)
         self.sectors = np.empty(len(layers.degrees), np.int64)
         for layer, (start, size) in enumerate(zip(layers.starts, layers.sizes, strict=True)):
@@ -184,9 +179,8 @@ class FlatSquare:
             np.minimum((there[:, axis] * STYLE_GRID[axis]).astype(np.int64), STYLE_GRID[axis] - 1) for axis in (0, 1)
         )
         sector = (row // 4 * 4 + column // 4) * 16 + row % 4 * 4 + column % 4
-        place = sector * self.per_cluster[layer] + (generator.random(len(places)) * self.per_cluster[layer]).astype(
-            np.int64
-        )
-        item = self.items[self.slot_starts[layer] + place]
+        size = self.per_cluster[layer]
+        slot = sector * size + (generator.random(len(places)) * size).astype(np.int64)
+        item = self.items[self.slot_starts[layer] + slot]
         accepted = generator.random(len(places)) * layers.largest[layer] < layers.degrees[item]
         return np.where(accepted, item, REJECTED)

@@ -1,7 +1,7 @@
-"""A shop that does not exist: customers, items and events grown in a hidden space, for demos, tests and benchmarks.
+"""A synthetic shop: customers, items and events from a latent space, for demos, tests and benchmarks.
 
-The hidden space is a hyperbolic plane, or the flat control beside it (`latent.py`), so that nobody has to prove the
-geometry with data grown in it.
+The latent space is a hyperbolic plane, or a flat control (`latent.py`), so that a comparison of geometries need not use
+data that favour one of them.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
 from lorentzrec.atomic import atomic_directory
+from lorentzrec.data.arrays import Booleans, Floats, Integers
 from lorentzrec.errors import ConfigError
+from lorentzrec.field_checks import Range, check_fields
 from lorentzrec.synthetic.hierarchy import item_names
-from lorentzrec.synthetic.latent import REJECTED, Booleans, FlatSquare, Floats, HyperbolicPlane, Integers, Layers, World
+from lorentzrec.synthetic.latent import REJECTED, FlatSquare, HyperbolicPlane, Layers, World
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,64 +28,52 @@ if TYPE_CHECKING:
     from lorentzrec.data.interactions import Interactions
 
 Space = Literal["hyperbolic", "flat"]
+Count = Annotated[int, Range(1)]
+Exponent = Annotated[float, Range(1.5, 20)]
 
 BLOCK_EVENTS = 1 << 20
-"""About how many events are made at once, and stand in one file. A block depends on the configuration and its number
-only, so that any order of work gives the same shop."""
+"""Approximate number of events that are made at once and written to one file. A block depends only on the configuration
+and its number, so that any order of work gives the same shop."""
 
 PATIENCE, MANY_TRIES = 8, 64
-"""How often a customer who finds what they have already, or finds nothing at all, tries again before looking further
-away: twice as far after `PATIENCE` repeated items and at each one after, and after every `MANY_TRIES` empty draws."""
+"""When a customer who finds only items they have, or none at all, looks further away: twice as far after `PATIENCE`
+repeated items and after each further one, and after every `MANY_TRIES` empty draws."""
 
 CALIBRATIONS, LARGEST_LIFT = 4, 8.0
-"""How often the degrees that come out are compared with those asked for, and how far they may be lifted."""
+"""How often the degrees are compared with the expected ones, and how far they may be raised."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SyntheticConfig:
-    """What the shop is like. Customers have at least one event and no item twice; the counts are exactly as asked."""
+    """The properties of a shop. Customers have at least one event and no item twice; the counts are exact."""
 
-    customers: int = 3_000
+    customers: Count = 3_000
     """Number of customers."""
-    items: int = 1_000
+    items: Count = 1_000
     """Number of items."""
-    interactions: int = 60_000
+    interactions: Count = 60_000
     """Number of events."""
     space: Space = "hyperbolic"
-    """The hidden space: `hyperbolic`, or `flat` as a control with the same degrees."""
-    exponent: float = 2.8
+    """`hyperbolic`: popular items reach far. `flat`: the control, with the same degrees and the same reach for all."""
+    exponent: Exponent = 2.8
     """Exponent of the power law of item degrees, P(degree = k) ~ k^-exponent."""
-    customer_exponent: float = 3.0
-    """The same for the lengths of histories; a history holds at most a quarter of the items."""
-    temperature: float = 0.3
-    """From 0.05 to 0.95: how often customers interact with distant items. The lower, the more clustering."""
-    session_length: float = 4.0
-    """Mean events in a row that follow one interest."""
-    drift: float = 0.08
-    """How far interest moves from one session to the next: standard deviation, as a share of the way round."""
-    days: int = 365
-    """Days that the events cover; a customer is active for 30 to 100 % of them."""
+    customer_exponent: Exponent = 3.0
+    """The same for the lengths of histories; a history has at most a quarter of the items."""
+    temperature: Annotated[float, Range(0.05, 0.95)] = 0.3
+    """How often customers choose items far from their interest. The lower, the more clustering."""
+    session_length: Annotated[float, Range(1, 1e9)] = 4.0
+    """Mean number of consecutive events with one interest."""
+    drift: Annotated[float, Range(0, 1)] = 0.08
+    """How far the interest moves between sessions: standard deviation, as a share of the whole circle."""
+    days: Count = 365
+    """Days that all events are in; a customer is active for 30 to 100 % of them."""
     start: int = 1_735_689_600
     """Unix seconds of the first possible event; the default is 1 January 2025."""
-    seed: int = 0
-    """Random seed: the same seed gives the same shop."""
+    seed: Annotated[int, Range(0, 2**63)] = 0
+    """Random seed."""
 
     def __post_init__(self) -> None:
-        for name in ("customers", "items", "interactions", "days"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}: give at least 1")
-        if self.space not in get_args(Space):
-            raise ConfigError(f"the space {self.space!r} is unknown: choose one of {', '.join(get_args(Space))}")
-        for name, low, high in (
-            ("exponent", 1.5, 20),
-            ("customer_exponent", 1.5, 20),
-            ("temperature", 0.05, 0.95),
-            ("session_length", 1, 1e9),
-            ("drift", 0, 1),
-            ("seed", 0, 2**63),
-        ):
-            if not low <= getattr(self, name) <= high:
-                raise ConfigError(f"{name} is {getattr(self, name)}: give a number from {low:g} to {high:g}")
+        check_fields(self)
         if not self.customers <= self.interactions <= self.customers * self.longest_history:
             raise ConfigError(
                 f"{self.interactions:,} interactions of {self.customers:,} customers with {self.items:,} items: give "
@@ -107,13 +97,13 @@ class SyntheticReport:
     events: Path
     """A folder of Parquet files with columns user, item, time (unix seconds), grouped by user, oldest first."""
     items: Path
-    """A Parquet file with columns item, title, department, category, style and the hidden coordinates."""
+    """A Parquet file with columns item, title, department, category, style and the latent coordinates."""
     item_degrees: Integers = field(repr=False)
-    """Events of each row of `items`; 0 where an item was never met."""
+    """Events of each row of `items`, 0 for items without events."""
 
 
 class SyntheticShop:
-    """A shop, made as it is asked for: its item table, its events at once, or its events block by block."""
+    """A shop that is computed on demand: its item table, and its events all at once or block by block."""
 
     def __init__(self, config: SyntheticConfig) -> None:
         self.config = config
@@ -129,14 +119,14 @@ class SyntheticShop:
                 f"with exponent {config.exponent} the most popular item needs {layers.degrees.max():,.0f} customers; "
                 f"there are {config.customers:,}: raise the exponent, or give fewer interactions or more customers"
             )
-        # Ids in an order of their own, or they would tell popularity.
+        # In random order, so that ids do not reveal popularity.
         self.numbers: Integers = generator.permutation(config.items)
         self.block_count = -(-config.customers // config.block_customers)
         self._calibrate()
 
     @cached_property
     def items(self) -> pl.DataFrame:
-        """item, title, department, category, style, and the hidden coordinates, in order of ids."""
+        """item, title, department, category, style, and the latent coordinates, in order of ids."""
         return self._items_as_drawn.sort("item")
 
     @cached_property
@@ -154,7 +144,7 @@ class SyntheticShop:
 
     @cached_property
     def _items_as_drawn(self) -> pl.DataFrame:
-        """The item table in the order in which the world knows them."""
+        """The item table in the order of `world`."""
         import polars as pl
 
         return item_names(self.numbers, self.world.sectors).with_columns(
@@ -193,26 +183,26 @@ class SyntheticShop:
         return customer, items, _times(generator, customer, opens_history, opens_session, config)
 
     def _calibrate(self) -> None:
-        """Draw the first block a few times, each time lifting the degrees where fewer links came out than were asked.
+        """Draw the first block a few times, each time raising the degrees of items with fewer links than expected.
 
-        Nobody takes an item twice, so the most popular ones would end below what was asked of them.
+        No customer has an item twice, so the most popular ones would otherwise get fewer links than expected.
         """
         layers = self.world.layers
-        asked = layers.degrees
+        expected = layers.degrees
         like = np.log2(1 + layers.ranks).astype(np.int64)
         for _ in range(CALIBRATIONS):
             items = self._draw(0)[1]
             found = np.bincount(like[items], minlength=like.max() + 1) / len(items)
-            wanted = np.bincount(like, asked) / self.config.interactions
+            wanted = np.bincount(like, expected) / self.config.interactions
             lifted = layers.degrees * (wanted / np.maximum(found, 1 / len(items)))[like]
-            # Beyond this an item is known to everybody it can reach: more would only slow the draws.
-            layers.set_degrees(np.minimum(lifted, LARGEST_LIFT * asked))
+            # An item with this degree has all customers it can reach: more would only slow the draws.
+            layers.set_degrees(np.minimum(lifted, LARGEST_LIFT * expected))
 
     def _places(self, generator: np.random.Generator, opens_history: Booleans, opens_session: Booleans) -> Floats:
-        """Where the interest is at each event: anywhere at first, then moved a little at each new session."""
+        """The position of interest at each event: random at first, then moved a little at each new session."""
         shape = (len(opens_history), self.world.dimension)
         steps = generator.normal(0, self.config.drift, shape) * opens_session[:, None]
-        # Added to whatever the customer before ended with, a place anywhere is again a place anywhere.
+        # A uniform position added to the last position of the customer before is again uniform.
         steps[opens_history] = generator.random((int(opens_history.sum()), self.world.dimension))
         return np.cumsum(steps, axis=0) % 1.0
 
@@ -232,7 +222,7 @@ class SyntheticShop:
                 items[waiting] = self.world.draw(generator, layers, places[waiting], activity, widening)
                 rejected = items[waiting] == REJECTED
                 waiting, layers, tries = waiting[rejected], layers[rejected], tries + 1
-            # Of equal pairs all but one are drawn again; only customers who had one need another look.
+            # Of equal pairs all but one are drawn again; only customers with such pairs are checked again.
             among = np.flatnonzero(np.isin(customer, customer[open_events])) if rounds else open_events
             pairs = customer[among] * self.config.items + items[among]
             order = np.argsort(pairs, kind="stable")
@@ -250,7 +240,7 @@ def synthetic_shop(
     seed: int = 0,
     space: Space = "hyperbolic",
 ) -> SyntheticShop:
-    """A shop in memory: `.events`, `.items`, `.interactions()`. There is more to choose in `SyntheticConfig`."""
+    """A shop in memory: `.events`, `.items`, `.interactions()`. `SyntheticConfig` has more options."""
     return SyntheticShop(
         SyntheticConfig(customers=customers, items=items, interactions=interactions, seed=seed, space=space)
     )
@@ -261,7 +251,7 @@ def synthesize(
 ) -> SyntheticReport:
     """Write a shop of any size to the folder `out`, block by block, in memory that does not grow with the events.
 
-    `progress` is told blocks done and blocks in all. The folder appears only when it is complete.
+    `progress` is called with the number of blocks done and of all blocks. The folder appears when it is complete.
     """
     shop = SyntheticShop(config)
     degrees = np.zeros(config.items, np.int64)
@@ -280,7 +270,7 @@ def synthesize(
 
 
 def _history_lengths(generator: np.random.Generator, count: int, total: int, config: SyntheticConfig) -> Integers:
-    """Pareto numbers, made whole, between 1 and the longest history, that add up to `total`."""
+    """Pareto-distributed integers between 1 and the longest history, with the sum `total`."""
     pareto = (1 - generator.random(count)) ** (-1 / (config.customer_exponent - 1))
     lengths: Integers = np.clip((pareto * (total / pareto.sum())).astype(np.int64), 1, config.longest_history)
     while missing := total - int(lengths.sum()):

@@ -111,7 +111,7 @@ def described_items(
             pl.col("id").cast(pl.String), *(pl.col(name).cast(types[name]) for name in DETAILS if name in described)
         )
         if twice := kept.filter(kept["id"].is_duplicated())["id"].head(1).to_list():
-            raise InputError(f"the item {twice[0]!r} stands twice in the item table: give each item one row")
+            raise InputError(f"the item {twice[0]!r} occurs twice in the item table: give each item one row")
         table = table.join(kept, on="id", how="left", maintain_order="left")
     missing = [pl.lit(None, types[name]).alias(name) for name in DETAILS if name not in table.columns]
     table = first_category(table.with_columns(missing)).with_columns(place=place).select("row", "id", *DETAILS, "place")

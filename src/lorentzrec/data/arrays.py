@@ -1,0 +1,32 @@
+"""Array types, and groups of rows in flat arrays: group g is `values[offsets[g]:offsets[g + 1]]`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float64]
+Integers: TypeAlias = NDArray[np.int64]
+Booleans: TypeAlias = NDArray[np.bool_]
+
+
+def offsets_of(counts: NDArray[np.integer[Any]]) -> Integers:
+    """Where each group starts, and at the end the total, from the sizes of the groups."""
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+def gather_groups(offsets: Integers, groups: Integers) -> tuple[Integers, Integers]:
+    """The rows of some groups, one after another: for each row its position in `groups`, and its index."""
+    lengths = offsets[groups + 1] - offsets[groups]
+    positions = np.repeat(np.arange(len(groups)), lengths)
+    return positions, np.arange(len(positions)) + (offsets[groups] - offsets_of(lengths)[:-1])[positions]
+
+
+def update_digest(digest: hashlib._Hash, arrays: Iterable[NDArray[Any]]) -> None:
+    """Add arrays to a running hash in a byte order that does not depend on the machine."""
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data)

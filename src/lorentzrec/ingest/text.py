@@ -1,0 +1,216 @@
+"""The content of text files: decompressed piece by piece, decoded, copied as plain UTF-8.
+
+A few megabytes of gzip can hold a line of gigabytes, which every parser of lines would first load into memory. All text
+is read through this module, which limits the length of a line.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import mmap
+import shutil
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Protocol
+
+from lorentzrec.errors import InputError
+from lorentzrec.ingest.sources import Source
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+
+class Readable(Protocol):
+    def read(self, size: int = -1, /) -> bytes: ...
+
+
+LONGEST_LINE = 16 * 2**20
+"""Bytes; an event or an item with its description has a few thousand at most."""
+
+_PIECE = 2**20
+_COMPRESSIONS = {"gzip": (b"\x1f\x8b", ".gz"), "zstd": (b"\x28\xb5\x2f\xfd", ".zst")}
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+
+UNREADABLE = 0x10FF00
+"""Byte b that the encoding does not allow is decoded as the private character `UNREADABLE` + b."""
+
+
+def _mark_bytes(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return "".join(chr(UNREADABLE + byte) for byte in error.object[error.start : error.end]), error.end
+
+
+codecs.register_error("lorentzrec-mark", _mark_bytes)
+
+
+@contextmanager
+def open_bytes(path: Path, label: str) -> Iterator[IO[bytes]]:
+    """The content of a plain, gzip or zstd file; an `InputError` if it is damaged. `label`: its name in errors.
+
+    Compression is recognised by the content, as Polars does, or by the name.
+    """
+    import zstandard
+
+    try:
+        with path.open("rb") as file:
+            content: Readable = file
+            match _compression(file, label):
+                case "gzip":
+                    content = gzip.open(file)  # noqa: SIM115, it only reads the file, which is closed
+                case "zstd":
+                    content = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+            yield limit_lines(content, label)
+    except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
+        if getattr(error, "errno", None) is not None:
+            raise  # a fault of the disk, not of the file
+        raise InputError(f"{label} cannot be read ({error}): check the file and its name") from None
+
+
+def _compression(file: IO[bytes], label: str) -> str | None:
+    head = file.read(4)
+    file.seek(0)
+    names = (name for name, (mark, ending) in _COMPRESSIONS.items() if head.startswith(mark) or label.endswith(ending))
+    return next(names, None)
+
+
+def limit_lines(content: Readable, label: str) -> IO[bytes]:
+    """The same bytes; an `InputError` after more than `LONGEST_LINE` of them without a line end."""
+    return io.BufferedReader(_LimitedLines(content, label), _PIECE)
+
+
+class _LimitedLines(io.RawIOBase):
+    def __init__(self, content: Readable, label: str) -> None:
+        self._content, self._label = content, label
+        self._lines, self._open = 0, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer) -> int:
+        target = memoryview(buffer)
+        piece = self._content.read(len(target))
+        ends = piece.count(b"\n")
+        self._lines += ends
+        self._open = len(piece) - piece.rfind(b"\n") - 1 if ends else self._open + len(piece)
+        if self._open > LONGEST_LINE:
+            raise _too_long(self._label, self._lines + 1)
+        target[: len(piece)] = piece
+        return len(piece)
+
+
+def decompress(path: Path, label: str, target: Path) -> Path:
+    """The path of an uncompressed file without overlong lines: `path` itself if it is not compressed, else `target`."""
+    with path.open("rb") as file:
+        if _compression(file, label) is None:
+            _refuse_long_lines(file, label)
+            return path
+    with open_bytes(path, label) as content, target.open("wb") as plain:
+        shutil.copyfileobj(content, plain, _PIECE)
+    return target
+
+
+def _refuse_long_lines(file: IO[bytes], label: str) -> None:
+    """Find one line end in every `LONGEST_LINE` bytes, which costs next to nothing."""
+    size = file.seek(0, io.SEEK_END)
+    if size <= LONGEST_LINE:
+        return
+    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        start = 0
+        while size - start > LONGEST_LINE:
+            end = content.rfind(b"\n", start, start + LONGEST_LINE + 1)
+            if end < 0:
+                pieces = range(0, start, _PIECE)
+                lines = sum(content[first : min(first + _PIECE, start)].count(b"\n") for first in pieces)
+                raise _too_long(label, lines + 1)
+            start = end + 1
+
+
+def _too_long(label: str, line: int) -> InputError:
+    return InputError(
+        f"{label} line {line} is longer than {LONGEST_LINE // 2**20} MiB: check that the file is text, with a line end "
+        "after every record"
+    )
+
+
+def is_utf8(encoding: str) -> bool:
+    return codecs.lookup(encoding).name in ("utf-8", "utf-8-sig", "ascii")
+
+
+def detect_encoding(path: Path, encoding: str, label: str) -> str:
+    """The encoding to read with: UTF-16 and UTF-32 are recognised by their byte order mark."""
+    with open_bytes(path, label) as binary:
+        head = binary.read(1024)
+    if not is_utf8(encoding):
+        return encoding
+    for mark, name in _MARKS.items():
+        if head.startswith(mark):
+            return name
+    if b"\0" in head:
+        order = "le" if head[1:2] == b"\0" else "be"
+        raise InputError(f"{label} has zero bytes, so it is not UTF-8 text: give `encoding='utf-16-{order}'`")
+    return "utf-8-sig"
+
+
+def read_first_lines(path: Path, encoding: str, label: str, count: int, *, blank: bool = False) -> list[str]:
+    """The first lines without their ends, in any encoding and compression; blank ones only if `blank`."""
+    encoding = detect_encoding(path, encoding, label)
+    with open_bytes(path, label) as binary:
+        lines = (line.rstrip("\r\n") for line in io.TextIOWrapper(binary, encoding, "lorentzrec-mark", newline="\n"))
+        return list(islice((line for line in lines if blank or line.strip()), count))
+
+
+def copy_as_utf8(path: Path, source: Source, label: str, target: Path) -> bool:
+    """Write the file as uncompressed UTF-8, escaped quotes doubled; whether all of it could be decoded.
+
+    Bytes that could not be decoded are marked, see `UNREADABLE`.
+    """
+    readable, ahead, escape = True, "", source.escape
+    decoder = codecs.getincrementaldecoder(detect_encoding(path, source.encoding, label))("lorentzrec-mark")
+    with open_bytes(path, label) as binary, target.open("w", encoding="utf-8", newline="") as plain:
+        while True:
+            chunk = binary.read(4 * _PIECE)
+            text = ahead + decoder.decode(chunk, final=not chunk)
+            ahead = ""
+            readable = readable and not has_unreadable(text)
+            if escape is not None:
+                if chunk and (len(text) - len(text.rstrip(escape))) % 2:
+                    text, ahead = text[:-1], escape
+                text = _double_quotes(text, escape, source.quote)
+            plain.write(text)
+            if not chunk:
+                return readable
+
+
+def _double_quotes(text: str, escape: str, quote: str | None) -> str:
+    # Escaped escapes are replaced while escaped quotes are resolved, by a character that is not part of any text.
+    text = text.replace(escape * 2, "\ufdd0")
+    if quote is not None:
+        text = text.replace(escape + quote, quote * 2)
+    return text.replace("\ufdd0", escape)
+
+
+def has_unreadable(text: str) -> bool:
+    return not text.isascii() and max(text) >= chr(UNREADABLE)
+
+
+def show_unreadable(text: str) -> str:
+    r"""The text with unreadable bytes as \xe9."""
+    return "".join(
+        f"\\x{ord(one) - UNREADABLE:02x}" if UNREADABLE <= ord(one) < UNREADABLE + 256 else one for one in text
+    )
+
+
+def suggest_encoding(text: str) -> str:
+    """The option that probably makes the unreadable bytes of a text readable."""
+    high = [ord(one) - UNREADABLE for one in text if ord(one) >= UNREADABLE]
+    return f"`encoding='{'cp1252' if any(0x80 <= byte <= 0x9F for byte in high) else 'latin-1'}'`"

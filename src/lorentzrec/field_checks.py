@@ -1,0 +1,140 @@
+"""Checks of dataclass fields against their annotations: types, choices and ranges are stated once, where the field is.
+
+@dataclass(frozen=True)
+class Settings:
+    port: Annotated[int, Range(0, 65535)] = 8000
+    timeout: Annotated[float, Range(above=0)] | None = None
+    log_format: Literal["text", "json"] = "text"
+
+    def __post_init__(self) -> None:
+        check_fields(self)  # Settings(port=-1) raises "port is -1: give a whole number from 0 to 65535"
+
+Types other than bool, int, float, str, None and Literal are not checked. Annotations must be importable at run time.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+from lorentzrec.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from `least` (or `above`, exclusive) to `most`; goes into `Annotated`."""
+
+    least: float | None = None
+    most: float = math.inf
+    above: float | None = None
+
+    def __contains__(self, value: float) -> bool:
+        return (
+            (self.least is None or value >= self.least)
+            and (self.above is None or value > self.above)
+            and value <= self.most
+        )
+
+    def __str__(self) -> str:
+        if self.above is not None:
+            return f"above {self.above}" + (f" and at most {self.most}" if self.most < math.inf else "")
+        if self.least is None:
+            return f"of at most {self.most}" if self.most < math.inf else ""
+        return f"from {self.least} to {self.most}" if self.most < math.inf else f"of at least {self.least}"
+
+
+class _Kind(NamedTuple):
+    """One alternative of an annotation: a type with a range, or a literal."""
+
+    type: Any
+    range: Range = Range()
+
+    def accepts(self, value: Any) -> bool:
+        if self.type in (int, float):
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            real = self.type is float and isinstance(value, float) and math.isfinite(value)
+            return (whole or real) and value in self.range
+        if isinstance(self.type, str):
+            return bool(value == self.type)
+        return isinstance(value, self.type) if self.type in (bool, str, NoneType) else True
+
+
+_NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+
+
+def check_fields(instance: Any, *, as_options: bool = False, error: type[Exception] = ConfigError) -> None:
+    """Raise `error` for the first field of a dataclass whose value does not fit its annotation.
+
+    as_options: put the name in backticks, so that the command line prints it as its option.
+    """
+    for name, hint in field_hints(type(instance)).items():
+        check_value(f"`{name}`" if as_options else name, getattr(instance, name), hint, error)
+
+
+def check_value(name: str, value: Any, hint: Any, error: type[Exception] = ConfigError) -> None:
+    """Raise `error` if a value does not fit an annotation: "`name` is `value`: give `requirement`"."""
+    if not any(kind.accepts(value) for kind in _kinds(hint)):
+        raise error(f"{name} is {value!r}: give {requirement(hint)}")
+
+
+def check_names(cls: type, names: Iterable[str], what: str, error: type[Exception] = ConfigError) -> None:
+    """Raise `error` for the first name that is no field of a dataclass, with the nearest one that is."""
+    known = list(field_hints(cls))
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            meant = f"did you mean {near[0]!r}?" if near else f"the names are {', '.join(known)}"
+            raise error(f"there is no {what} {name!r}: {meant}")
+
+
+def requirement(hint: Any) -> str:
+    """What an annotation accepts, in words; that None is accepted is left out."""
+    choices = [kind.type for kind in _kinds(hint) if isinstance(kind.type, str)]
+    numbers = [f"{_NAMES[kind.type]} {kind.range}".strip() for kind in _kinds(hint) if kind.type in _NAMES]
+    return " or ".join([*([f"one of {', '.join(choices)}"] if choices else []), *numbers])
+
+
+def convert(value: Any, hint: Any) -> Any:
+    """A whole number as a float where the annotation has no int; anything else unchanged."""
+    types = [kind.type for kind in _kinds(hint)]
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return float(value) if whole and float in types and int not in types else value
+
+
+def parse(text: str, hint: Any) -> Any:
+    """The value that a text stands for: `none`, `true`, a number or the text itself; `check_value` decides on it."""
+    types = [kind.type for kind in _kinds(hint)]
+    if text.lower() == "none" and NoneType in types:
+        return None
+    if bool in types and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        if kind in types:
+            try:
+                return kind(text)
+            except ValueError:
+                pass
+    return text
+
+
+@cache
+def field_hints(cls: type) -> dict[str, Any]:
+    """The annotation of each field of a dataclass, in order."""
+    hints = get_type_hints(cls, include_extras=True)
+    return {field.name: hints[field.name] for field in fields(cls)}
+
+
+def _kinds(hint: Any, allowed: Range = Range()) -> tuple[_Kind, ...]:  # noqa: B008 - immutable
+    if get_origin(hint) is Annotated:
+        ranges = [one for one in hint.__metadata__ if isinstance(one, Range)]
+        return _kinds(hint.__origin__, *ranges[:1])
+    if get_origin(hint) in (Union, UnionType):
+        return tuple(kind for part in get_args(hint) for kind in _kinds(part, allowed))
+    if get_origin(hint) is Literal:
+        return tuple(_Kind(choice) for choice in get_args(hint))
+    return (_Kind(hint, allowed),)

@@ -17,6 +17,7 @@ from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import Id, Vocabulary
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.model import model as model_module
+from lorentzrec.model.fallbacks import FallbackKind
 from lorentzrec.model.model import Model
 from lorentzrec.model.ranking import Recommendations
 from lorentzrec.model.record import EpochRecord
@@ -104,16 +105,18 @@ def test_known_user_of_a_symmetric_model_is_their_point() -> None:
 def test_symmetric_model_answers_a_history_by_its_midpoint_and_says_so() -> None:
     answer = hand_made(model="symmetric").recommend(["i3", "i7"])
     assert answer.fallback == "midpoint"
-    assert same(replace(answer, fallback=None), hand_made().recommend(["i3", "i7"]))
+    assert same(replace(answer, fallbacks=()), hand_made().recommend(["i3", "i7"]))
     partly = hand_made(model="symmetric").recommend(["i3", "new", "i7"])
     assert partly.fallback == "midpoint; partial: 1 of 3 history items is unknown"
+    assert partly.fallback_kinds == (FallbackKind.MIDPOINT, FallbackKind.PARTIAL)
+    assert [(one.unknown, one.total) for one in partly.fallbacks] == [(0, 0), (1, 3)]
 
 
 def test_unknown_items_of_a_history_are_left_out_and_counted() -> None:
     model = hand_made()
     answer = model.recommend(["i3", "new", "i7", "newer"], weights=[1, 100, 3, 100])
     assert answer.fallback == "partial: 2 of 4 history items are unknown"
-    assert same(replace(answer, fallback=None), model.recommend(["i3", "i7"], weights=[1, 3]))
+    assert same(replace(answer, fallbacks=()), model.recommend(["i3", "i7"], weights=[1, 3]))
 
 
 def test_nothing_known_is_answered_by_popularity() -> None:

@@ -1,29 +1,111 @@
-"""The words of a `fallback`: what an answer is instead, and why; the same from a model and from the web service."""
+"""Why recommendations are not simply the best items for the query: typed records, and their only rendering as text."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, StrEnum, auto
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
 from lorentzrec.data.vocabulary import UNKNOWN
-from lorentzrec.model.ranking import Rows
 
 
-def history_remarks(rows: Rows, *, midpoint: bool = False, hint: str = "") -> tuple[str, ...]:
-    """What to say of a history, given the row of each of its items.
+class FallbackKind(StrEnum):
+    """What was done instead."""
 
-    midpoint: the model has points of customers and is asked with a history. hint: what may help if no id is known.
+    POPULAR = "popular"
+    """The most popular items, scored by their count, because nothing is known of the customer."""
+    MIDPOINT = "midpoint"
+    """A model with a point per customer was queried with a history, and used its midpoint."""
+    PARTIAL = "partial"
+    """Unknown items of the history were left out."""
+    ALLOWED = "allowed"
+    """Unknown items of the allow-list were left out."""
+    CATEGORIES = "categories"
+    """Unknown categories were left out."""
+    BASKET = "basket"
+    """No category was left out for a basket."""
+
+
+class Cause(Enum):
+    """Why it was done."""
+
+    EMPTY_HISTORY = auto()
+    UNKNOWN_HISTORY = auto()
+    UNTRAINED_USER = auto()
+    HISTORY_INSTEAD_OF_USER = auto()
+    UNKNOWN_HISTORY_ITEMS = auto()
+    UNKNOWN_ALLOWED_ITEMS = auto()
+    UNKNOWN_CATEGORIES = auto()
+    BASKET_WITHOUT_CATEGORIES = auto()
+    BASKET_OF_ALL_CATEGORIES = auto()
+
+
+_KINDS_AND_TEXTS = {
+    Cause.EMPTY_HISTORY: (FallbackKind.POPULAR, "the history is empty"),
+    Cause.UNKNOWN_HISTORY: (FallbackKind.POPULAR, "none of the {total} history items is known"),
+    Cause.UNTRAINED_USER: (FallbackKind.POPULAR, "the user has no events in training"),
+    Cause.HISTORY_INSTEAD_OF_USER: (FallbackKind.MIDPOINT, ""),
+    Cause.UNKNOWN_HISTORY_ITEMS: (FallbackKind.PARTIAL, "{unknown} of {total} history items {are} unknown"),
+    Cause.UNKNOWN_ALLOWED_ITEMS: (FallbackKind.ALLOWED, "{unknown} of {total} allowed items {are} unknown"),
+    Cause.UNKNOWN_CATEGORIES: (FallbackKind.CATEGORIES, "{unknown} of {total} categories {are} unknown"),
+    Cause.BASKET_WITHOUT_CATEGORIES: (
+        FallbackKind.BASKET,
+        "no category of its items is known, so none is left out",
+    ),
+    Cause.BASKET_OF_ALL_CATEGORIES: (
+        FallbackKind.BASKET,
+        "nothing is left outside its categories, so none is left out",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """One deviation from what was requested; `str` renders it, such as "partial: 1 of 2 history items is unknown"."""
+
+    cause: Cause
+    unknown: int = 0
+    """Ids that are not known, of `total`."""
+    total: int = 0
+    id_type: str | None = None
+    """"strings" or "integers", as a hint where no id is known."""
+
+    @property
+    def kind(self) -> FallbackKind:
+        return _KINDS_AND_TEXTS[self.cause][0]
+
+    def __str__(self) -> str:
+        kind, text = _KINDS_AND_TEXTS[self.cause]
+        reason = text.format(unknown=self.unknown, total=self.total, are="is" if self.unknown == 1 else "are")
+        hint = f" (ids here are {self.id_type})" if self.id_type else ""
+        return f"{kind}: {reason}{hint}" if reason else str(kind)
+
+
+def render_fallbacks(fallbacks: Iterable[Fallback]) -> str | None:
+    """The text of some fallbacks, joined by "; "; None if there are none."""
+    return "; ".join(map(str, fallbacks)) or None
+
+
+def history_fallbacks(
+    rows: NDArray[np.integer[Any]], *, midpoint: bool = False, id_type: str | None = None
+) -> tuple[Fallback, ...]:
+    """Fallbacks of a history, from the row of each of its items.
+
+    midpoint: the model has points of customers and is queried with a history. id_type: see `Fallback`.
     """
     if not len(rows):
-        return ("popular: the history is empty",)
+        return (Fallback(Cause.EMPTY_HISTORY),)
     if (rows == UNKNOWN).all():
-        return (f"popular: none of the {len(rows)} history items is known{hint}",)
-    return (*(("midpoint",) if midpoint else ()), *unknown_remark("partial: {} of {} history items", rows))
+        return (Fallback(Cause.UNKNOWN_HISTORY, len(rows), len(rows), id_type),)
+    own = (Fallback(Cause.HISTORY_INSTEAD_OF_USER),) if midpoint else ()
+    return own + unknown_fallbacks(Cause.UNKNOWN_HISTORY_ITEMS, rows)
 
 
-def allowed_remark(rows: Rows) -> tuple[str, ...]:
-    """What to say of an allow-list, given the row of each of its items."""
-    return unknown_remark("allowed: {} of {} allowed items", rows)
-
-
-def unknown_remark(sentence: str, rows: Rows) -> tuple[str, ...]:
-    """Nothing if all rows are known, else `sentence` with the number of unknown rows and of all rows in its places."""
+def unknown_fallbacks(cause: Cause, rows: NDArray[np.integer[Any]]) -> tuple[Fallback, ...]:
+    """A fallback with the number of unknown rows; none if all are known."""
     unknown = int((rows == UNKNOWN).sum())
-    return (f"{sentence.format(unknown, len(rows))} {'is' if unknown == 1 else 'are'} unknown",) if unknown else ()
+    return (Fallback(cause, unknown, len(rows)),) if unknown else ()

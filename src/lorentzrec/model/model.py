@@ -19,7 +19,7 @@ from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.evaluation.held_out import events_of
 from lorentzrec.geometry import FloatArray
 from lorentzrec.model.config import TrainingConfig
-from lorentzrec.model.fallbacks import allowed_remark, history_remarks
+from lorentzrec.model.fallbacks import Cause, Fallback, history_fallbacks, unknown_fallbacks
 from lorentzrec.model.ranking import Ranker, Recommendations, Rows, top_k
 from lorentzrec.model.record import EpochRecord
 
@@ -34,8 +34,7 @@ class _Question(NamedTuple):
     """The items they touched, oldest first."""
     query: FloatArray | None
     """The point that stands for them; None asks for the popular items."""
-    remarks: tuple[str, ...]
-    """What has to be said about it; see `Recommendations.fallback`."""
+    fallbacks: tuple[Fallback, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,15 +165,15 @@ class Model:
         never = _rows(self.items, exclude, "exclude")
         never = never[never != UNKNOWN]
         allowed: Rows | None = None
-        remarks: tuple[str, ...] = ()
+        fallbacks: tuple[Fallback, ...] = ()
         if items is not None:
             allowed = _rows(self.items, items, "items")
-            remarks = allowed_remark(allowed)
+            fallbacks = unknown_fallbacks(Cause.UNKNOWN_ALLOWED_ITEMS, allowed)
             allowed = allowed[allowed != UNKNOWN]
         answers: list[Recommendations] = []
         while block := list(islice(questions, QUESTIONS_PER_BLOCK)):
             excluded = [np.concatenate([never, question.seen]) if exclude_history else never for question in block]
-            block = [question._replace(remarks=question.remarks + remarks) for question in block]
+            block = [question._replace(fallbacks=question.fallbacks + fallbacks) for question in block]
             answers += self._answers(block, k, excluded, allowed, threads)
         return answers
 
@@ -266,7 +265,7 @@ class Model:
         for row in _known_rows(self.users, users, "user"):
             seen, weights = (np.empty(0, np.int32), None) if self.histories is None else _events(self.histories, row)
             query = self._query(seen, weights, row)
-            yield _Question(seen, query, () if query is not None else ("popular: the user has no events in training",))
+            yield _Question(seen, query, () if query is not None else (Fallback(Cause.UNTRAINED_USER),))
 
     def _questions_of_histories(
         self, histories: Iterable[Iterable[Id]], weights: Iterable[Iterable[float]] | None
@@ -283,8 +282,8 @@ class Model:
             )
             query = self._query(seen, checked, UNKNOWN)
             kind = "strings" if self.items.holds_strings else "integers"
-            remarks = history_remarks(rows, midpoint=self.user_points is not None, hint=f" (ids here are {kind})")
-            yield _Question(seen, query, remarks)
+            fallbacks = history_fallbacks(rows, midpoint=self.user_points is not None, id_type=kind)
+            yield _Question(seen, query, fallbacks)
 
     def _answers(
         self, questions: list[_Question], k: int, excluded: list[Rows], allowed: Rows | None, threads: int | None
@@ -300,7 +299,7 @@ class Model:
             else:
                 rows = top_k(self.item_counts.astype(np.float64), k, excluded[place], allowed)
                 scores = self.item_counts[rows].astype(np.float32)
-            answers.append(Recommendations(self.items.ids(rows), scores, "; ".join(question.remarks) or None))
+            answers.append(Recommendations(self.items.ids(rows), scores, question.fallbacks))
         return answers
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
 from lorentzrec.geometry.hyperboloid import squared_lorentzian_distance
 from lorentzrec.geometry.midpoint import einstein_midpoint, normalise_sum
+from lorentzrec.model.fallbacks import Fallback, FallbackKind, render_fallbacks
 from lorentzrec.threads import SINGLE_THREADED_BLAS, available_cores
 
 if TYPE_CHECKING:
@@ -32,17 +33,22 @@ GATHERED_SHARE = 16
 class Recommendations:
     """Item ids, best first, with their scores.
 
-    `fallback` is None for a full answer. Otherwise it says what the answer is instead, as words with a reason each,
-    joined by "; ":
-    "popular: ..." (the most popular items, scored by their count, because nothing is known of the customer),
-    "midpoint" (a model with a point per customer was asked with a history),
-    "partial: ..." (unknown items of the history were left out),
-    "allowed: ..." (unknown items of the allow-list were left out).
+    Where they are not simply the best items for the query, `fallbacks` has the reasons, `fallback_kinds` their kinds,
+    and `fallback` their text: words with a reason each, joined by "; ".
     """
 
     ids: list[Id]
     scores: NDArray[np.float32]
-    fallback: str | None = None
+    fallbacks: tuple[Fallback, ...] = ()
+
+    @property
+    def fallback(self) -> str | None:
+        """`fallbacks` as text; None if there are none."""
+        return render_fallbacks(self.fallbacks)
+
+    @property
+    def fallback_kinds(self) -> tuple[FallbackKind, ...]:
+        return tuple(fallback.kind for fallback in self.fallbacks)
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 
 from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.errors import InputError
-from lorentzrec.model.fallbacks import allowed_remark, history_remarks, unknown_remark
+from lorentzrec.model.fallbacks import (
+    Cause,
+    Fallback,
+    FallbackKind,
+    history_fallbacks,
+    render_fallbacks,
+    unknown_fallbacks,
+)
 from lorentzrec.model.ranking import Ranker, Rows
 from lorentzrec.serving.recommending.diversity import diversify, pool_size
 from lorentzrec.serving.recommending.live_items import LiveItems, Ranked
@@ -77,9 +84,15 @@ class Answer:
     """Items, best first."""
 
     items: tuple[AnsweredItem, ...]
-    fallback: str | None = None
-    """None for a full answer; else what it is instead, in the words of `Recommendations.fallback`. Two words are added:
-    "categories: ..." (unknown categories were left out) and "basket: ..." (no category was left out, and why)."""
+    fallbacks: tuple[Fallback, ...] = ()
+
+    @property
+    def fallback(self) -> str | None:
+        return render_fallbacks(self.fallbacks)
+
+    @property
+    def fallback_kinds(self) -> tuple[FallbackKind, ...]:
+        return tuple(fallback.kind for fallback in self.fallbacks)
 
 
 class _Side:
@@ -131,10 +144,10 @@ class Answerer:
         if not question.history or (held and answer.items):
             return answer
         if held:
-            answer, remark = self.recommend(question), "basket: nothing is left outside its categories"
+            answer, cause = self.recommend(question), Cause.BASKET_OF_ALL_CATEGORIES
         else:
-            remark = "basket: no category of its items is known"
-        return replace(answer, fallback="; ".join(filter(None, [answer.fallback, f"{remark}, so none is left out"])))
+            cause = Cause.BASKET_WITHOUT_CATEGORIES
+        return replace(answer, fallbacks=(*answer.fallbacks, Fallback(cause)))
 
     def similar(
         self,
@@ -152,11 +165,11 @@ class Answerer:
         row = self._known([item])
         if not len(row):
             raise UnknownItem(f"the item {item!r} is not in version {self.version.name}: check the id")
-        allowed, remarks = self._allowed(None, categories, never=())
+        allowed, fallbacks = self._allowed(None, categories, never=())
         excluded = np.concatenate([row, self._known(exclude)])
         point = side.ranker.precise(side.ranker.item_points[row[0]])
         ranked = side.live.top(point, pool_size(k, diversity), excluded, allowed, nearest=True)
-        return self._answer(side, ranked, k, diversity, remarks)
+        return self._answer(side, ranked, k, diversity, fallbacks)
 
     def _recommend(self, question: Question, never: Sequence[int]) -> Answer:
         side = self._side(question.twin)
@@ -164,17 +177,17 @@ class Answerer:
         history = self.version.items.rows(question.history)
         seen = history[history != UNKNOWN]
         weights = np.array(question.weights)[history != UNKNOWN] if question.weights else None
-        allowed, remarks = self._allowed(question.allow, question.categories, never)
-        remarks = history_remarks(history, midpoint=self._symmetric and not question.twin) + remarks
+        allowed, fallbacks = self._allowed(question.allow, question.categories, never)
+        fallbacks = history_fallbacks(history, midpoint=self._symmetric and not question.twin) + fallbacks
         excluded = self._known(question.exclude)
         if question.exclude_seen:
             excluded = np.concatenate([excluded, seen])
         if not len(seen):  # the most popular ones are meant to be just that, so diversity is left aside
-            return self._answer(side, side.live.popular(question.k, excluded, allowed), question.k, 0.0, remarks)
+            return self._answer(side, side.live.popular(question.k, excluded, allowed), question.k, 0.0, fallbacks)
         pool = pool_size(question.k, question.diversity)
         ranked = side.live.top(side.ranker.query(seen, weights), pool, excluded, allowed)
         explained = seen if question.reasons else NOBODY
-        return self._answer(side, ranked, question.k, question.diversity, remarks, explained, weights)
+        return self._answer(side, ranked, question.k, question.diversity, fallbacks, explained, weights)
 
     def _answer(
         self,
@@ -182,7 +195,7 @@ class Answerer:
         ranked: Ranked,
         k: int,
         diversity: float,
-        remarks: tuple[str, ...],
+        fallbacks: tuple[Fallback, ...],
         history: Rows = NOBODY,
         weights: NDArray[np.float64] | None = None,
     ) -> Answer:
@@ -195,7 +208,7 @@ class Answerer:
             AnsweredItem(item.id, item.row, score, item.title, item.category, reasons)
             for item, score, reasons in zip(self.version.items.items(rows), scores.tolist(), because, strict=True)
         )
-        return Answer(items, "; ".join(remarks) or None)
+        return Answer(items, fallbacks)
 
     def _reasons(
         self, side: _Side, history: Rows, weights: NDArray[np.float64] | None, rows: Rows
@@ -226,27 +239,27 @@ class Answerer:
 
     def _allowed(
         self, allow: Sequence[str] | None, categories: Sequence[str], never: Sequence[int]
-    ) -> tuple[Rows | None, tuple[str, ...]]:
+    ) -> tuple[Rows | None, tuple[Fallback, ...]]:
         """The rows that an allow-list and categories leave, None for all, and what has to be said about them.
 
         `never`: codes of categories that are left out.
         """
-        remarks: tuple[str, ...] = ()
+        fallbacks: tuple[Fallback, ...] = ()
         allowed = None
         if allow is not None:
             allowed = self.version.items.rows(allow)
-            remarks = allowed_remark(allowed)
+            fallbacks = unknown_fallbacks(Cause.UNKNOWN_ALLOWED_ITEMS, allowed)
             allowed = allowed[allowed != UNKNOWN]
         if categories or never:
             codes = np.array([self._code_of.get(name, UNKNOWN) for name in categories], np.int64)
-            remarks += unknown_remark("categories: {} of {} categories", codes)
+            fallbacks += unknown_fallbacks(Cause.UNKNOWN_CATEGORIES, codes)
             # The last place is that of code -1, items without a category: they are in none that was asked for.
             wanted = np.full(len(self._code_of) + 1, not categories)
             wanted[codes[codes != UNKNOWN]] = True
             wanted[list(never)] = False
             right = wanted[self.version.category_codes if allowed is None else self.version.category_codes[allowed]]
             allowed = np.flatnonzero(right) if allowed is None else allowed[right]
-        return allowed, remarks
+        return allowed, fallbacks
 
 
 def _check(k: int, diversity: float) -> None:

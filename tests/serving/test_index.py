@@ -12,8 +12,9 @@ import pytest
 
 from lorentzrec.errors import ArtifactError, LorentzrecError
 from lorentzrec.model.ranking import Ranker
-from lorentzrec.serving.recommending import live_items
-from lorentzrec.serving.recommending.recommender import Answerer, Question
+from lorentzrec.serving.recommending import live_ranker
+from lorentzrec.serving.recommending.query import RankingOptions
+from lorentzrec.serving.recommending.recommender import Recommender
 from lorentzrec.serving.versions import index, version
 from lorentzrec.serving.versions.version import Version, open_version, write_version
 from serving.small_shop import shop_model, shop_points, shop_table
@@ -31,7 +32,7 @@ MODELS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(autouse=True)
 def indexed_from_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (live_items, version):
+    for module in (live_ranker, version):
         monkeypatch.setattr(module, "INDEXED_ITEMS", 300)
 
 
@@ -62,37 +63,37 @@ def test_the_manifest_says_what_was_measured(folder: Path) -> None:
 @pytest.mark.parametrize(
     "live", [None, IDS[:200], IDS[::2], IDS[5:]], ids=["all", "few, packed", "half, by the index", "most, by the index"]
 )
-def test_answers_are_those_of_exact_ranking(folder: Path, tmp_path: Path, live: list[str] | None) -> None:
+def test_recommendations_are_those_of_exact_ranking(folder: Path, tmp_path: Path, live: list[str] | None) -> None:
     opened = open_version(folder)
     assert opened.index is not None
-    quick, slow = Answerer(opened, live), Answerer(exact(folder, tmp_path / "exact"), live)
+    quick, slow = Recommender(opened, live), Recommender(exact(folder, tmp_path / "exact"), live)
     random = np.random.default_rng(3)
     for _ in range(10):
         history = tuple(IDS[row] for row in random.integers(0, ITEMS, 4))
         for options in ({}, {"categories": ("hats",)}, {"allow": (*IDS[50:90], *IDS[500:800])}, {"diversity": 0.4}):
-            question = Question(history, 10, exclude=tuple(IDS[:3]), **options)
-            assert quick.recommend(question) == slow.recommend(question)
-        assert quick.similar(history[0], 5) == slow.similar(history[0], 5)
+            query = RankingOptions(10, exclude=IDS[:3], **options)
+            assert quick.recommend(history, query) == slow.recommend(history, query)
+        assert quick.similar(history[0], RankingOptions(5)) == slow.similar(history[0], RankingOptions(5))
 
 
-def test_the_index_is_asked_where_it_pays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_index_is_searched_where_it_pays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = open_version(folder)
-    asked = []
+    searched = []
     candidates = index.Index.candidates
 
     def counted(self: index.Index, ranker: Ranker, query: Any, count: int, *more: Any) -> Any:
-        asked.append(count)
+        searched.append(count)
         return candidates(self, ranker, query, count, *more)
 
     monkeypatch.setattr(index.Index, "candidates", counted)
-    everything = Answerer(opened)
-    everything.recommend(Question(("i1", "i2"), 10))
-    assert asked == [10]
-    everything.recommend(Question(("i1",), 10, allow=tuple(IDS[:20])))  # few are left
-    everything.recommend(Question(("i1",), 10, exclude=tuple(IDS[:880])))  # few are left, too
-    everything.recommend(Question(("i1",), 501))  # very many are asked for
-    Answerer(opened, IDS[:299]).recommend(Question(("i1",), 10))  # few are live
-    assert asked == [10]
+    everything = Recommender(opened)
+    everything.recommend(["i1", "i2"])
+    assert searched == [10]
+    everything.recommend(["i1"], RankingOptions(allow=IDS[:20]))  # few are left
+    everything.recommend(["i1"], RankingOptions(exclude=IDS[:880]))  # few are left, too
+    everything.recommend(["i1"], RankingOptions(501))  # very many are requested
+    Recommender(opened, IDS[:299]).recommend(["i1"])  # few are live
+    assert searched == [10]
 
 
 def test_an_index_that_finds_too_little_is_not_the_last_word(folder: Path) -> None:
@@ -136,12 +137,12 @@ def test_the_widest_search_may_be_just_good_enough(tmp_path: Path, monkeypatch: 
 def test_without_faiss_ranking_is_exact_and_says_so(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = Answerer(open_version(folder)).recommend(Question(("i5",)))
+    expected = Recommender(open_version(folder)).recommend(["i5"])
     monkeypatch.setitem(sys.modules, "faiss", None)
     opened = open_version(folder)
     extra = "pip install '.[ann]' in a checkout of lorentzrec"
     assert opened.notes == (f"version {opened.name} has an index, but items are ranked exactly without faiss: {extra}",)
-    assert Answerer(opened).recommend(Question(("i5",))) == expected
+    assert Recommender(opened).recommend(["i5"]) == expected
     manifest = write_version(tmp_path / "version", shop_model(items=ITEMS))
     assert manifest["index"] is None
     assert list(manifest["notes"]) == [f"900 items are ranked exactly, not by an index: {extra}, publish again"]

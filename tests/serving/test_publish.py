@@ -11,7 +11,7 @@ import pytest
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.reduction.disk_map import disk_map
-from lorentzrec.serving.recommending.recommender import Answerer, Question
+from lorentzrec.serving.recommending.recommender import Recommender
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.file_store import FileStore
 from lorentzrec.serving.stores.store import Added, Event, Store, Touch, usual_id
@@ -48,8 +48,8 @@ def test_what_is_published_is_what_answers(store: Store, tmp_path: Path) -> None
     assert version.map.tolist() == drawn.coordinates.tolist()
     assert version.manifest["map"] == {"method": drawn.method, "kept": drawn.kept}
     history = ("i3", "i8")
-    answer = Answerer(version).recommend(Question(history))
-    assert [item.id for item in answer.items] == model.recommend(history).ids
+    ranked = Recommender(version).recommend(history)
+    assert [item.id for item in ranked.items] == model.recommend(history).ids
     assert told[-2:] == [("uploading", 1.0), ("checking what was uploaded", 0.0)]
 
 

@@ -11,7 +11,7 @@ from threading import Thread
 
 import pytest
 
-from lorentzrec.serving.client import Client, ServiceError, _pause
+from lorentzrec.serving.client import Client, ServiceError, _parse_pause
 from serving.running_service import service_process, shop_store
 from serving.small_shop import ITEMS, shop_model
 
@@ -67,10 +67,10 @@ def test_an_event_without_an_id_is_given_one_so_that_a_retry_counts_once(id: dic
     assert len(json.loads(sent)["events"][0]["id"]) == 24
 
 
-def test_the_pause_that_a_service_asks_for() -> None:
-    assert [_pause(wish) for wish in ("7", "0", "", "soon", "nan")] == [7.0, 0.0, 1.0, 1.0, 1.0]
-    assert _pause("Fri, 01 Jan 2016 00:00:00 GMT") == 0.0
-    assert _pause("Fri, 01 Jan 2100 00:00:00 GMT") > 3600
+def test_the_pause_of_retry_after() -> None:
+    assert [_parse_pause(text) for text in ("7", "0", "", "soon", "nan")] == [7.0, 0.0, 1.0, 1.0, 1.0]
+    assert _parse_pause("Fri, 01 Jan 2016 00:00:00 GMT") == 0.0
+    assert _parse_pause("Fri, 01 Jan 2100 00:00:00 GMT") > 3600
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import pytest
 
 from lorentzrec.atomic import MARKER, checksum
 from lorentzrec.manifest import write_manifest
-from lorentzrec.serving.http import current
+from lorentzrec.serving.http.version_watcher import VersionWatcher
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.versions.publish import publish, rollback
@@ -235,7 +235,7 @@ def test_a_look_at_the_store_that_fails_is_logged_once(
     store = shop_store(tmp_path)
     with service_here(store.url, poll_seconds=0.02) as service:
         with monkeypatch.context() as broken:
-            broken.setattr(current.Current, "_choices", lambda *_: 1 / 0)
+            broken.setattr(VersionWatcher, "_choices", lambda *_: 1 / 0)
             wait_until(lambda: service.get("/readyz").json()["warnings"] != [])
             for _ in range(20):
                 assert service.get("/v1/model").status_code == 200

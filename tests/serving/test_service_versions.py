@@ -6,6 +6,7 @@ import gc
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
+from functools import partialmethod
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -15,7 +16,8 @@ import pytest
 
 from lorentzrec.model.artifact import POINTS
 from lorentzrec.serving.http.settings import ServiceSettings
-from lorentzrec.serving.recommending.recommender import Answer, Answerer, Question
+from lorentzrec.serving.recommending.query import RankingOptions
+from lorentzrec.serving.recommending.recommender import Recommender
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.versions import version
@@ -74,29 +76,27 @@ def test_twenty_versions_under_load(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_version_is_warm_before_it_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first question of a kind is slow, so the worker asks it itself."""
-    asked: list[tuple[str, bool, bool]] = []
-    recommend, similar = Answerer.recommend, Answerer.similar
+def test_a_version_is_warm_before_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first query of a kind is slow, so the worker runs it itself."""
+    queries: list[tuple[str, bool, bool]] = []
+    for name in ("recommend", "similar"):
 
-    def recommending(answerer: Answerer, question: Question) -> Answer:
-        asked.append(("recommend", question.reasons, question.twin))
-        return recommend(answerer, question)
+        def record(
+            recommender: Recommender, query: Any, options: RankingOptions, *, name: str, method: Any, **more: Any
+        ) -> Any:
+            queries.append((name, options.reasons, options.twin))
+            return method(recommender, query, options, **more)
 
-    def likening(answerer: Answerer, item: str, k: int = 10, *, twin: bool = False, **wishes: Any) -> Answer:
-        asked.append(("similar", False, twin))
-        return similar(answerer, item, k, twin=twin, **wishes)
-
-    monkeypatch.setattr(Answerer, "recommend", recommending)
-    monkeypatch.setattr(Answerer, "similar", likening)
+        method = getattr(Recommender, name)
+        monkeypatch.setattr(Recommender, name, partialmethod(record, name=name, method=method))
     warm = [("recommend", True, False), ("similar", False, False)]
     store = shop_store(tmp_path)
     with service_here(store.url, poll_seconds=0.05) as service:
         assert service.get("/readyz").status_code == 200
-        assert asked == warm
+        assert queries == warm
         name = published(store, tmp_path, twin=shop_model(geometry="euclidean"))
         wait_until(lambda: model_of(service) == name)
-        assert asked == [*warm, *warm, ("recommend", True, True), ("similar", False, True)]
+        assert queries == [*warm, *warm, ("recommend", True, True), ("similar", False, True)]
     store.close()
 
 
@@ -121,7 +121,7 @@ def test_a_damaged_version_is_refused_and_the_last_good_one_stays(
         wait_until(lambda: model_of(service) == better)
         wait_until(lambda: service.get("/readyz").json()["warnings"] == [])
         workers = re.findall(r"lorentzrec_version_workers\{(.*)\} (.*)", service.get("/metrics").text)
-        assert workers == [(f'version="{better}"', "1.0")], "versions of the past are not told"
+        assert workers == [(f'version="{better}"', "1.0")], "versions of the past are left out"
     store.close()
 
 

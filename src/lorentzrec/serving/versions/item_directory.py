@@ -58,9 +58,9 @@ class DirectoryDamaged(ArtifactError):  # noqa: N818, it is what the service ans
     """The file has changed or cannot be read any more."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Item:
-    """What is known of one item; None where nothing was said."""
+    """The details of one item; None where none were given. Not frozen, which would make it slower to create."""
 
     row: int
     id: str

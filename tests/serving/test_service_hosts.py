@@ -121,7 +121,7 @@ def test_pages_of_other_sites_may_not_call(store: str) -> None:
 
 @pytest.mark.parametrize("host", ["http://shop.example", "shop.example:80", "shop.example/", "", "a b"])
 def test_hosts_that_are_no_names(host: str) -> None:
-    with pytest.raises(ConfigError, match="is no host name: give"):
+    with pytest.raises(ConfigError, match="is not a host name: give"):
         ServiceSettings("file:store", allowed_hosts=(host,))
 
 

@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.skipif(not CHROMIUM.exists(), reason=f"{CHROMIUM} is not installed: apt install chromium"),
 ]
 SOFTWARE_WEBGL = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
-OWN_LINES = "#own-answers li[data-id]"
+OWN_LINES = "#own-results li[data-id]"
 PATIENCE = 15_000
 
 
@@ -56,9 +56,9 @@ class Visit:
     def settled(self) -> None:
         """The last question has been answered."""
         expect(self.page.locator(OWN_LINES).first).to_be_visible()
-        expect(self.page.locator("#answers")).to_have_attribute("aria-busy", "false")
+        expect(self.page.locator("#results")).to_have_attribute("aria-busy", "false")
 
-    def answers(self) -> list[str]:
+    def results(self) -> list[str]:
         return self.page.locator(OWN_LINES).evaluate_all("lines => lines.map(line => line.dataset.id)")  # type: ignore[no-any-return]
 
     def history(self) -> list[str]:

@@ -98,7 +98,7 @@ def test_the_index_is_searched_where_it_pays(folder: Path, monkeypatch: pytest.M
 
 def test_an_index_that_finds_too_little_is_not_the_last_word(folder: Path) -> None:
     class Nothing:
-        by_inner_product = True
+        kind = index.IndexKind.AUGMENTED
 
         def candidates(self, *_: object) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
             return np.array([4], np.int64)
@@ -117,9 +117,9 @@ def test_too_little_recall_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         tried.append(asked.probes)
         return 0.985
 
-    monkeypatch.setattr(index, "recall_of", poor)
+    monkeypatch.setattr(index, "measure_recall", poor)
     with pytest.raises(
-        LorentzrecError, match=r"finds 0.985 of the true first 10, and 0.99 is the least: .* --no-index"
+        LorentzrecError, match=r"finds 0.985 of the true first 10, below the minimum of 0.99: .* --no-index"
     ):
         write_version(tmp_path / "version", shop_model(items=ITEMS))
     assert tried == [1, 1, 1, 1, 1, 1, 3, 6, 12]  # of 60 lists: more are looked through before it is refused
@@ -129,7 +129,7 @@ def test_too_little_recall_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_the_widest_search_may_be_just_good_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "recall_of", lambda *_: 0.991)
+    monkeypatch.setattr(index, "measure_recall", lambda *_: 0.991)
     description = write_version(tmp_path / "version", shop_model(items=ITEMS))["index"]
     assert (description["recall"], description["probes"]) == (0.991, 12)
 
@@ -159,9 +159,9 @@ def test_damaged_indexes(folder: Path, tmp_path: Path) -> None:
 
 def test_questions_without_histories_are_neighbourhoods() -> None:
     ranker = Ranker(shop_model().item_points, geometry="hyperboloid", score="distance")
-    queries = index.questions_like_real_ones(ranker, None)
+    queries = index.sample_queries(ranker, None)
     assert queries.shape == (40, 4)
-    assert np.array_equal(queries, index.questions_like_real_ones(ranker, None))
+    assert np.array_equal(queries, index.sample_queries(ranker, None))
 
 
 @pytest.mark.parametrize("hyperbolic", [True, False])
@@ -170,7 +170,7 @@ def test_the_extra_coordinate_turns_inner_products_into_distances(hyperbolic: bo
     points = shop_points(50, "hyperboloid" if hyperbolic else "euclidean", 1)
     query = np.array([-1.5, 0.5, 1, -0.5] if hyperbolic else [0.5, 1, -0.5])
     longest = float(np.square(points.astype(np.float64)).sum(axis=1).max())
-    squared = np.square(np.append(query, 0) - index.augmented(points)).sum(axis=1)
+    squared = np.square(np.append(query, 0) - index.augment(points)).sum(axis=1)
     assert squared == pytest.approx(query @ query + longest - 2 * points @ query, rel=1e-5)
 
 
@@ -182,10 +182,10 @@ def test_an_index_with_numbers_of_other_items(folder: Path) -> None:
     assert opened.index is not None
     lists = faiss.clone_index(opened.index.lists)
     lists.reset()
-    width = lists.d - opened.index.by_inner_product
+    width = lists.d - opened.index.kind is index.IndexKind.AUGMENTED
     points = opened.ranker.item_points[:, :width]
-    vectors = index.augmented(points) if opened.index.by_inner_product else points
+    vectors = index.augment(points) if opened.index.kind is index.IndexKind.AUGMENTED else points
     lists.add_with_ids(vectors, np.arange(ITEMS) + ITEMS - 5)
-    shifted = index.Index(lists, opened.index.probes, opened.index.by_inner_product)
+    shifted = index.Index(lists, opened.index.probes, opened.index.kind is index.IndexKind.AUGMENTED)
     query = opened.ranker.query(np.array([3]))
     assert shifted.candidates(opened.ranker, query, ITEMS).tolist() == list(range(ITEMS - 5, ITEMS))

@@ -19,7 +19,7 @@ from lorentzrec.serving.versions.item_directory import (
     DirectoryDamaged,
     Item,
     ItemDirectory,
-    described_items,
+    describe_items,
     write_item_directory,
 )
 
@@ -37,7 +37,7 @@ TABLE = pl.DataFrame(
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> ItemDirectory:
     path = tmp_path_factory.mktemp("directory") / "items? 100%#.sqlite"
-    table, _, categories = described_items(pl.Series(IDS), COUNTS, TABLE)
+    table, _, categories = describe_items(pl.Series(IDS), COUNTS, TABLE)
     write_item_directory(path, table, categories)
     return ItemDirectory(path)
 
@@ -63,7 +63,7 @@ def test_ids_and_rows(directory: ItemDirectory) -> None:
 
 
 def test_many_ids_are_asked_in_parts(directory: ItemDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(item_directory, "IDS_A_QUESTION", 2)
+    monkeypatch.setattr(item_directory, "IDS_PER_STATEMENT", 2)
     assert directory.rows([*IDS, "no"]).tolist() == [*range(9), -1]
 
 
@@ -77,20 +77,20 @@ def test_items_come_in_the_order_asked(directory: ItemDirectory) -> None:
 
 
 def test_categories_are_the_first_of_each_item() -> None:
-    table, codes, categories = described_items(pl.Series(IDS), COUNTS, TABLE)
+    table, codes, categories = describe_items(pl.Series(IDS), COUNTS, TABLE)
     assert categories == ["coats", "hats"]
     assert codes.tolist() == [1, 0, 0, -1, -1, -1, -1, -1, 0]
     assert table["place"].to_list() == [2, 0, 7, 5, 6, 4, 3, 8, 1]
 
 
 def test_nothing_described() -> None:
-    table, codes, categories = described_items(pl.Series([30, 10]), np.array([1, 2]), None)
+    table, codes, categories = describe_items(pl.Series([30, 10]), np.array([1, 2]), None)
     assert (table["id"].to_list(), codes.tolist(), categories) == (["30", "10"], [-1, -1], [])
 
 
 def test_an_item_described_twice_is_refused() -> None:
-    with pytest.raises(InputError, match="'b' stands twice in the item table: give each item one row"):
-        described_items(pl.Series(["a", "b"]), np.array([1, 2]), pl.DataFrame({"id": ["b", "a", "b"]}))
+    with pytest.raises(InputError, match="'b' is in the item table twice: give each item one row"):
+        describe_items(pl.Series(["a", "b"]), np.array([1, 2]), pl.DataFrame({"id": ["b", "a", "b"]}))
 
 
 def test_search_by_words_and_beginnings_popular_first(directory: ItemDirectory) -> None:
@@ -154,7 +154,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def written(path: Path, *changes: str) -> Path:
-    table, _, categories = described_items(pl.Series(IDS), COUNTS, TABLE)
+    table, _, categories = describe_items(pl.Series(IDS), COUNTS, TABLE)
     write_item_directory(path, table, categories)
     with closing(sqlite3.connect(path)) as connection:
         for change in changes:

@@ -102,12 +102,12 @@ def test_a_map_of_another_version_than_the_model_is_not_shown(visit: Visit) -> N
 
 def test_a_failure_is_one_line_and_can_be_retried(visit: Visit) -> None:
     visit.open()
-    answers = visit.answers()
+    answers = visit.results()
     problem = {"title": "Busy", "status": 503, "detail": "Too many requests at once: come back in a second."}
     visit.page.route("**/v1/recommend", lambda route: route.fulfill(status=503, json=problem))
     visit.page.locator("#k").select_option("5")
     expect(visit.page.locator("#problem p")).to_have_text(problem["detail"])
-    assert visit.answers() == answers
+    assert visit.results() == answers
     visit.page.unroute("**/v1/recommend")
     visit.page.locator("#problem button").click()
     expect(visit.page.locator(OWN_LINES)).to_have_count(5)

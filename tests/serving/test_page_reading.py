@@ -53,10 +53,10 @@ def test_among_what_the_customer_stands_is_a_matter_of_the_history_alone(visit: 
         lambda: visit.page.locator(f"{OWN_LINES} >> nth=0 >> [data-action=similar]").click(),
     ]
     for change in changes:
-        before = visit.answers()
+        before = visit.results()
         change()
         visit.page.wait_for_function(
-            "before => [...document.querySelectorAll('#own-answers li')].map(x => x.dataset.id).join() !== before",
+            "before => [...document.querySelectorAll('#own-results li')].map(x => x.dataset.id).join() !== before",
             arg=",".join(before),
         )
         visit.settled()
@@ -82,7 +82,7 @@ def test_scores_say_what_they_are(visit: Visit) -> None:
     expect(score).to_have_attribute("title", "score: minus the distance, nearer is better")
     expect(score).to_have_text(re.compile(r"^\u2212\d\.\d{3}$"))
     visit.page.locator("#reading").click()
-    expect(visit.page.locator("#reading-help")).to_contain_text("Because of names the items of the history")
+    expect(visit.page.locator("#reading-help")).to_contain_text("Because of lists the items of the history")
     visit.page.locator("#clear").click()
     expect(score).to_have_text(re.compile(r"^chosen [\d,]+ times$"))
     expect(visit.page.locator("#because-help")).to_be_hidden()
@@ -101,18 +101,18 @@ def test_an_item_without_a_reason_says_so(visit: Visit) -> None:
 def test_the_twin_is_beside_similar_items_too_and_in_the_address(visit: Visit, shop: Shop) -> None:
     visit.open()
     visit.page.locator("#twin").check()
-    expect(visit.page.locator("#twin-answers li[data-id]")).to_have_count(10)
-    asked = visit.answers()[1]
+    expect(visit.page.locator("#twin-results li[data-id]")).to_have_count(10)
+    asked = visit.results()[1]
     visit.page.locator(f"{OWN_LINES} >> nth=1 >> [data-action=similar]").click()
-    expect(visit.page.locator("#answers-heading")).to_contain_text("Similar to")
+    expect(visit.page.locator("#results-heading")).to_contain_text("Similar to")
     visit.settled()
     told = shop.service.http.get(f"/v1/items/{asked}/similar", params={"twin": True}).json()
-    twin = visit.page.locator("#twin-answers li").evaluate_all("lines => lines.map(line => line.dataset.id)")
+    twin = visit.page.locator("#twin-results li").evaluate_all("lines => lines.map(line => line.dataset.id)")
     assert twin == [item["id"] for item in told["items"]]
     visit.page.reload()
     visit.settled()
     expect(visit.page.locator("#twin")).to_be_checked()
-    expect(visit.page.locator("#twin-answers li[data-id]")).to_have_count(10)
+    expect(visit.page.locator("#twin-results li[data-id]")).to_have_count(10)
 
 
 def test_categories_of_the_answer_have_colours_and_keep_them(visit: Visit) -> None:
@@ -136,7 +136,7 @@ def test_categories_of_the_answer_have_colours_and_keep_them(visit: Visit) -> No
 def test_a_title_brings_its_item_to_the_middle(visit: Visit, shop: Shop) -> None:
     visit.open()
     place = catalogue(shop)[0][
-        shop.service.http.post("/v1/map/rows", json={"items": visit.answers()}).json()["rows"][4]
+        shop.service.http.post("/v1/map/rows", json={"items": visit.results()}).json()["rows"][4]
     ]
     visit.page.locator(f"{OWN_LINES} >> nth=4 >> [data-action=show]").click()
     expect(visit.page.locator("#stage")).to_have_attribute("data-centre", f"{place[0]:.4f} {place[1]:.4f}")
@@ -145,7 +145,7 @@ def test_a_title_brings_its_item_to_the_middle(visit: Visit, shop: Shop) -> None
 def test_a_long_history_says_that_it_is_cut(visit: Visit) -> None:
     visit.open()
     expect(visit.page.locator("#whole-history")).to_be_hidden()
-    ids = visit.answers()
+    ids = visit.results()
     visit.page.goto("about:blank")
     visit.open("/#" + "&".join(f"history={id}" for id in ids))
     last = visit.page.locator("#history li").last
@@ -175,7 +175,7 @@ def test_escape_closes_the_search_and_then_empties_it(visit: Visit) -> None:
 
 def test_enter_takes_the_nearest_item_or_says_that_there_is_none(visit: Visit, shop: Shop) -> None:
     visit.open()
-    wanted = visit.answers()[0]  # not in the history: an item of the history would only move to its front
+    wanted = visit.results()[0]  # not in the history: an item of the history would only move to its front
     (row,) = shop.service.http.post("/v1/map/rows", json={"items": [wanted]}).json()["rows"]
     x, y = catalogue(shop)[0][row]
     visit.page.locator(f"{OWN_LINES} >> nth=0 >> [data-action=show]").click()
@@ -190,7 +190,7 @@ def test_enter_takes_the_nearest_item_or_says_that_there_is_none(visit: Visit, s
         visit.page.keyboard.press("Shift+ArrowUp")
     visit.page.keyboard.press("Enter")
     expect(visit.page.locator("#tooltip")).to_contain_text("No item here")
-    expect(visit.page.locator("#said")).to_contain_text("No item here")
+    expect(visit.page.locator("#announcement")).to_contain_text("No item here")
     expect(visit.page.locator("#history li")).to_have_count(4)
 
 
@@ -199,7 +199,7 @@ def test_one_finger_scrolls_past_the_disk_and_two_move_it(visit: Visit) -> None:
     visit.open()
     box = visit.page.locator("#search").bounding_box()
     assert box["y"] + box["height"] < 200
-    expect(visit.page.locator(".help")).to_contain_text("Two fingers move and zoom")
+    expect(visit.page.locator(".help")).to_contain_text("Move and zoom with two fingers")
     expect(visit.page.locator(".for-mouse")).to_be_hidden()
     stage = visit.page.locator("#stage").bounding_box()
     x, y = stage["x"] + stage["width"] / 2, stage["y"] + stage["height"] / 2

@@ -169,10 +169,10 @@ def test_a_full_disk_is_named_correctly(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_full_disk_below_the_item_directory(tmp_path: Path) -> None:
-    from lorentzrec.serving.versions.item_directory import described_items, write_item_directory
+    from lorentzrec.serving.versions.item_directory import describe_items, write_item_directory
 
     model = shop_model(items=500)
-    table, _, categories = described_items(model.items.series, model.item_counts, None)
+    table, _, categories = describe_items(model.items.series, model.item_counts, None)
     with full_disk(), pytest.raises(OSError, match=r"Input/output error: .*items\.sqlite"):
         write_item_directory(tmp_path / "items.sqlite", table, categories)
 

@@ -1,4 +1,4 @@
-"""A visit to the page: a real browser, the real service, and a small model that was really trained."""
+"""A visit to the page: a real browser, the real service, and a small trained model."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Visit:
         self.settled()
 
     def settled(self) -> None:
-        """The last question has been answered."""
+        """The last request is complete."""
         expect(self.page.locator(OWN_LINES).first).to_be_visible()
         expect(self.page.locator("#results")).to_have_attribute("aria-busy", "false")
 
@@ -121,9 +121,9 @@ def visit(shop: Shop, browser: Any, request: pytest.FixtureRequest) -> Iterator[
     context.set_default_timeout(PATIENCE)
     expect.set_options(timeout=PATIENCE)
     visit = Visit(context.new_page(), shop.service.url)
-    visit.page.on("console", lambda told: visit.faults.append(told.text) if told.type == "error" else None)
+    visit.page.on("console", lambda message: visit.faults.append(message.text) if message.type == "error" else None)
     visit.page.on("pageerror", lambda error: visit.faults.append(str(error)))
-    visit.page.on("request", lambda asked: None if asked.url.startswith(visit.url) else visit.faults.append(asked.url))
+    visit.page.on("request", lambda sent: None if sent.url.startswith(visit.url) else visit.faults.append(sent.url))
     yield visit
     context.close()
     assert visit.faults == []

@@ -1,4 +1,4 @@
-"""The index gives the answers of exact ranking, with filters and without, or is not published."""
+"""The index finds the items of exact ranking, with and without filters, or is not published."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def exact(folder: Path, target: Path) -> Version:
     return opened
 
 
-def test_the_manifest_says_what_was_measured(folder: Path) -> None:
+def test_the_manifest_records_the_measured_recall(folder: Path) -> None:
     description = open_version(folder).manifest["index"]
     assert description["recall"] == 1
     assert (description["k"], description["questions"]) == (10, 50)
@@ -113,8 +113,8 @@ def test_an_index_that_finds_too_little_is_not_the_last_word(folder: Path) -> No
 def test_too_little_recall_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
 
-    def poor(asked: index.Index, *_: object) -> float:
-        tried.append(asked.probes)
+    def poor(searched: index.Index, *_: object) -> float:
+        tried.append(searched.probes)
         return 0.985
 
     monkeypatch.setattr(index, "measure_recall", poor)
@@ -122,7 +122,7 @@ def test_too_little_recall_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         LorentzrecError, match=r"finds 0.985 of the true first 10, below the minimum of 0.99: .* --no-index"
     ):
         write_version(tmp_path / "version", shop_model(items=ITEMS))
-    assert tried == [1, 1, 1, 1, 1, 1, 3, 6, 12]  # of 60 lists: more are looked through before it is refused
+    assert tried == [1, 1, 1, 1, 1, 1, 3, 6, 12]  # of 60 lists: more are scanned before it is refused
     assert list(tmp_path.iterdir()) == []
     write_version(tmp_path / "version", shop_model(items=ITEMS), index=False)
     assert open_version(tmp_path / "version").index is None

@@ -129,8 +129,8 @@ def test_any_text_can_be_searched_for(directory: ItemDirectory, query: str) -> N
 
 def test_threads_have_connections_of_their_own(directory: ItemDirectory) -> None:
     with ThreadPoolExecutor(4) as pool:
-        answers = list(pool.map(lambda _: found(directory, "red"), range(50)))
-    assert answers == [["sku-71", "sku-8", "sku-7"]] * 50
+        results = list(pool.map(lambda _: found(directory, "red"), range(50)))
+    assert results == [["sku-71", "sku-8", "sku-7"]] * 50
 
 
 def test_nobody_writes(directory: ItemDirectory) -> None:
@@ -181,7 +181,7 @@ def test_damage_that_a_query_meets_is_kept(tmp_path: Path) -> None:
 
 
 def test_no_query_can_make_a_directory_look_damaged(directory: ItemDirectory) -> None:
-    """Else anybody could take a version out of service."""
+    """Else any client could take a version out of service."""
     for query in ('"', "*", "a AND", "NEAR(", "{x}:y", "^", "\ud800", "\0", "x" * 100_000, "- " * 5000, "(" * 5000):
         directory.search(query)
         directory.rows([query])

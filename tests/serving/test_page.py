@@ -1,6 +1,6 @@
 """The page in a real browser, against the real service and a small model that was really trained."""
 
-# ruff: noqa: F811 - fixtures are imported, and asked for by their names
+# ruff: noqa: F811 - fixtures are imported, and used by their names
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ def test_first_visitor_sees_an_example_with_recommendations(visit: Visit, shop: 
     visit.open()
     assert len(visit.history()) == 3
     assert len(visit.results()) == 10
-    asked = {"history": visit.history(), "k": 10}
-    told = shop.service.http.post("/v1/recommend", json=asked).json()
-    assert visit.results() == [item["id"] for item in told["items"]]
+    query = {"history": visit.history(), "k": 10}
+    expected = shop.service.http.post("/v1/recommend", json=query).json()
+    assert visit.results() == [item["id"] for item in expected["items"]]
     expect(visit.page.locator("#stage")).to_have_attribute("data-renderer", "webgl2")
-    expect(visit.page.locator("#model-facts")).to_contain_text(told["model"])
+    expect(visit.page.locator("#model-facts")).to_contain_text(expected["model"])
     expect(visit.page.locator("#milliseconds")).to_contain_text("ms")
     expect(visit.page.locator(OWN_LINES).first).to_contain_text("because of")
 
 
-def test_search_finds_items_and_each_choice_moves_the_star_and_the_answer(visit: Visit) -> None:
+def test_search_finds_items_and_each_choice_moves_the_star_and_the_results(visit: Visit) -> None:
     visit.open()
     visit.page.locator("#clear").click()
     expect(visit.page.locator("#notice")).to_contain_text("most popular items")
     expect(visit.page.locator("#customer-place")).to_contain_text("no position on the disk yet")
-    stars, answers = [visit.star()], [visit.results()]
+    stars, results = [visit.star()], [visit.results()]
     for place, word in enumerate(("jacket", "belt", "polo"), start=1):
         visit.page.locator("#search").fill(word)
         option = visit.page.locator("#search-options [role=option]").first
@@ -45,17 +45,17 @@ def test_search_finds_items_and_each_choice_moves_the_star_and_the_answer(visit:
         expect(visit.page.locator("#customer-place")).not_to_have_attribute("data-star", stars[-1])
         visit.settled()
         stars.append(visit.star())
-        answers.append(visit.results())
+        results.append(visit.results())
     assert len(set(stars)) == 4
-    assert len({tuple(answer) for answer in answers}) == 4
+    assert len({tuple(result) for result in results}) == 4
     place = visit.page.locator("#customer-place").text_content()
     assert re.search(r"The customer is at distance \d+\.\d\d from the centre", place)
     visit.page.locator("#history button").first.click()
     expect(visit.page.locator("#customer-place")).to_have_attribute("data-star", stars[-2])
-    assert visit.results() == answers[-2]
+    assert visit.results() == results[-2]
 
 
-def test_the_star_stands_at_the_weighted_midpoint_of_the_history(visit: Visit, shop: Shop) -> None:
+def test_the_star_is_at_the_weighted_midpoint_of_the_history(visit: Visit, shop: Shop) -> None:
     visit.open()
     http = shop.service.http
     recency, content = http.get("/v1/model").json()["recency"], http.get("/v1/map").content
@@ -106,14 +106,14 @@ def test_similar_items_and_back(visit: Visit, shop: Shop) -> None:
     recommended = visit.results()
     visit.page.locator(f"{OWN_LINES} >> nth=1 >> [data-action=similar]").click()
     expect(visit.page.locator("#results-heading")).to_contain_text("Similar to")
-    told = shop.service.http.get(f"/v1/items/{recommended[1]}/similar", params={"k": 10}).json()
-    assert visit.results() == [item["id"] for item in told["items"]]
+    expected = shop.service.http.get(f"/v1/items/{recommended[1]}/similar", params={"k": 10}).json()
+    assert visit.results() == [item["id"] for item in expected["items"]]
     visit.page.locator("#leave-similar").click()
     expect(visit.page.locator("#results-heading")).to_have_text("Recommended")
     assert visit.results() == recommended
 
 
-def test_options_change_the_answer(visit: Visit) -> None:
+def test_options_change_the_results(visit: Visit) -> None:
     visit.open()
     plain = visit.results()
     visit.page.locator("#diversity").fill("0.9")
@@ -139,9 +139,9 @@ def test_what_a_known_customer_adds_is_stored_and_counts(visit: Visit, shop: Sho
     expect(visit.page.locator("#history li.stored")).to_have_count(1)
     visit.settled()
     assert visit.history() == [first]
-    told = shop.service.http.post("/v1/recommend", json={"user": "ada / 1"}).json()
-    assert visit.results() == [item["id"] for item in told["items"]]
-    assert told["fallback"] is None
+    expected = shop.service.http.post("/v1/recommend", json={"user": "ada / 1"}).json()
+    assert visit.results() == [item["id"] for item in expected["items"]]
+    assert expected["fallback"] is None
     visit.page.locator("#leave-customer").click()
     expect(visit.page.locator("#history-heading")).to_have_text("History")
 
@@ -233,7 +233,7 @@ def test_dark_if_the_system_is_dark_and_light_if_the_reader_says_so(visit: Visit
 
 
 def test_every_text_and_every_colour_can_be_told_from_its_ground(visit: Visit) -> None:
-    """WCAG AA: 4.5 to 1 for text, 3 to 1 for the colours of categories; and no two of these look alike to anybody."""
+    """WCAG AA: 4.5 to 1 for text, 3 to 1 for the colours of categories; and distinct for any colour vision."""
     visit.open()
     for theme in ("light", "dark"):
         named, dots = visit.page.evaluate(

@@ -1,4 +1,4 @@
-"""Publishing: whole or not at all, seen by nobody before it is done, and undone by one step."""
+"""Publishing: whole or not at all, invisible before it is complete, and undone in one step."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def test_what_is_published_is_what_answers(store: Store, tmp_path: Path) -> None:
     model = shop_model()
     drawn = disk_map(model.item_points, geometry="hyperboloid")
-    told: list[tuple[str, float]] = []
+    steps: list[tuple[str, float]] = []
     published = publish(
         model,
         store,
         items=shop_table(),
         disk_map=drawn,
         twin=shop_model(geometry="euclidean"),
-        progress=lambda what, share: told.append((what, share)),
+        progress=lambda what, share: steps.append((what, share)),
     )
     assert store.state().version == published.name
     assert (published.manifest["name"], published.events) == (published.name, None)
@@ -50,7 +50,7 @@ def test_what_is_published_is_what_answers(store: Store, tmp_path: Path) -> None
     history = ("i3", "i8")
     ranked = Recommender(version).recommend(history)
     assert [item.id for item in ranked.items] == model.recommend(history).ids
-    assert told[-2:] == [("uploading", 1.0), ("checking what was uploaded", 0.0)]
+    assert steps[-2:] == [("uploading", 1.0), ("checking what was uploaded", 0.0)]
 
 
 def test_old_versions_go_but_never_the_current_one(store: Store) -> None:
@@ -78,7 +78,7 @@ def test_fewer_than_one_version_cannot_be_kept(store: Store) -> None:
     assert store.versions() == []
 
 
-class Interrupted(Exception):  # noqa: N818, it stands for a machine that stops
+class Interrupted(Exception):  # noqa: N818, it simulates a machine that stops
     pass
 
 
@@ -124,7 +124,7 @@ def test_histories_come_in_order_and_once(store: Store, monkeypatch: pytest.Monk
     published = publish(model, store, histories=model.histories)
     assert published.events == Added(len(model.histories), 0)
     for user in ("u0", "u17"):
-        assert [touch.item for touch in store.history(user)] == model.histories.history_ids(user)
+        assert [event.item for event in store.history(user)] == model.histories.history_ids(user)
     again = publish(model, store, histories=model.histories)
     assert again.events == Added(0, len(model.histories))
 
@@ -159,8 +159,8 @@ def test_newer_events_are_added_to_those_that_are_there(store: Store) -> None:
     newer = Interactions.from_pairs(["a", "a", "a", "b", "b"], ["x", "y", "x", "y", "z"], times=[*times, 40])
     assert add_histories(store, older) == Added(4, 0)
     assert add_histories(store, newer) == Added(1, 4)
-    assert [(touch.item, touch.time) for touch in store.history("a")] == [("x", 10), ("y", 20), ("x", 30)]
-    assert [(touch.item, touch.time) for touch in store.history("b")] == [("y", 15), ("z", 40)]
+    assert [(event.item, event.time) for event in store.history("a")] == [("x", 10), ("y", 20), ("x", 30)]
+    assert [(event.item, event.time) for event in store.history("b")] == [("y", 15), ("z", 40)]
 
 
 def test_what_the_service_was_told_counts_once(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_an_erased_customer_does_not_come_back(store: Store) -> None:
 
 
 def test_events_without_times_that_move_count_once(store: Store) -> None:
-    """Without times events stand by item, so a new one pushes others to other places."""
+    """Without times events are numbered by item, so a new one shifts the others."""
     assert add_histories(store, Interactions.from_pairs(["a", "a", "a"], ["c", "d", "c"])) == Added(3, 0)
     assert add_histories(store, Interactions.from_pairs(["a"] * 4, ["c", "d", "c", "b"])) == Added(1, 3)
 
@@ -208,6 +208,6 @@ def test_events_without_times_keep_their_order(store: Store) -> None:
     )
     add_histories(store, without)
     user = str(without.users.id(3))
-    touches = store.history(user)
-    assert [touch.time for touch in touches] == list(range(len(touches)))
-    assert [int(touch.item) for touch in touches] == without.items.ids(without.history(3))
+    events = store.history(user)
+    assert [event.time for event in events] == list(range(len(events)))
+    assert [int(event.item) for event in events] == without.items.ids(without.history(3))

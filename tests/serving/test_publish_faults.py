@@ -130,10 +130,10 @@ def test_publishers_at_once_do_not_fail_one_another(store: Store, url: str) -> N
 )
 def test_ids_are_checked_before_the_upload(store: Store, tmp_path: Path, user: str, item: str, unfit: str) -> None:
     histories = Interactions.from_pairs([user], [item])
-    told: list[str] = []
+    steps: list[str] = []
     with pytest.raises(InputError, match=f"^{unfit}.* cannot be kept: .* then prepare, train and publish again$"):
-        publish(shop_model(), store, histories=histories, progress=lambda what, _: told.append(what))
-    assert (told, folders(tmp_path)) == ([], [])
+        publish(shop_model(), store, histories=histories, progress=lambda what, _: steps.append(what))
+    assert (steps, folders(tmp_path)) == ([], [])
 
 
 @contextmanager

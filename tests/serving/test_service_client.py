@@ -35,22 +35,22 @@ def client(url: str) -> Iterator[Client]:
 
 
 def test_questions_and_answers(client: Client) -> None:
-    answer = client.recommend(["i3", "i7"], k=4, reasons=True)
-    assert [item.id for item in answer.items] == shop_model().recommend(["i3", "i7"], k=4).ids
-    assert {reason.item for item in answer.items for reason in item.because} <= {"i3", "i7"}
+    result = client.recommend(["i3", "i7"], k=4, reasons=True)
+    assert [item.id for item in result.items] == shop_model().recommend(["i3", "i7"], k=4).ids
+    assert {reason.item for item in result.items for reason in item.because} <= {"i3", "i7"}
     assert [item.id for item in client.similar("i3", 2).items] == shop_model().similar_items("i3", 2).ids
     assert {item.category for item in client.similar("i3", 5, categories=["hats"]).items} == {"hats"}
     assert {item.category for item in client.basket(["i0", "i1"], 40).items} == {"shoes", None}
     assert [item.id for item in client.search("number 12")] == ["i12"]
     assert client.item("i0").price == 9.5
-    assert (client.model().items, client.model().model) == (ITEMS, answer.model)
+    assert (client.model().items, client.model().model) == (ITEMS, result.model)
 
 
 def test_events_history_and_erasure(client: Client) -> None:
     user = "a/b c?d"
     added = client.add_events([{"user": user, "item": "i3", "time": 5}, {"user": user, "item": "i7", "time": 9}])
     assert (added.accepted, added.duplicates, added.unknown_items) == (2, 0, 0)
-    assert [(touch.item, touch.time) for touch in client.history(user)] == [("i3", 5), ("i7", 9)]
+    assert [(event.item, event.time) for event in client.history(user)] == [("i3", 5), ("i7", 9)]
     expected = shop_model().recommend(["i3", "i7"], k=3).ids
     assert [item.id for item in client.recommend(user=user, k=3).items] == expected
     assert client.forget(user) == 2
@@ -75,7 +75,7 @@ def test_the_pause_of_retry_after() -> None:
 
 @contextmanager
 def answering(received: list[str], pauses: list[str | None]) -> Iterator[str]:
-    """The address of a server that cannot answer now, as often as there are pauses to ask for, and then can."""
+    """The address of a server that is unavailable once per pause, and then works."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -88,7 +88,7 @@ def answering(received: list[str], pauses: list[str | None]) -> Iterator[str]:
             self.wfile.write(b'{"accepted": 1, "duplicates": 0, "unknown_items": 0, "model": null}')
 
         def log_message(self, *_: object) -> None:
-            """Nothing: the test tells enough."""
+            """No log."""
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = Thread(target=server.serve_forever)
@@ -117,6 +117,6 @@ def test_errors_carry_the_problem(client: Client, url: str, tmp_path: Path) -> N
         stranger.model()
     assert refused.value.problem is not None
     assert refused.value.problem.status == 401
-    with Client("http://127.0.0.1:9", retries=0) as nobody, pytest.raises(ServiceError, match="is it running") as away:
-        nobody.model()
+    with Client("http://127.0.0.1:9", retries=0) as client, pytest.raises(ServiceError, match="is it running") as away:
+        client.model()
     assert away.value.problem is None

@@ -78,7 +78,7 @@ def test_only_names_of_this_machine_are_answered_to(service: TestClient[Any]) ->
 
 
 @pytest.mark.parametrize(
-    ("settings", "answered", "refused"),
+    ("settings", "accepted", "refused"),
     [
         ({"allowed_hosts": ("shop.example", "::2")}, ["shop.example:80", "[::2]", "localhost"], ["other.example"]),
         ({"allowed_hosts": ("*",)}, ["shop.example", "x"], []),
@@ -87,9 +87,9 @@ def test_only_names_of_this_machine_are_answered_to(service: TestClient[Any]) ->
         ({"host": "fe80::1"}, ["[fe80::1]:8000"], ["[fe80::2]:8000"]),
     ],
 )
-def test_names_that_are_allowed(store: str, settings: Any, answered: list[str], refused: list[str]) -> None:
+def test_names_that_are_allowed(store: str, settings: Any, accepted: list[str], refused: list[str]) -> None:
     with service_here(store, **settings) as service:
-        assert statuses(service, [{"Host": name} for name in answered]) == [200] * len(answered)
+        assert statuses(service, [{"Host": name} for name in accepted]) == [200] * len(accepted)
         assert statuses(service, [{"Host": name} for name in refused]) == [421] * len(refused)
 
 

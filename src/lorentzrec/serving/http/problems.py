@@ -46,7 +46,7 @@ logger = logging.getLogger("lorentzrec.serving")
 
 
 class ServiceProblem(ProblemDetailsException):
-    """An error response. `kind` becomes the `type` of the document, which says more than the status."""
+    """An error response. `kind` becomes the `type` of the document, which is more specific than the status."""
 
     kind: str | None = None
 

@@ -1,4 +1,4 @@
-"""What a client asks the recommender for, and what it gets: these types are also the JSON of the HTTP interface."""
+"""Options and results of the recommender; they are also the JSON of the HTTP interface."""
 
 from __future__ import annotations
 

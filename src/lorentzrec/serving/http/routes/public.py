@@ -17,7 +17,7 @@ from lorentzrec.serving.http.problems import describe_problems
 from lorentzrec.serving.http.requests import TheWorker
 
 PAGE_HEADERS = {
-    # Browsers ask each time whether a file has changed: after an update, no page runs old scripts.
+    # Browsers check each time whether a file has changed: after an update, no page runs old scripts.
     "Cache-Control": "no-cache",
     # Nothing from other sites: no script, style, picture or frame; and no script inside the page itself.
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'self'; "

@@ -182,10 +182,10 @@ def test_an_index_with_numbers_of_other_items(folder: Path) -> None:
     assert opened.index is not None
     lists = faiss.clone_index(opened.index.lists)
     lists.reset()
-    width = lists.d - opened.index.kind is index.IndexKind.AUGMENTED
+    width = lists.d - (opened.index.kind is index.IndexKind.AUGMENTED)
     points = opened.ranker.item_points[:, :width]
     vectors = index.augment(points) if opened.index.kind is index.IndexKind.AUGMENTED else points
     lists.add_with_ids(vectors, np.arange(ITEMS) + ITEMS - 5)
-    shifted = index.Index(lists, opened.index.probes, opened.index.kind is index.IndexKind.AUGMENTED)
+    shifted = index.Index(lists, opened.index.probes, opened.index.kind)
     query = opened.ranker.query(np.array([3]))
     assert shifted.candidates(opened.ranker, query, ITEMS).tolist() == list(range(ITEMS - 5, ITEMS))

@@ -186,5 +186,5 @@ def test_no_query_can_make_a_directory_look_damaged(directory: ItemDirectory) ->
         directory.search(query)
         directory.rows([query])
     with pytest.raises(sqlite3.OperationalError):
-        directory._ask("SELECT rowid FROM words WHERE words MATCH ?", "NEAR(")
+        directory._query("SELECT rowid FROM words WHERE words MATCH ?", "NEAR(")
     assert directory.damage is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from litestar.concurrency import set_asyncio_executor
 from litestar.config.cors import CORSConfig
 from litestar.datastructures import State
 from litestar.di import Provide
+from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components, Reference, SecurityScheme
@@ -66,9 +68,9 @@ def create_app(settings: ServiceSettings, shared_keys: SharedKeys | None = None)
                 versions.stop()
                 store.close()
 
-    v1 = [*recommendations.ROUTES, *catalogue.ROUTES, *customers.ROUTES]
+    v1 = _routes_of(recommendations, catalogue, customers)
     app = Litestar(
-        [Router("/v1", route_handlers=v1, guards=[authorise] if keys else []), *public.ROUTES],
+        [Router("/v1", route_handlers=v1, guards=[authorise] if keys else []), *_routes_of(public)],
         dependencies={"worker": Provide(lambda: worker, sync_to_thread=False)},
         state=State({"api_keys": keys, "costly": worker.costly}),
         exception_handlers={Exception: log_failure},
@@ -85,6 +87,10 @@ def create_app(settings: ServiceSettings, shared_keys: SharedKeys | None = None)
         if isinstance(route, HTTPRoute):
             methods[route.path_format] = methods.get(route.path_format, frozenset()) | {*route.methods}
     return RequestMiddleware(app, settings, metrics, methods)
+
+
+def _routes_of(*modules: ModuleType) -> list[HTTPRouteHandler]:
+    return [value for module in modules for value in vars(module).values() if isinstance(value, HTTPRouteHandler)]
 
 
 def _cross_origin(origins: tuple[str, ...]) -> CORSConfig | None:

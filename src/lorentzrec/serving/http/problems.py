@@ -109,6 +109,12 @@ def describe_problems(*statuses: int) -> dict[int, ResponseSpec]:
     }
 
 
+READING = describe_problems(400, 401, 403, 421)
+READING_ITEM = describe_problems(400, 401, 403, 404, 421)
+WITH_BODY = describe_problems(400, 401, 403, 413, 415, 421)
+"""The problems of routes under /v1."""
+
+
 def _from_litestar(error: HTTPException) -> ServiceProblem:
     """What Litestar found wrong: the path, the method, a parameter or the body."""
     kinds = {400: "invalid-request", 404: "no-such-route", 413: "too-large"}

@@ -94,8 +94,7 @@ class Recommender:
         allowed, fallbacks = self._allowed(options)
         excluded = np.concatenate([row, self._known(options.exclude)])
         point = ranker.all_items.precise(ranker.all_items.item_points[row[0]])
-        ranked = ranker.top(point, pool_size(options.k, options.diversity), excluded, allowed, nearest=True)
-        return self._select(ranker, ranked, options.k, options.diversity, fallbacks)
+        return RankedItems(self._describe(_top(ranker, point, options, excluded, allowed, nearest=True)), fallbacks)
 
     def _recommend(
         self,
@@ -113,33 +112,22 @@ class Recommender:
         if exclude_seen:
             excluded = np.concatenate([excluded, seen])
         if not len(seen):  # the most popular items are meant to be just that, so diversity has no effect
-            return self._select(ranker, ranker.popular(options.k, excluded, allowed), options.k, 0.0, fallbacks)
+            return RankedItems(self._describe(ranker.popular(options.k, excluded, allowed)), fallbacks)
         event_weights = np.array(weights)[known] if weights else None
-        pool = pool_size(options.k, options.diversity)
-        ranked = ranker.top(ranker.all_items.query(seen, event_weights), pool, excluded, allowed)
-        explained = (seen, event_weights) if options.reasons else None
-        return self._select(ranker, ranked, options.k, options.diversity, fallbacks, explained)
+        ranked = _top(ranker, ranker.all_items.query(seen, event_weights), options, excluded, allowed)
+        because = self._reasons(ranker, seen, event_weights, ranked[0]) if options.reasons and len(ranked[0]) else None
+        return RankedItems(self._describe(ranked, because), fallbacks)
 
-    def _select(
-        self,
-        ranker: LiveRanker,
-        ranked: Ranked,
-        k: int,
-        diversity: float,
-        fallbacks: tuple[Fallback, ...],
-        explained: tuple[Rows, FloatArray | None] | None = None,
-    ) -> RankedItems:
-        """The first `k` of the ranked items with their details; with reasons if a history and its weights are given."""
+    def _describe(
+        self, ranked: Ranked, because: Sequence[tuple[Reason, ...]] | None = None
+    ) -> tuple[RecommendedItem, ...]:
+        """The ranked items with their details, and with their reasons if given."""
         rows, scores = ranked
-        if diversity:
-            chosen = diversify(ranker.all_items, rows, scores, k, diversity)
-            rows, scores = rows[chosen], scores[chosen]
-        because = self._reasons(ranker, *explained, rows) if explained and len(rows) else [()] * len(rows)
-        items = tuple(
+        found = zip(self.version.items.items(rows), scores.tolist(), because or [()] * len(rows), strict=True)
+        return tuple(
             RecommendedItem(item.id, item.row, score, item.title, item.category, reasons)
-            for item, score, reasons in zip(self.version.items.items(rows), scores.tolist(), because, strict=True)
+            for item, score, reasons in found
         )
-        return RankedItems(items, fallbacks)
 
     def _reasons(
         self, ranker: LiveRanker, history: Rows, weights: FloatArray | None, rows: Rows
@@ -197,3 +185,21 @@ class Recommender:
             right = wanted[codes_of_items if allowed is None else codes_of_items[allowed]]
             allowed = np.flatnonzero(right) if allowed is None else allowed[right]
         return allowed, fallbacks
+
+
+def _top(
+    ranker: LiveRanker,
+    query: FloatArray,
+    options: RankingOptions,
+    excluded: Rows,
+    allowed: Rows | None,
+    *,
+    nearest: bool = False,
+) -> Ranked:
+    """The best `k` items for a query point, diversified."""
+    k, diversity = options.k, options.diversity
+    rows, scores = ranker.top(query, pool_size(k, diversity), excluded, allowed, nearest=nearest)
+    if diversity:
+        chosen = diversify(ranker.all_items, rows, scores, k, diversity)
+        rows, scores = rows[chosen], scores[chosen]
+    return rows, scores

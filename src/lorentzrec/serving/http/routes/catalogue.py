@@ -23,7 +23,7 @@ from lorentzrec.serving.http.messages import (
     RowsRequest,
     RowsResponse,
 )
-from lorentzrec.serving.http.problems import NoMap, describe_problems
+from lorentzrec.serving.http.problems import READING, READING_ITEM, WITH_BODY, NoMap
 from lorentzrec.serving.http.requests import ItemInPath, TheWorker, Worker, decode_id
 from lorentzrec.serving.recommending.recommender import UnknownItem
 
@@ -36,19 +36,18 @@ RowList = Annotated[
     QueryParameter(pattern=r"^[0-9]{1,9}(,[0-9]{1,9}){0,999}$", description="Up to 1,000 rows, separated by commas."),
 ]
 NOT_MODIFIED = ResponseSpec(None, generate_examples=False, description="The version is still the one of If-None-Match.")
-READS, WRITES = describe_problems(400, 401, 403, 421), describe_problems(400, 401, 403, 413, 415, 421)
 LIVE_SECONDS = 8.0
 """There may be a million live items, and a store that is sending them is not to be given up."""
 
 
-@get("/items", sync_to_thread=True, responses=READS)
+@get("/items", sync_to_thread=True, responses=READING)
 def search_items(worker: TheWorker, words: Words = "", limit: Limit = 20) -> ItemsResponse:
     """Items by the words of their titles, popular ones first; without a query, the most popular ones."""
     version = worker.versions.served.version
     return ItemsResponse(version.items.search(words, limit), version.name)
 
 
-@get("/items/{item:str}", sync_to_thread=True, responses=describe_problems(400, 401, 403, 404, 421))
+@get("/items/{item:str}", sync_to_thread=True, responses=READING_ITEM)
 def get_item(item: ItemInPath, worker: TheWorker) -> ItemResponse:
     """The details of an item."""
     version, id = worker.versions.served.version, decode_id(item)
@@ -59,15 +58,15 @@ def get_item(item: ItemInPath, worker: TheWorker) -> ItemResponse:
     return ItemResponse(**asdict(found), model=version.name)
 
 
-@get("/live", sync_to_thread=True, responses=READS)
+@get("/live", sync_to_thread=True, responses=READING)
 def get_live_items(worker: TheWorker) -> LiveItemsResponse:
     """The live items in the store."""
     version = worker.versions.version
     items = worker.store.call(lambda store: store.live_items(), seconds=LIVE_SECONDS)
-    return LiveItemsResponse(items, version and version.name)
+    return LiveItemsResponse(items, version.name if version else None)
 
 
-@put("/live", sync_to_thread=True, opt={"writes": True}, responses=WRITES)
+@put("/live", sync_to_thread=True, opt={"writes": True}, responses=WITH_BODY)
 def set_live_items(data: JSONBody[LiveItemsRequest], worker: TheWorker) -> LiveItemsChanged:
     """Replace the live items; null makes every item live. Every worker follows within about a second."""
     items = None if data.items is None else [str(id) for id in data.items]
@@ -75,7 +74,7 @@ def set_live_items(data: JSONBody[LiveItemsRequest], worker: TheWorker) -> LiveI
     return _report_change(worker, live, items or ())
 
 
-@patch("/live", sync_to_thread=True, opt={"writes": True}, responses=WRITES)
+@patch("/live", sync_to_thread=True, opt={"writes": True}, responses=WITH_BODY)
 def change_live_items(data: JSONBody[LiveItemsChange], worker: TheWorker) -> LiveItemsChanged:
     """Add items to the live ones and remove others: what comes into stock, and what is sold out."""
     add, remove = [str(id) for id in data.add], [str(id) for id in data.remove]
@@ -87,10 +86,10 @@ def _report_change(worker: Worker, live: int | None, ids: Sequence[str]) -> Live
     worker.versions.nudge()
     version = worker.versions.version
     unknown = len(ids) if version is None else int((version.items.rows(ids) < 0).sum())
-    return LiveItemsChanged(live, unknown, version and version.name)
+    return LiveItemsChanged(live, unknown, version.name if version else None)
 
 
-@get("/model", sync_to_thread=False, responses=READS)
+@get("/model", sync_to_thread=False, responses=READING)
 def get_model(worker: TheWorker) -> ModelInformation:
     """The version in use."""
     served = worker.versions.served
@@ -109,7 +108,7 @@ def get_model(worker: TheWorker) -> ModelInformation:
     "/map",
     sync_to_thread=True,
     media_type="application/octet-stream",
-    responses=describe_problems(400, 401, 403, 404, 421) | {304: NOT_MODIFIED},
+    responses=READING_ITEM | {304: NOT_MODIFIED},
 )
 def get_map(worker: TheWorker, request: Request[Any, Any, Any]) -> Response[bytes]:
     """The positions of all items in the Poincaré disk, little-endian, in row order.
@@ -126,7 +125,7 @@ def get_map(worker: TheWorker, request: Request[Any, Any, Any]) -> Response[byte
     return Response(b"".join(part.tobytes() for part in parts), headers=headers)
 
 
-@get("/map/items", sync_to_thread=True, responses=READS)
+@get("/map/items", sync_to_thread=True, responses=READING)
 def get_items_of_rows(worker: TheWorker, rows: RowList) -> ItemsResponse:
     """The items in some rows of the map."""
     version = worker.versions.served.version
@@ -138,22 +137,9 @@ def get_items_of_rows(worker: TheWorker, rows: RowList) -> ItemsResponse:
     return ItemsResponse(version.items.items(wanted), version.name)
 
 
-@post("/map/rows", status_code=200, sync_to_thread=True, responses=WRITES)
+@post("/map/rows", status_code=200, sync_to_thread=True, responses=WITH_BODY)
 def get_rows_of_items(data: JSONBody[RowsRequest], worker: TheWorker) -> RowsResponse:
     """The rows of items on the map."""
     version = worker.versions.served.version
     rows = version.items.rows([str(id) for id in data.items]).tolist()
     return RowsResponse([None if row < 0 else row for row in rows], version.name)
-
-
-ROUTES = [
-    search_items,
-    get_item,
-    get_live_items,
-    set_live_items,
-    change_live_items,
-    get_model,
-    get_map,
-    get_items_of_rows,
-    get_rows_of_items,
-]

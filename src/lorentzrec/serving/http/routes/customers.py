@@ -19,7 +19,7 @@ from lorentzrec.serving.http.messages import (
     HistoryResponse,
     NewEvent,
 )
-from lorentzrec.serving.http.problems import describe_problems
+from lorentzrec.serving.http.problems import READING, WITH_BODY
 from lorentzrec.serving.http.requests import TheWorker, UserInPath, decode_id
 from lorentzrec.serving.stores.store import Event, usual_id
 
@@ -33,13 +33,7 @@ ERASURE_SECONDS = 8.0
 """Files are rewritten, which waits for their readers."""
 
 
-@post(
-    "/events",
-    status_code=200,
-    sync_to_thread=True,
-    opt={"writes": True},
-    responses=describe_problems(400, 401, 403, 413, 415, 421),
-)
+@post("/events", status_code=200, sync_to_thread=True, opt={"writes": True}, responses=WITH_BODY)
 def add_events(data: JSONBody[EventsRequest], worker: TheWorker) -> EventsResponse:
     """Store events. A 200 means that they are durable; after a 503 they may not be: send them again, same ids.
 
@@ -55,7 +49,7 @@ def add_events(data: JSONBody[EventsRequest], worker: TheWorker) -> EventsRespon
     worker.metrics.events.labels("accepted").inc(added.accepted)
     worker.metrics.events.labels("duplicate").inc(added.duplicates)
     worker.metrics.events.labels("unknown_item").inc(len(events) - known)
-    return EventsResponse(added.accepted, added.duplicates, len(events) - known, version and version.name)
+    return EventsResponse(added.accepted, added.duplicates, len(events) - known, version.name if version else None)
 
 
 def _to_event(event: NewEvent, now: float, weights: Mapping[str, float]) -> Event:
@@ -72,7 +66,7 @@ def _to_event(event: NewEvent, now: float, weights: Mapping[str, float]) -> Even
     return Event(str(event.user), item, now if event.time is None else event.time, id, weight)
 
 
-@get("/users/{user:str}/history", sync_to_thread=True, responses=describe_problems(400, 401, 403, 421))
+@get("/users/{user:str}/history", sync_to_thread=True, responses=READING)
 def get_history(user: UserInPath, worker: TheWorker, limit: Limit = 100) -> HistoryResponse:
     """The newest events of a customer, oldest first. An unknown customer has none."""
     id, version = decode_id(user), worker.versions.version
@@ -82,21 +76,12 @@ def get_history(user: UserInPath, worker: TheWorker, limit: Limit = 100) -> Hist
         rows = version.items.rows([event.item for event in events])
         titles = {item.id: item.title for item in version.items.items(rows[rows >= 0])}
     history = [HistoryEvent(event.item, event.time, titles.get(event.item), event.weight) for event in events]
-    return HistoryResponse(id, history, version and version.name)
+    return HistoryResponse(id, history, version.name if version else None)
 
 
-@delete(
-    "/users/{user:str}",
-    status_code=200,
-    sync_to_thread=True,
-    opt={"writes": True},
-    responses=describe_problems(400, 401, 403, 415, 421),
-)
+@delete("/users/{user:str}", status_code=200, sync_to_thread=True, opt={"writes": True}, responses=WITH_BODY)
 def forget_user(user: UserInPath, worker: TheWorker) -> ErasureResponse:
     """Erase all events of a customer. A hash of the id stays, so that a dataset published later leaves them out."""
     id, version = decode_id(user), worker.versions.version
     events = worker.store.call(lambda store: store.forget(id), writes=True, seconds=ERASURE_SECONDS)
-    return ErasureResponse(id, events, version and version.name)
-
-
-ROUTES = [add_events, get_history, forget_user]
+    return ErasureResponse(id, events, version.name if version else None)

@@ -62,9 +62,6 @@ def get_page_file(name: FromPath[str], request: Request[Any, Any, Any]) -> Respo
     return _respond(name.removeprefix("/"), request)
 
 
-ROUTES = [get_liveness, get_readiness, get_metrics, get_page, get_page_file]
-
-
 class _File(NamedTuple):
     content: bytes
     media_type: str

@@ -14,7 +14,7 @@ from lorentzrec.errors import RecordDamaged, StoreUnavailable
 from lorentzrec.model.fallbacks import render_fallbacks
 from lorentzrec.serving.http.costs import cost
 from lorentzrec.serving.http.messages import BasketRequest, RecommendRequest, RecommendResponse
-from lorentzrec.serving.http.problems import HISTORY_DAMAGED, STORE_UNAVAILABLE, describe_problems
+from lorentzrec.serving.http.problems import HISTORY_DAMAGED, READING, READING_ITEM, STORE_UNAVAILABLE, WITH_BODY
 from lorentzrec.serving.http.requests import ItemInPath, TheWorker, UserInPath, Worker, decode_id
 from lorentzrec.serving.recommending.query import LARGEST_K, Id, RankedItems, RankingOptions
 from lorentzrec.serving.recommending.recommender import Recommender
@@ -30,7 +30,7 @@ Excluded = Annotated[list[str] | None, QueryParameter(max_items=1_000, descripti
 logger = logging.getLogger("lorentzrec.serving")
 
 
-@post("/recommend", status_code=200, responses=describe_problems(400, 401, 403, 413, 415, 421))
+@post("/recommend", status_code=200, responses=WITH_BODY)
 async def recommend(data: JSONBody[RecommendRequest], worker: TheWorker) -> RecommendResponse:
     """Recommend items for the history in the request, or for that of a customer in the store.
 
@@ -46,7 +46,7 @@ async def recommend(data: JSONBody[RecommendRequest], worker: TheWorker) -> Reco
     return await _run(worker, data, data.history_length, rank)
 
 
-@get("/users/{user:str}/recommendations", responses=describe_problems(400, 401, 403, 421))
+@get("/users/{user:str}/recommendations", responses=READING)
 async def recommend_for_user(
     user: UserInPath,
     worker: TheWorker,
@@ -65,13 +65,13 @@ async def recommend_for_user(
     return await _run(worker, options, USUAL_HISTORY, rank)
 
 
-@post("/basket", status_code=200, responses=describe_problems(400, 401, 403, 413, 415, 421))
+@post("/basket", status_code=200, responses=WITH_BODY)
 async def complete_basket(data: JSONBody[BasketRequest], worker: TheWorker) -> RecommendResponse:
     """Recommend items that complement those of a basket: items of categories that are not in it."""
     return await _run(worker, data, len(data.items), lambda one: (one.complete_basket(data.items, data), None))
 
 
-@get("/items/{item:str}/similar", responses=describe_problems(400, 401, 403, 404, 421))
+@get("/items/{item:str}/similar", responses=READING_ITEM)
 async def similar_items(
     item: ItemInPath,
     worker: TheWorker,
@@ -84,9 +84,6 @@ async def similar_items(
     """The items nearest to an item."""
     options = RankingOptions(k, exclude or [], categories=categories or [], diversity=diversity, twin=twin)
     return await _run(worker, options, 1, lambda one: (one.similar(decode_id(item), options), None))
-
-
-ROUTES = [recommend, recommend_for_user, complete_basket, similar_items]
 
 
 async def _run(

@@ -116,7 +116,7 @@ def look_for(events: Iterable[Sent], store: str) -> Found:
     missing, duplicated = [], []
     with closing(open_store(store)) as opened:
         for user, sent in by_user.items():
-            stored = Counter(round(event.time) for event in opened.history(user, limit=10_000_000))
-            missing += [event.id for event in sent if event.number not in stored]
-            duplicated += [f"{user}-{number}" for number, count in stored.items() if count > 1]
+            kept = Counter(round(touch.time) for touch in opened.history(user, limit=10_000_000))
+            missing += [event.id for event in sent if event.number not in kept]
+            duplicated += [f"{user}-{number}" for number, count in kept.items() if count > 1]
     return Found(missing, duplicated)

@@ -42,7 +42,7 @@ class Server:
         return self._process.pid
 
     def start(self) -> None:
-        """Returns when the server responds."""
+        """Returns when the server answers."""
         assert not self.running
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log, start_new_session=True)
@@ -63,7 +63,7 @@ class Server:
         self._end(signal.SIGKILL)
 
     def freeze(self) -> None:
-        """It runs, but does not respond until it is thawed."""
+        """It is there, but says nothing until it is thawed."""
         self._signal_family(signal.SIGSTOP)
 
     def thaw(self) -> None:

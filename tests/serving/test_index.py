@@ -134,7 +134,7 @@ def test_the_widest_search_may_be_just_good_enough(tmp_path: Path, monkeypatch: 
     assert (description["recall"], description["probes"]) == (0.991, 12)
 
 
-def test_without_faiss_ranking_is_exact_and_says_so(
+def test_without_faiss_ranking_is_exact_with_a_note(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = Recommender(open_version(folder)).recommend(["i5"])
@@ -157,7 +157,7 @@ def test_damaged_indexes(folder: Path, tmp_path: Path) -> None:
         index.open_index(folder / "index.faiss", description, 901)
 
 
-def test_questions_without_histories_are_neighbourhoods() -> None:
+def test_sampled_queries_without_histories_are_neighbourhoods() -> None:
     ranker = Ranker(shop_model().item_points, geometry="hyperboloid", score="distance")
     queries = index.sample_queries(ranker, None)
     assert queries.shape == (40, 4)

@@ -62,12 +62,12 @@ def test_ids_and_rows(directory: ItemDirectory) -> None:
     assert directory.rows(["sku-7\0", "sku-7\0x", "\ud800"]).tolist() == [-1, -1, -1]
 
 
-def test_many_ids_are_asked_in_parts(directory: ItemDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_ids_are_looked_up_in_parts(directory: ItemDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(item_directory, "IDS_PER_STATEMENT", 2)
     assert directory.rows([*IDS, "no"]).tolist() == [*range(9), -1]
 
 
-def test_items_come_in_the_order_asked(directory: ItemDirectory) -> None:
+def test_items_are_in_the_requested_order(directory: ItemDirectory) -> None:
     assert directory.items([1, 5, 1]) == [
         Item(1, "sku-71", "Red wool coat", "coats"),
         Item(5, "日本"),
@@ -133,7 +133,7 @@ def test_threads_have_connections_of_their_own(directory: ItemDirectory) -> None
     assert results == [["sku-71", "sku-8", "sku-7"]] * 50
 
 
-def test_nobody_writes(directory: ItemDirectory) -> None:
+def test_the_directory_is_read_only(directory: ItemDirectory) -> None:
     before = directory.path.read_bytes()
     directory.search("red")
     assert directory.path.read_bytes() == before
@@ -168,7 +168,7 @@ def test_a_directory_whose_rows_are_not_those_of_the_points(tmp_path: Path) -> N
         ItemDirectory(written(tmp_path / "items.sqlite", "UPDATE items SET row = 99 WHERE row = 8"))
 
 
-def test_damage_that_a_query_meets_is_kept(tmp_path: Path) -> None:
+def test_damage_found_by_a_query_is_recorded(tmp_path: Path) -> None:
     opened = ItemDirectory(written(tmp_path / "a.sqlite", "UPDATE items SET title = CAST(x'ff' AS TEXT) WHERE row = 3"))
     assert opened.items([0])[0].title == "Red Hat"
     assert opened.damage is None

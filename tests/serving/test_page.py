@@ -221,7 +221,7 @@ def test_on_a_phone_nothing_scrolls_sideways_and_a_tap_offers_to_add(visit: Visi
 
 
 @pytest.mark.parametrize("visit", [{"color_scheme": "dark"}], indirect=True)
-def test_dark_if_the_system_is_dark_and_light_if_the_reader_says_so(visit: Visit) -> None:
+def test_the_theme_follows_the_system_or_the_reader(visit: Visit) -> None:
     visit.open()
     body = "getComputedStyle(document.body).backgroundColor"
     assert visit.page.evaluate(body) == "rgb(16, 19, 26)"
@@ -232,7 +232,7 @@ def test_dark_if_the_system_is_dark_and_light_if_the_reader_says_so(visit: Visit
     assert visit.page.evaluate(body) == "rgb(244, 242, 236)"
 
 
-def test_every_text_and_every_colour_can_be_told_from_its_ground(visit: Visit) -> None:
+def test_every_text_and_every_colour_has_enough_contrast(visit: Visit) -> None:
     """WCAG AA: 4.5 to 1 for text, 3 to 1 for the colours of categories; and distinct for any colour vision."""
     visit.open()
     for theme in ("light", "dark"):

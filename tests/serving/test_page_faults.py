@@ -76,7 +76,7 @@ def replace_first(visit: Visit, pattern: str, response: Callable[[str], dict[str
     return requested
 
 
-def test_items_of_another_version_than_the_model_are_not_kept(visit: Visit) -> None:
+def test_items_of_another_version_than_the_model_are_not_cached(visit: Visit) -> None:
     """While the page loads, a worker that still uses another version responds with the items of its own rows."""
 
     def older(url: str) -> dict[str, Any]:

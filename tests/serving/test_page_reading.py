@@ -76,7 +76,7 @@ def test_the_page_opens_with_items_that_explain_and_are_no_top_sellers(visit: Vi
     assert max(popularity[row] for row in rows) == own[len(own) // 4]
 
 
-def test_scores_say_what_they_are(visit: Visit) -> None:
+def test_scores_are_explained(visit: Visit) -> None:
     visit.open()
     score = visit.page.locator(f"{OWN_LINES} >> nth=0 >> .facts span[title]")
     expect(score).to_have_attribute("title", "score: minus the distance, nearer is better")
@@ -88,7 +88,7 @@ def test_scores_say_what_they_are(visit: Visit) -> None:
     expect(visit.page.locator("#because-help")).to_be_hidden()
 
 
-def test_an_item_without_a_reason_says_so(visit: Visit) -> None:
+def test_an_item_without_a_reason_is_marked(visit: Visit) -> None:
     def without_reasons(route: Any) -> None:
         body = route.fetch().json()
         route.fulfill(json=body | {"items": [item | {"because": []} for item in body["items"]]})
@@ -142,7 +142,7 @@ def test_a_title_brings_its_item_to_the_middle(visit: Visit, shop: Shop) -> None
     expect(visit.page.locator("#stage")).to_have_attribute("data-centre", f"{place[0]:.4f} {place[1]:.4f}")
 
 
-def test_a_long_history_says_that_it_is_cut(visit: Visit) -> None:
+def test_a_long_history_is_shown_in_part(visit: Visit) -> None:
     visit.open()
     expect(visit.page.locator("#whole-history")).to_be_hidden()
     ids = visit.results()
@@ -173,7 +173,7 @@ def test_escape_closes_the_search_and_then_empties_it(visit: Visit) -> None:
     expect(box).to_have_value("")
 
 
-def test_enter_takes_the_nearest_item_or_says_that_there_is_none(visit: Visit, shop: Shop) -> None:
+def test_enter_takes_the_nearest_item_or_reports_that_there_is_none(visit: Visit, shop: Shop) -> None:
     visit.open()
     wanted = visit.results()[0]  # not in the history: an item of the history would only move to its front
     (row,) = shop.service.http.post("/v1/map/rows", json={"items": [wanted]}).json()["rows"]
@@ -242,7 +242,7 @@ def test_two_lists_on_a_phone_keep_their_numbers(visit: Visit) -> None:
         assert all(number.is_visible() for number in numbers.all())
 
 
-def test_numbers_stand_aside_from_one_another_inside_the_disk(visit: Visit) -> None:
+def test_numbers_do_not_overlap_inside_the_disk(visit: Visit) -> None:
     visit.open()
     spots = visit.page.evaluate(
         """async () => {

@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
     opened.close()
 
 
-def test_what_is_published_is_what_answers(store: Store, tmp_path: Path) -> None:
+def test_a_published_model_is_the_one_in_use(store: Store, tmp_path: Path) -> None:
     model = shop_model()
     drawn = disk_map(model.item_points, geometry="hyperboloid")
     steps: list[tuple[str, float]] = []
@@ -62,7 +62,7 @@ def test_old_versions_go_but_never_the_current_one(store: Store) -> None:
     assert store.versions() == [newest]
 
 
-def test_rollback_goes_back_step_by_step(store: Store) -> None:
+def test_rollback_activates_one_version_before_the_other(store: Store) -> None:
     with pytest.raises(InputError, match="holds no version that was live before the first: publish one instead"):
         rollback(store)
     first, second, third = [publish(shop_model(), store).name for _ in range(3)]
@@ -72,7 +72,7 @@ def test_rollback_goes_back_step_by_step(store: Store) -> None:
         rollback(store)
 
 
-def test_fewer_than_one_version_cannot_be_kept(store: Store) -> None:
+def test_fewer_than_one_version_is_refused(store: Store) -> None:
     with pytest.raises(InputError, match="0 versions cannot be kept: keep 1 or more"):
         publish(shop_model(), store, keep=0)
     assert store.versions() == []
@@ -163,7 +163,7 @@ def test_newer_events_are_added_to_those_that_are_there(store: Store) -> None:
     assert [(event.item, event.time) for event in store.history("b")] == [("y", 15), ("z", 40)]
 
 
-def test_what_the_service_was_told_counts_once(tmp_path: Path) -> None:
+def test_events_sent_to_the_service_count_once(tmp_path: Path) -> None:
     """The day of a shop: events over HTTP, with an id, without one, and without a time; then the data of that day."""
     store = shop_store(tmp_path)
     events = [

@@ -34,7 +34,7 @@ def client(url: str) -> Iterator[Client]:
         yield opened
 
 
-def test_questions_and_answers(client: Client) -> None:
+def test_requests_and_responses(client: Client) -> None:
     result = client.recommend(["i3", "i7"], k=4, reasons=True)
     assert [item.id for item in result.items] == shop_model().recommend(["i3", "i7"], k=4).ids
     assert {reason.item for item in result.items for reason in item.because} <= {"i3", "i7"}

@@ -74,7 +74,7 @@ def search_all(service: Any) -> set[int]:
     return {service.get(f"/v1/items/i{n}").status_code for n in range(40)}
 
 
-def test_damage_in_use_is_answered_by_another_version(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_version_damaged_in_use_is_replaced_by_another(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = shop_store(tmp_path)
     good = str(store.state().version)
     damaged = published(store, tmp_path, items=LONG_TITLES)
@@ -91,7 +91,7 @@ def test_damage_in_use_is_answered_by_another_version(tmp_path: Path, caplog: py
     store.close()
 
 
-def test_the_only_version_answers_what_can_still_be_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_only_version_is_used_as_far_as_it_can_be_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = shop_store(tmp_path, items=LONG_TITLES)
     name = str(store.state().version)
     with service_here(store.url, poll_seconds=0.05) as service:

@@ -64,7 +64,7 @@ def test_types_that_are_json(service: TestClient[Any], kind: str) -> None:
     assert service.request("DELETE", "/v1/users/nobody").status_code == 200
 
 
-def test_only_names_of_this_machine_are_answered_to(service: TestClient[Any]) -> None:
+def test_only_names_of_this_machine_are_accepted(service: TestClient[Any]) -> None:
     good = ["localhost", "LOCALHOST:8000", "127.0.0.1:1", "[::1]", "[::1]:8000"]
     bad = ["evil.example", "evil.example:8000", "localhost.evil.example", "127.0.0.2", "[::2]:8000", "localhost:1:2"]
     assert statuses(service, [{"Host": name} for name in good]) == [200] * len(good)

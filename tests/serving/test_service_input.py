@@ -108,7 +108,7 @@ def test_invalid_bodies_of_a_query(service: TestClient[Any], body: bytes) -> Non
         b'{"events": [' + b",".join([b'{"user": "ann", "item": "i1"}'] * 1_001) + b"]}",
     ],
 )
-def test_events_that_cannot_be_kept_are_refused_whole(service: TestClient[Any], event: bytes) -> None:
+def test_invalid_events_are_refused_whole(service: TestClient[Any], event: bytes) -> None:
     assert_problem(service.post("/v1/events", content=event, headers=JSON), 400)
     assert service.get("/v1/users/ann/history").json()["history"] == []
 

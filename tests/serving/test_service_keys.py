@@ -42,7 +42,7 @@ def test_a_key_is_needed(service: TestClient[Any]) -> None:
         assert send(service, right) == 200
 
 
-def test_a_key_is_asked_for_before_the_body_is_read(service: TestClient[Any]) -> None:
+def test_the_key_is_checked_before_the_body_is_read(service: TestClient[Any]) -> None:
     assert service.post("/v1/recommend", content=b"not json", headers=JSON).status_code == 401
 
 
@@ -66,7 +66,7 @@ def test_page_health_and_schema_are_open(service: TestClient[Any], path: str) ->
     assert service.get(path).status_code == 200
 
 
-def test_the_schema_tells_of_keys(service: TestClient[Any]) -> None:
+def test_the_schema_describes_keys(service: TestClient[Any]) -> None:
     document = service.get("/schema").json()
     assert document["security"] == [{"bearer": []}, {"key": []}]
     assert set(document["components"]["securitySchemes"]) == {"bearer", "key"}

@@ -68,7 +68,7 @@ def test_a_client_that_hangs_up_is_no_error(service: Service, ending: str) -> No
     assert "ERROR" not in service.log.read_text()
 
 
-def test_more_requests_than_slots_are_told_to_come_back(tmp_path: Path) -> None:
+def test_more_requests_than_slots_get_a_503(tmp_path: Path) -> None:
     store = shop_store(tmp_path)
     event = {"user": "ann", "item": "i1"}
     with (

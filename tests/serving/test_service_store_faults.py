@@ -225,7 +225,7 @@ def test_failed_writes_leave_reads_alone(guarded: GuardedStore) -> None:
     assert guarded.warnings == []
 
 
-def test_a_write_lock_of_another_process_degrades_no_answer(tmp_path: Path) -> None:
+def test_a_write_lock_of_another_process_degrades_no_response(tmp_path: Path) -> None:
     store = shop_store(tmp_path)
     database = tmp_path / "store" / "store.sqlite"
     with (
@@ -287,7 +287,9 @@ def test_a_broken_store_is_opened_again(tmp_path: Path) -> None:
     guard.close()
 
 
-def test_a_broken_store_is_away_and_nobody_who_asks_is_blamed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broken_store_is_unavailable_and_not_the_fault_of_clients(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     guard = GuardedStore(lambda: open_store(f"file:{tmp_path}"), seconds=60, threads=2)
     with pytest.raises(StoreUnavailable, match="holds no store: publish"):
         guard.call(lambda store: store.history("ann"))

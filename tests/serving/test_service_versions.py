@@ -136,7 +136,7 @@ def test_a_service_that_starts_on_a_damaged_version_takes_the_newest_good_one(tm
     store.close()
 
 
-def test_a_service_without_any_version_says_so_and_begins_when_there_is_one(tmp_path: Path) -> None:
+def test_a_service_without_any_version_is_not_ready_until_there_is_one(tmp_path: Path) -> None:
     store = open_store(f"file:{tmp_path / 'store'}", create=True)
     with service_here(store.url, poll_seconds=0.05) as service:
         assert service.get("/healthz").status_code == 200

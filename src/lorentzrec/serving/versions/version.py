@@ -241,7 +241,7 @@ def _is_mapped(path: Path) -> bool:
 
 
 def _check_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], count: int, width: int, *required: str) -> None:
-    """Check the arrays of `count` items with points of `width` coordinates; those that are not `required` may miss."""
+    """Check the arrays of `count` items with points of `width` coordinates; those not in `required` are optional."""
     expected = {
         "item_points": ("<f4", (count, width)),
         "history_points": ("<f4", (count, width)),

@@ -20,6 +20,7 @@ from lorentzrec.serving.recommending.query import LARGEST_K, Id, RankedItems, Ra
 from lorentzrec.serving.recommending.recommender import Recommender
 from lorentzrec.serving.stores.store import USUAL_HISTORY
 
+# Litestar ignores the limits of msgspec.Meta in query parameters, so they are repeated here.
 Count = Annotated[int, QueryParameter(ge=1, le=LARGEST_K, description="The number of items.")]
 Diversity = Annotated[
     float, QueryParameter(ge=0, le=1, description="0: the best items; towards 1: items that differ from one another.")

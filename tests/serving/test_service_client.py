@@ -38,6 +38,7 @@ def test_requests_and_responses(client: Client) -> None:
     result = client.recommend(["i3", "i7"], k=4, reasons=True)
     assert [item.id for item in result.items] == shop_model().recommend(["i3", "i7"], k=4).ids
     assert {reason.item for item in result.items for reason in item.because} <= {"i3", "i7"}
+    assert (result.fallback_kinds, client.recommend(["none"]).fallback_kinds) == ([], ["popular"])
     assert [item.id for item in client.similar("i3", 2).items] == shop_model().similar_items("i3", 2).ids
     assert {item.category for item in client.similar("i3", 5, categories=["hats"]).items} == {"hats"}
     assert {item.category for item in client.basket(["i0", "i1"], 40).items} == {"shoes", None}

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from litestar.testing import TestClient
 
+from lorentzrec.model.fallbacks import FallbackKind
 from lorentzrec.serving.stores.store import Store
 from serving.running_service import service_here, shop_store, wait_until
 from serving.small_shop import ITEMS, shop_model, shop_table
@@ -85,6 +86,7 @@ def test_an_event_counts_in_the_next_response(service: TestClient[Any]) -> None:
     unknown = service.get("/v1/users/ann/recommendations?k=2").json()
     assert (ids(unknown), unknown["fallback"]) == (["i0", "i1"], "popular: the history is empty")
     assert unknown["fallback_kinds"] == ["popular"]
+    assert 'lorentzrec_fallbacks_total{kind="popular"} ' in service.get("/metrics").text
     for seen in (["i3"], ["i3", "i7"]):
         sent = service.post("/v1/events", json={"user": "ann", "item": seen[-1]}).json()
         assert (sent["accepted"], sent["duplicates"], sent["unknown_items"]) == (1, 0, 0)
@@ -235,6 +237,11 @@ def test_the_page_and_its_files(service: TestClient[Any]) -> None:
     assert page.headers["X-Content-Type-Options"] == "nosniff"
     again = service.get("/", headers={"If-None-Match": page.headers["ETag"]})
     assert (again.status_code, again.content) == (304, b"")
+
+
+def test_the_page_explains_every_kind_of_fallback(service: TestClient[Any]) -> None:
+    script = service.get("/page/notices.js").text
+    assert all(f"\n  {kind}: " in script for kind in FallbackKind)
 
 
 @pytest.mark.parametrize("name", ["none.js", "../app.py", "..%2Fapp.py", "%2Fetc%2Fpasswd", "/etc/passwd", ""])

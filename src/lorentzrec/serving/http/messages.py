@@ -127,7 +127,7 @@ class RowsRequest(Struct, frozen=True, forbid_unknown_fields=True):
     items: Ids
 
 
-class RecommendResponse(Struct, frozen=True):
+class RecommendResponse(Struct, frozen=True, kw_only=True):
     """Recommended items, best first."""
 
     items: Sequence[RecommendedItem]
@@ -135,8 +135,8 @@ class RecommendResponse(Struct, frozen=True):
     """The version that all items come from."""
     fallback: str | None
     """How the response differs from what was requested, as text; null if it does not."""
-    fallback_kinds: Sequence[FallbackKind]
-    """The same for programs; empty if the response is what was requested."""
+    fallback_kinds: Annotated[Sequence[str], Meta(description=f"The kinds in it: {', '.join(FallbackKind)}.")] = ()
+    """Services of 0.1 do not send them. Text, so that a client accepts kinds of later versions."""
     degraded: str | None
     """Why the history of the customer could not be read; null if it was."""
     milliseconds: float

@@ -104,12 +104,7 @@ def get_model(worker: TheWorker) -> ModelInformation:
     )
 
 
-@get(
-    "/map",
-    sync_to_thread=True,
-    media_type="application/octet-stream",
-    responses=READING_ITEM | {304: NOT_MODIFIED},
-)
+@get("/map", sync_to_thread=True, media_type="application/octet-stream", responses=READING_ITEM | {304: NOT_MODIFIED})
 def get_map(worker: TheWorker, request: Request[Any, Any, Any]) -> Response[bytes]:
     """The positions of all items in the Poincaré disk, little-endian, in row order.
 

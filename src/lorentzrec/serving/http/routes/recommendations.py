@@ -88,10 +88,7 @@ async def similar_items(
 
 
 async def _run(
-    worker: Worker,
-    options: RankingOptions,
-    history: int,
-    rank: Callable[[Recommender], tuple[RankedItems, str | None]],
+    worker: Worker, options: RankingOptions, history: int, rank: Callable[[Recommender], tuple[RankedItems, str | None]]
 ) -> RecommendResponse:
     """Run `rank` in a thread; it returns the items, and why the history could not be read, if it could not.
 

@@ -135,14 +135,14 @@ class _Handler(BaseHTTPRequestHandler):
         fault = self.owner.next_fault(kind)
         if fault is not None and fault.hang:
             time.sleep(fault.hang)
-        reply = self._forward(body) if fault is None or fault.forwarded else None
-        status = fault.status if fault is not None else reply and reply[0]
+        response = self._forward(body) if fault is None or fault.forwarded else None
+        status = fault.status if fault is not None else response and response[0]
         headers = {name.lower(): value for name, value in self.headers.items()}
         self.owner.seen.append(Seen(kind, self.command, self.path, headers, status))
         if fault is None:
-            assert reply is not None
-            content = self.owner.account(reply[2]) if kind == "account" else reply[2]
-            self._reply(reply[0], reply[1], content)
+            assert response is not None
+            content = self.owner.account(response[2]) if kind == "account" else response[2]
+            self._reply(response[0], response[1], content)
         elif fault.status is None:
             # A reset, not an orderly end.
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -170,9 +170,9 @@ class _Handler(BaseHTTPRequestHandler):
         connection.request(self.command, self.path, body or None, headers)
         response = connection.getresponse()
         content = response.read()
-        headers = {name: value for name, value in response.getheaders() if name.lower() not in HOP_HEADERS}
+        passed_on = {name: value for name, value in response.getheaders() if name.lower() not in HOP_HEADERS}
         connection.close()
-        return response.status, headers, content
+        return response.status, passed_on, content
 
     def _reply(self, status: int, headers: dict[str, str], body: bytes, cut: int = 0) -> None:
         try:

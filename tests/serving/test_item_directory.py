@@ -89,7 +89,7 @@ def test_nothing_described() -> None:
 
 
 def test_an_item_described_twice_is_refused() -> None:
-    with pytest.raises(InputError, match="'b' is in the item table twice: give each item one row"):
+    with pytest.raises(InputError, match="'b' occurs twice in the item table: give each item one row"):
         describe_items(pl.Series(["a", "b"]), np.array([1, 2]), pl.DataFrame({"id": ["b", "a", "b"]}))
 
 

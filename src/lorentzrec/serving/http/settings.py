@@ -26,20 +26,23 @@ class ServiceSettings:
     store: str
     """The address of the store: file:DIR, postgresql://... or cosmos://..."""
     host: str = "127.0.0.1"
+    """The address to listen on; 0.0.0.0 for all."""
     port: Annotated[int, Range(0, 65535)] = 8000
     workers: Number = 1
     """Processes. They share the memory of large version files, which each of them maps."""
     api_key_file: Path | None = None
-    """A file with one key per line; without one, no key is required. See `keys.py`."""
+    """Require an API key from this file: one per line, followed by `read` if read-only. SIGHUP reads the file again."""
     allowed_hosts: tuple[str, ...] = ()
-    """Accepted host names in addition to this machine's own; `*` for any. See `host_policy.py`."""
+    """A host name that clients use for the service, `*` for any. Repeatable. Without API keys, names other than
+    localhost and `host` are refused."""
     cache: Path | None = None
-    """Where versions from a remote store are cached; None is a folder of the user's cache."""
+    """Folder for versions from a remote store; by default one in the user's cache."""
     allowed_origins: tuple[str, ...] = ()
-    """Web sites whose pages may call the service from a browser."""
+    """A web site whose pages may call the service from a browser, `*` for any. Repeatable."""
     log_format: Literal["text", "json"] = "text"
+    """Log lines for people, or for machines."""
     log_level: Literal["info", "warning"] = "info"
-    """info logs a line for each request."""
+    """info: one line per request. warning: problems only."""
     poll_seconds: Seconds = 1.0
     """How often a worker checks for a new version or other live items."""
     store_seconds: Seconds = 2.0

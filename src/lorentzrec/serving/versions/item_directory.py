@@ -113,7 +113,7 @@ def describe_items(
             pl.col("id").cast(pl.String), *(pl.col(name).cast(types[name]) for name in DETAILS if name in described)
         )
         if twice := details.filter(details["id"].is_duplicated())["id"].head(1).to_list():
-            raise InputError(f"the item {twice[0]!r} is in the item table twice: give each item one row")
+            raise InputError(f"the item {twice[0]!r} occurs twice in the item table: give each item one row")
         table = table.join(details, on="id", how="left", maintain_order="left")
     missing = [pl.lit(None, types[name]).alias(name) for name in DETAILS if name not in table.columns]
     table = first_category(table.with_columns(missing)).with_columns(place=place).select("row", "id", *DETAILS, "place")

@@ -50,11 +50,11 @@ def measure(model: Model, scratch: Path) -> tuple[list[dict[str, Any]], list[str
     unchecked = best_seconds(lambda: open_version(scratch / "version", verify=False).items.close())
     version = open_version(scratch / "version")
     ranker = version.ranker
-    queries = index.questions_like_real_ones(ranker, model.histories, seed=1)[:QUERIES]
+    queries = index.sample_queries(ranker, model.histories, seed=1)[:QUERIES]
     exact = milliseconds(lambda number: ranker.top(queries[number], index.K))
     rows: list[dict[str, Any]] = [{"way": "exact, top 10", "items": len(model.items), "ms": exact, "recall": 1.0}]
     start, cpu = time.perf_counter(), time.process_time()
-    about = index.build_index(ranker, index.questions_like_real_ones(ranker, model.histories), scratch / index.INDEX)
+    about = index.build_index(ranker, index.sample_queries(ranker, model.histories), scratch / index.INDEX)
     building, cpu = time.perf_counter() - start, time.process_time() - cpu
     loading = best_seconds(lambda: index.open_index(scratch / index.INDEX, about, len(model.items)))
     lists = index.open_index(scratch / index.INDEX, about, len(model.items))

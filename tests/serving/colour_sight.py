@@ -1,4 +1,4 @@
-"""How colours look to people who see them differently, and how well two of them can be told apart."""
+"""How colours look to people who see them differently, and how well two of them can be distinguished."""
 
 from __future__ import annotations
 

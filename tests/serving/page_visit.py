@@ -1,4 +1,4 @@
-"""A visit to the page: a real browser, the real service, and a small model that was really trained."""
+"""A visit to the page: a real browser, the real service, and a small trained model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.skipif(not CHROMIUM.exists(), reason=f"{CHROMIUM} is not installed: apt install chromium"),
 ]
 SOFTWARE_WEBGL = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
-OWN_LINES = "#own-answers li[data-id]"
+OWN_LINES = "#own-results li[data-id]"
 PATIENCE = 15_000
 
 
@@ -54,11 +54,11 @@ class Visit:
         self.settled()
 
     def settled(self) -> None:
-        """The last question has been answered."""
+        """The last request is complete."""
         expect(self.page.locator(OWN_LINES).first).to_be_visible()
-        expect(self.page.locator("#answers")).to_have_attribute("aria-busy", "false")
+        expect(self.page.locator("#results")).to_have_attribute("aria-busy", "false")
 
-    def answers(self) -> list[str]:
+    def results(self) -> list[str]:
         return self.page.locator(OWN_LINES).evaluate_all("lines => lines.map(line => line.dataset.id)")  # type: ignore[no-any-return]
 
     def history(self) -> list[str]:
@@ -121,9 +121,9 @@ def visit(shop: Shop, browser: Any, request: pytest.FixtureRequest) -> Iterator[
     context.set_default_timeout(PATIENCE)
     expect.set_options(timeout=PATIENCE)
     visit = Visit(context.new_page(), shop.service.url)
-    visit.page.on("console", lambda told: visit.faults.append(told.text) if told.type == "error" else None)
+    visit.page.on("console", lambda message: visit.faults.append(message.text) if message.type == "error" else None)
     visit.page.on("pageerror", lambda error: visit.faults.append(str(error)))
-    visit.page.on("request", lambda asked: None if asked.url.startswith(visit.url) else visit.faults.append(asked.url))
+    visit.page.on("request", lambda sent: None if sent.url.startswith(visit.url) else visit.faults.append(sent.url))
     yield visit
     context.close()
     assert visit.faults == []

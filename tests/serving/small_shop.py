@@ -26,7 +26,7 @@ def shop_points(count: int, geometry: str, seed: int, dimension: int = 3) -> NDA
 
 
 def shop_model(*, geometry: str = "hyperboloid", items: int = ITEMS, strings: bool = True, **options: Any) -> Model:
-    """Item 0 is touched most, and the row of an item is its number; `options` are further hyper-parameters."""
+    """Item 0 has the most events, and the row of an item is its number; `options` are further hyper-parameters."""
     numbers = np.repeat(np.arange(items), np.arange(2 * items, items, -1))
     users = np.random.default_rng(9).integers(0, 50, len(numbers))
     data = Interactions.from_pairs(

@@ -1,4 +1,4 @@
-"""The index gives the answers of exact ranking, with filters and without, or is not published."""
+"""The index finds the items of exact ranking, with and without filters, or is not published."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import pytest
 
 from lorentzrec.errors import ArtifactError, LorentzrecError
 from lorentzrec.model.ranking import Ranker
-from lorentzrec.serving.recommending import live_items
-from lorentzrec.serving.recommending.recommender import Answerer, Question
+from lorentzrec.serving.recommending import live_ranker
+from lorentzrec.serving.recommending.query import RankingOptions
+from lorentzrec.serving.recommending.recommender import Recommender
 from lorentzrec.serving.versions import index, version
 from lorentzrec.serving.versions.version import Version, open_version, write_version
 from serving.small_shop import shop_model, shop_points, shop_table
@@ -31,7 +32,7 @@ MODELS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(autouse=True)
 def indexed_from_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (live_items, version):
+    for module in (live_ranker, version):
         monkeypatch.setattr(module, "INDEXED_ITEMS", 300)
 
 
@@ -52,7 +53,7 @@ def exact(folder: Path, target: Path) -> Version:
     return opened
 
 
-def test_the_manifest_says_what_was_measured(folder: Path) -> None:
+def test_the_manifest_records_the_measured_recall(folder: Path) -> None:
     description = open_version(folder).manifest["index"]
     assert description["recall"] == 1
     assert (description["k"], description["questions"]) == (10, 50)
@@ -62,42 +63,42 @@ def test_the_manifest_says_what_was_measured(folder: Path) -> None:
 @pytest.mark.parametrize(
     "live", [None, IDS[:200], IDS[::2], IDS[5:]], ids=["all", "few, packed", "half, by the index", "most, by the index"]
 )
-def test_answers_are_those_of_exact_ranking(folder: Path, tmp_path: Path, live: list[str] | None) -> None:
+def test_recommendations_are_those_of_exact_ranking(folder: Path, tmp_path: Path, live: list[str] | None) -> None:
     opened = open_version(folder)
     assert opened.index is not None
-    quick, slow = Answerer(opened, live), Answerer(exact(folder, tmp_path / "exact"), live)
+    quick, slow = Recommender(opened, live), Recommender(exact(folder, tmp_path / "exact"), live)
     random = np.random.default_rng(3)
     for _ in range(10):
         history = tuple(IDS[row] for row in random.integers(0, ITEMS, 4))
         for options in ({}, {"categories": ("hats",)}, {"allow": (*IDS[50:90], *IDS[500:800])}, {"diversity": 0.4}):
-            question = Question(history, 10, exclude=tuple(IDS[:3]), **options)
-            assert quick.recommend(question) == slow.recommend(question)
-        assert quick.similar(history[0], 5) == slow.similar(history[0], 5)
+            query = RankingOptions(10, exclude=IDS[:3], **options)
+            assert quick.recommend(history, query) == slow.recommend(history, query)
+        assert quick.similar(history[0], RankingOptions(5)) == slow.similar(history[0], RankingOptions(5))
 
 
-def test_the_index_is_asked_where_it_pays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_index_is_searched_where_it_pays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = open_version(folder)
-    asked = []
+    searched = []
     candidates = index.Index.candidates
 
     def counted(self: index.Index, ranker: Ranker, query: Any, count: int, *more: Any) -> Any:
-        asked.append(count)
+        searched.append(count)
         return candidates(self, ranker, query, count, *more)
 
     monkeypatch.setattr(index.Index, "candidates", counted)
-    everything = Answerer(opened)
-    everything.recommend(Question(("i1", "i2"), 10))
-    assert asked == [10]
-    everything.recommend(Question(("i1",), 10, allow=tuple(IDS[:20])))  # few are left
-    everything.recommend(Question(("i1",), 10, exclude=tuple(IDS[:880])))  # few are left, too
-    everything.recommend(Question(("i1",), 501))  # very many are asked for
-    Answerer(opened, IDS[:299]).recommend(Question(("i1",), 10))  # few are live
-    assert asked == [10]
+    everything = Recommender(opened)
+    everything.recommend(["i1", "i2"])
+    assert searched == [10]
+    everything.recommend(["i1"], RankingOptions(allow=IDS[:20]))  # few are left
+    everything.recommend(["i1"], RankingOptions(exclude=IDS[:880]))  # few are left, too
+    everything.recommend(["i1"], RankingOptions(501))  # very many are requested
+    Recommender(opened, IDS[:299]).recommend(["i1"])  # few are live
+    assert searched == [10]
 
 
 def test_an_index_that_finds_too_little_is_not_the_last_word(folder: Path) -> None:
     class Nothing:
-        by_inner_product = True
+        kind = index.IndexKind.AUGMENTED
 
         def candidates(self, *_: object) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
             return np.array([4], np.int64)
@@ -112,36 +113,36 @@ def test_an_index_that_finds_too_little_is_not_the_last_word(folder: Path) -> No
 def test_too_little_recall_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
 
-    def poor(asked: index.Index, *_: object) -> float:
-        tried.append(asked.probes)
+    def poor(searched: index.Index, *_: object) -> float:
+        tried.append(searched.probes)
         return 0.985
 
-    monkeypatch.setattr(index, "recall_of", poor)
+    monkeypatch.setattr(index, "measure_recall", poor)
     with pytest.raises(
-        LorentzrecError, match=r"finds 0.985 of the true first 10, and 0.99 is the least: .* --no-index"
+        LorentzrecError, match=r"finds 0.985 of the true first 10, below the minimum of 0.99: .* --no-index"
     ):
         write_version(tmp_path / "version", shop_model(items=ITEMS))
-    assert tried == [1, 1, 1, 1, 1, 1, 3, 6, 12]  # of 60 lists: more are looked through before it is refused
+    assert tried == [1, 1, 1, 1, 1, 1, 3, 6, 12]  # of 60 lists: more are scanned before it is refused
     assert list(tmp_path.iterdir()) == []
     write_version(tmp_path / "version", shop_model(items=ITEMS), index=False)
     assert open_version(tmp_path / "version").index is None
 
 
 def test_the_widest_search_may_be_just_good_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "recall_of", lambda *_: 0.991)
+    monkeypatch.setattr(index, "measure_recall", lambda *_: 0.991)
     description = write_version(tmp_path / "version", shop_model(items=ITEMS))["index"]
     assert (description["recall"], description["probes"]) == (0.991, 12)
 
 
-def test_without_faiss_ranking_is_exact_and_says_so(
+def test_without_faiss_ranking_is_exact_with_a_note(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = Answerer(open_version(folder)).recommend(Question(("i5",)))
+    expected = Recommender(open_version(folder)).recommend(["i5"])
     monkeypatch.setitem(sys.modules, "faiss", None)
     opened = open_version(folder)
     extra = "pip install '.[ann]' in a checkout of lorentzrec"
     assert opened.notes == (f"version {opened.name} has an index, but items are ranked exactly without faiss: {extra}",)
-    assert Answerer(opened).recommend(Question(("i5",))) == expected
+    assert Recommender(opened).recommend(["i5"]) == expected
     manifest = write_version(tmp_path / "version", shop_model(items=ITEMS))
     assert manifest["index"] is None
     assert list(manifest["notes"]) == [f"900 items are ranked exactly, not by an index: {extra}, publish again"]
@@ -156,11 +157,11 @@ def test_damaged_indexes(folder: Path, tmp_path: Path) -> None:
         index.open_index(folder / "index.faiss", description, 901)
 
 
-def test_questions_without_histories_are_neighbourhoods() -> None:
+def test_sampled_queries_without_histories_are_neighbourhoods() -> None:
     ranker = Ranker(shop_model().item_points, geometry="hyperboloid", score="distance")
-    queries = index.questions_like_real_ones(ranker, None)
+    queries = index.sample_queries(ranker, None)
     assert queries.shape == (40, 4)
-    assert np.array_equal(queries, index.questions_like_real_ones(ranker, None))
+    assert np.array_equal(queries, index.sample_queries(ranker, None))
 
 
 @pytest.mark.parametrize("hyperbolic", [True, False])
@@ -169,7 +170,7 @@ def test_the_extra_coordinate_turns_inner_products_into_distances(hyperbolic: bo
     points = shop_points(50, "hyperboloid" if hyperbolic else "euclidean", 1)
     query = np.array([-1.5, 0.5, 1, -0.5] if hyperbolic else [0.5, 1, -0.5])
     longest = float(np.square(points.astype(np.float64)).sum(axis=1).max())
-    squared = np.square(np.append(query, 0) - index.augmented(points)).sum(axis=1)
+    squared = np.square(np.append(query, 0) - index.augment(points)).sum(axis=1)
     assert squared == pytest.approx(query @ query + longest - 2 * points @ query, rel=1e-5)
 
 
@@ -181,10 +182,10 @@ def test_an_index_with_numbers_of_other_items(folder: Path) -> None:
     assert opened.index is not None
     lists = faiss.clone_index(opened.index.lists)
     lists.reset()
-    width = lists.d - opened.index.by_inner_product
+    width = lists.d - (opened.index.kind is index.IndexKind.AUGMENTED)
     points = opened.ranker.item_points[:, :width]
-    vectors = index.augmented(points) if opened.index.by_inner_product else points
+    vectors = index.augment(points) if opened.index.kind is index.IndexKind.AUGMENTED else points
     lists.add_with_ids(vectors, np.arange(ITEMS) + ITEMS - 5)
-    shifted = index.Index(lists, opened.index.probes, opened.index.by_inner_product)
+    shifted = index.Index(lists, opened.index.probes, opened.index.kind)
     query = opened.ranker.query(np.array([3]))
     assert shifted.candidates(opened.ranker, query, ITEMS).tolist() == list(range(ITEMS - 5, ITEMS))

@@ -19,7 +19,7 @@ from lorentzrec.serving.versions.item_directory import (
     DirectoryDamaged,
     Item,
     ItemDirectory,
-    described_items,
+    describe_items,
     write_item_directory,
 )
 
@@ -37,7 +37,7 @@ TABLE = pl.DataFrame(
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> ItemDirectory:
     path = tmp_path_factory.mktemp("directory") / "items? 100%#.sqlite"
-    table, _, categories = described_items(pl.Series(IDS), COUNTS, TABLE)
+    table, _, categories = describe_items(pl.Series(IDS), COUNTS, TABLE)
     write_item_directory(path, table, categories)
     return ItemDirectory(path)
 
@@ -62,12 +62,12 @@ def test_ids_and_rows(directory: ItemDirectory) -> None:
     assert directory.rows(["sku-7\0", "sku-7\0x", "\ud800"]).tolist() == [-1, -1, -1]
 
 
-def test_many_ids_are_asked_in_parts(directory: ItemDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(item_directory, "IDS_A_QUESTION", 2)
+def test_many_ids_are_looked_up_in_parts(directory: ItemDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(item_directory, "IDS_PER_STATEMENT", 2)
     assert directory.rows([*IDS, "no"]).tolist() == [*range(9), -1]
 
 
-def test_items_come_in_the_order_asked(directory: ItemDirectory) -> None:
+def test_items_are_in_the_requested_order(directory: ItemDirectory) -> None:
     assert directory.items([1, 5, 1]) == [
         Item(1, "sku-71", "Red wool coat", "coats"),
         Item(5, "日本"),
@@ -77,20 +77,20 @@ def test_items_come_in_the_order_asked(directory: ItemDirectory) -> None:
 
 
 def test_categories_are_the_first_of_each_item() -> None:
-    table, codes, categories = described_items(pl.Series(IDS), COUNTS, TABLE)
+    table, codes, categories = describe_items(pl.Series(IDS), COUNTS, TABLE)
     assert categories == ["coats", "hats"]
     assert codes.tolist() == [1, 0, 0, -1, -1, -1, -1, -1, 0]
     assert table["place"].to_list() == [2, 0, 7, 5, 6, 4, 3, 8, 1]
 
 
 def test_nothing_described() -> None:
-    table, codes, categories = described_items(pl.Series([30, 10]), np.array([1, 2]), None)
+    table, codes, categories = describe_items(pl.Series([30, 10]), np.array([1, 2]), None)
     assert (table["id"].to_list(), codes.tolist(), categories) == (["30", "10"], [-1, -1], [])
 
 
 def test_an_item_described_twice_is_refused() -> None:
     with pytest.raises(InputError, match="'b' occurs twice in the item table: give each item one row"):
-        described_items(pl.Series(["a", "b"]), np.array([1, 2]), pl.DataFrame({"id": ["b", "a", "b"]}))
+        describe_items(pl.Series(["a", "b"]), np.array([1, 2]), pl.DataFrame({"id": ["b", "a", "b"]}))
 
 
 def test_search_by_words_and_beginnings_popular_first(directory: ItemDirectory) -> None:
@@ -129,11 +129,11 @@ def test_any_text_can_be_searched_for(directory: ItemDirectory, query: str) -> N
 
 def test_threads_have_connections_of_their_own(directory: ItemDirectory) -> None:
     with ThreadPoolExecutor(4) as pool:
-        answers = list(pool.map(lambda _: found(directory, "red"), range(50)))
-    assert answers == [["sku-71", "sku-8", "sku-7"]] * 50
+        results = list(pool.map(lambda _: found(directory, "red"), range(50)))
+    assert results == [["sku-71", "sku-8", "sku-7"]] * 50
 
 
-def test_nobody_writes(directory: ItemDirectory) -> None:
+def test_the_directory_is_read_only(directory: ItemDirectory) -> None:
     before = directory.path.read_bytes()
     directory.search("red")
     assert directory.path.read_bytes() == before
@@ -154,7 +154,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def written(path: Path, *changes: str) -> Path:
-    table, _, categories = described_items(pl.Series(IDS), COUNTS, TABLE)
+    table, _, categories = describe_items(pl.Series(IDS), COUNTS, TABLE)
     write_item_directory(path, table, categories)
     with closing(sqlite3.connect(path)) as connection:
         for change in changes:
@@ -168,7 +168,7 @@ def test_a_directory_whose_rows_are_not_those_of_the_points(tmp_path: Path) -> N
         ItemDirectory(written(tmp_path / "items.sqlite", "UPDATE items SET row = 99 WHERE row = 8"))
 
 
-def test_damage_that_a_query_meets_is_kept(tmp_path: Path) -> None:
+def test_damage_found_by_a_query_is_recorded(tmp_path: Path) -> None:
     opened = ItemDirectory(written(tmp_path / "a.sqlite", "UPDATE items SET title = CAST(x'ff' AS TEXT) WHERE row = 3"))
     assert opened.items([0])[0].title == "Red Hat"
     assert opened.damage is None
@@ -181,10 +181,10 @@ def test_damage_that_a_query_meets_is_kept(tmp_path: Path) -> None:
 
 
 def test_no_query_can_make_a_directory_look_damaged(directory: ItemDirectory) -> None:
-    """Else anybody could take a version out of service."""
+    """Else any client could take a version out of service."""
     for query in ('"', "*", "a AND", "NEAR(", "{x}:y", "^", "\ud800", "\0", "x" * 100_000, "- " * 5000, "(" * 5000):
         directory.search(query)
         directory.rows([query])
     with pytest.raises(sqlite3.OperationalError):
-        directory._ask("SELECT rowid FROM words WHERE words MATCH ?", "NEAR(")
+        directory._query("SELECT rowid FROM words WHERE words MATCH ?", "NEAR(")
     assert directory.damage is None

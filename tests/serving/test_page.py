@@ -1,6 +1,6 @@
 """The page in a real browser, against the real service and a small model that was really trained."""
 
-# ruff: noqa: F811 - fixtures are imported, and asked for by their names
+# ruff: noqa: F811 - fixtures are imported, and used by their names
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ PHONE = {"viewport": {"width": 375, "height": 740}, "has_touch": True, "is_mobil
 def test_first_visitor_sees_an_example_with_recommendations(visit: Visit, shop: Shop) -> None:
     visit.open()
     assert len(visit.history()) == 3
-    assert len(visit.answers()) == 10
-    asked = {"history": visit.history(), "k": 10}
-    told = shop.service.http.post("/v1/recommend", json=asked).json()
-    assert visit.answers() == [item["id"] for item in told["items"]]
+    assert len(visit.results()) == 10
+    query = {"history": visit.history(), "k": 10}
+    expected = shop.service.http.post("/v1/recommend", json=query).json()
+    assert visit.results() == [item["id"] for item in expected["items"]]
     expect(visit.page.locator("#stage")).to_have_attribute("data-renderer", "webgl2")
-    expect(visit.page.locator("#model-facts")).to_contain_text(told["model"])
+    expect(visit.page.locator("#model-facts")).to_contain_text(expected["model"])
     expect(visit.page.locator("#milliseconds")).to_contain_text("ms")
     expect(visit.page.locator(OWN_LINES).first).to_contain_text("because of")
 
 
-def test_search_finds_items_and_each_choice_moves_the_star_and_the_answer(visit: Visit) -> None:
+def test_search_finds_items_and_each_choice_moves_the_star_and_the_results(visit: Visit) -> None:
     visit.open()
     visit.page.locator("#clear").click()
     expect(visit.page.locator("#notice")).to_contain_text("most popular items")
-    expect(visit.page.locator("#customer-place")).to_contain_text("no place on the disk yet")
-    stars, answers = [visit.star()], [visit.answers()]
+    expect(visit.page.locator("#customer-place")).to_contain_text("no position on the disk yet")
+    stars, results = [visit.star()], [visit.results()]
     for place, word in enumerate(("jacket", "belt", "polo"), start=1):
         visit.page.locator("#search").fill(word)
         option = visit.page.locator("#search-options [role=option]").first
@@ -45,17 +45,17 @@ def test_search_finds_items_and_each_choice_moves_the_star_and_the_answer(visit:
         expect(visit.page.locator("#customer-place")).not_to_have_attribute("data-star", stars[-1])
         visit.settled()
         stars.append(visit.star())
-        answers.append(visit.answers())
+        results.append(visit.results())
     assert len(set(stars)) == 4
-    assert len({tuple(answer) for answer in answers}) == 4
+    assert len({tuple(result) for result in results}) == 4
     place = visit.page.locator("#customer-place").text_content()
-    assert re.search(r"The customer stands at distance \d+\.\d\d from the centre", place)
+    assert re.search(r"The customer is at distance \d+\.\d\d from the centre", place)
     visit.page.locator("#history button").first.click()
     expect(visit.page.locator("#customer-place")).to_have_attribute("data-star", stars[-2])
-    assert visit.answers() == answers[-2]
+    assert visit.results() == results[-2]
 
 
-def test_the_star_stands_at_the_weighted_midpoint_of_the_history(visit: Visit, shop: Shop) -> None:
+def test_the_star_is_at_the_weighted_midpoint_of_the_history(visit: Visit, shop: Shop) -> None:
     visit.open()
     http = shop.service.http
     recency, content = http.get("/v1/model").json()["recency"], http.get("/v1/map").content
@@ -91,31 +91,31 @@ def test_a_click_on_the_disk_adds_the_item_under_the_pointer(visit: Visit) -> No
 def test_twin_is_beside_and_shared_items_are_marked(visit: Visit) -> None:
     visit.open()
     visit.page.locator("#twin").check()
-    lines = visit.page.locator("#twin-answers li[data-id]")
+    lines = visit.page.locator("#twin-results li[data-id]")
     expect(lines).to_have_count(10)
     twin = lines.evaluate_all("lines => lines.map(line => line.dataset.id)")
-    shared = set(twin) & set(visit.answers())
-    assert twin != visit.answers()
+    shared = set(twin) & set(visit.results())
+    assert twin != visit.results()
     expect(visit.page.locator("#shared")).to_have_text(f"{len(shared)} of 10 items are in both lists.")
-    expect(visit.page.locator("#twin-answers li.shared")).to_have_count(len(shared))
-    expect(visit.page.locator("#own-answers li.shared")).to_have_count(len(shared))
+    expect(visit.page.locator("#twin-results li.shared")).to_have_count(len(shared))
+    expect(visit.page.locator("#own-results li.shared")).to_have_count(len(shared))
 
 
 def test_similar_items_and_back(visit: Visit, shop: Shop) -> None:
     visit.open()
-    recommended = visit.answers()
+    recommended = visit.results()
     visit.page.locator(f"{OWN_LINES} >> nth=1 >> [data-action=similar]").click()
-    expect(visit.page.locator("#answers-heading")).to_contain_text("Similar to")
-    told = shop.service.http.get(f"/v1/items/{recommended[1]}/similar", params={"k": 10}).json()
-    assert visit.answers() == [item["id"] for item in told["items"]]
+    expect(visit.page.locator("#results-heading")).to_contain_text("Similar to")
+    expected = shop.service.http.get(f"/v1/items/{recommended[1]}/similar", params={"k": 10}).json()
+    assert visit.results() == [item["id"] for item in expected["items"]]
     visit.page.locator("#leave-similar").click()
-    expect(visit.page.locator("#answers-heading")).to_have_text("Recommended")
-    assert visit.answers() == recommended
+    expect(visit.page.locator("#results-heading")).to_have_text("Recommended")
+    assert visit.results() == recommended
 
 
-def test_options_change_the_answer(visit: Visit) -> None:
+def test_options_change_the_results(visit: Visit) -> None:
     visit.open()
-    plain = visit.answers()
+    plain = visit.results()
     visit.page.locator("#diversity").fill("0.9")
     expect(visit.page.locator("#diversity-value")).to_have_text("0.9")
     expect(visit.page.locator(f"{OWN_LINES} >> nth=1")).not_to_have_attribute("data-id", plain[1])
@@ -123,7 +123,7 @@ def test_options_change_the_answer(visit: Visit) -> None:
     visit.page.locator("#k").select_option("5")
     visit.page.locator("#category").select_option(category)
     expect(visit.page.locator(f"{OWN_LINES} .facts")).to_contain_text([category] * 5)
-    assert len(visit.answers()) == 5
+    assert len(visit.results()) == 5
 
 
 def test_what_a_known_customer_adds_is_stored_and_counts(visit: Visit, shop: Shop) -> None:
@@ -134,14 +134,14 @@ def test_what_a_known_customer_adds_is_stored_and_counts(visit: Visit, shop: Sho
     expect(visit.page.locator("#history-heading")).to_have_text("History of ada / 1")
     expect(visit.page.locator("#notice")).to_contain_text("most popular items")
     visit.page.locator("#send-events").check()
-    first = visit.answers()[0]
+    first = visit.results()[0]
     visit.page.locator(f"{OWN_LINES} >> nth=0 >> [data-action=add]").click()
     expect(visit.page.locator("#history li.stored")).to_have_count(1)
     visit.settled()
     assert visit.history() == [first]
-    told = shop.service.http.post("/v1/recommend", json={"user": "ada / 1"}).json()
-    assert visit.answers() == [item["id"] for item in told["items"]]
-    assert told["fallback"] is None
+    expected = shop.service.http.post("/v1/recommend", json={"user": "ada / 1"}).json()
+    assert visit.results() == [item["id"] for item in expected["items"]]
+    assert expected["fallback"] is None
     visit.page.locator("#leave-customer").click()
     expect(visit.page.locator("#history-heading")).to_have_text("History")
 
@@ -204,7 +204,7 @@ def test_dragged_to_the_centre(visit: Visit) -> None:
 def test_on_a_phone_nothing_scrolls_sideways_and_a_tap_offers_to_add(visit: Visit) -> None:
     visit.open()
     visit.page.locator("#twin").check()
-    expect(visit.page.locator("#twin-answers li[data-id]")).to_have_count(10)
+    expect(visit.page.locator("#twin-results li[data-id]")).to_have_count(10)
     assert visit.page.evaluate("document.documentElement.scrollWidth") == 375
     disk, lists = visit.page.locator("#stage").bounding_box(), visit.page.locator(".lists").bounding_box()
     assert disk["y"] + disk["height"] < lists["y"]
@@ -221,7 +221,7 @@ def test_on_a_phone_nothing_scrolls_sideways_and_a_tap_offers_to_add(visit: Visi
 
 
 @pytest.mark.parametrize("visit", [{"color_scheme": "dark"}], indirect=True)
-def test_dark_if_the_system_is_dark_and_light_if_the_reader_says_so(visit: Visit) -> None:
+def test_the_theme_follows_the_system_or_the_reader(visit: Visit) -> None:
     visit.open()
     body = "getComputedStyle(document.body).backgroundColor"
     assert visit.page.evaluate(body) == "rgb(16, 19, 26)"
@@ -232,8 +232,8 @@ def test_dark_if_the_system_is_dark_and_light_if_the_reader_says_so(visit: Visit
     assert visit.page.evaluate(body) == "rgb(244, 242, 236)"
 
 
-def test_every_text_and_every_colour_can_be_told_from_its_ground(visit: Visit) -> None:
-    """WCAG AA: 4.5 to 1 for text, 3 to 1 for the colours of categories; and no two of these look alike to anybody."""
+def test_every_text_and_every_colour_has_enough_contrast(visit: Visit) -> None:
+    """WCAG AA: 4.5 to 1 for text, 3 to 1 for the colours of categories; and distinct for any colour vision."""
     visit.open()
     for theme in ("light", "dark"):
         named, dots = visit.page.evaluate(
@@ -328,7 +328,7 @@ def test_another_version_without_map_and_twin_is_noticed_while_the_page_is_open(
         wait_for_model(shop, name)
     visit.page.locator("#k").select_option("20")
     expect(visit.page.locator("#disk-side")).to_be_visible()
-    expect(visit.page.locator("#customer-place")).to_contain_text("The customer stands at distance")
+    expect(visit.page.locator("#customer-place")).to_contain_text("The customer is at distance")
 
 
 def wait_for_model(shop: Shop, name: str) -> None:

@@ -1,6 +1,6 @@
 """The page where something is not as usual: a failure, two versions at once, forbidden storage, odd ids."""
 
-# ruff: noqa: F811 - fixtures are imported, and asked for by their names
+# ruff: noqa: F811 - fixtures are imported, and used by their names
 
 from __future__ import annotations
 
@@ -51,67 +51,67 @@ def test_a_surprise_is_an_item_and_its_nearest_neighbours(visit: Visit, shop: Sh
     assert visit.page.evaluate(surprise) == np.argsort(far, kind="stable")[:3].tolist()
 
 
-def test_an_answer_without_the_history_says_so_once(visit: Visit) -> None:
+def test_a_response_without_the_history_is_reported_once(visit: Visit) -> None:
     def degraded(route: Any) -> None:
-        answer = route.fetch().json()
-        route.fulfill(json=answer | {"degraded": "the history of the customer could not be read: try again"})
+        body = route.fetch().json()
+        route.fulfill(json=body | {"degraded": "the history of the customer could not be read: try again"})
 
     visit.page.route("**/v1/recommend", degraded)
     visit.open()
     expect(visit.page.locator("#notice")).to_have_text("The history of the customer could not be read: try again.")
 
 
-def answer_first(visit: Visit, pattern: str, answer: Callable[[str], dict[str, Any]]) -> list[str]:
-    """Answer the first request of a kind ourselves, and let the service answer all others; what is asked."""
-    asked: list[str] = []
+def replace_first(visit: Visit, pattern: str, response: Callable[[str], dict[str, Any]]) -> list[str]:
+    """Respond to the first request of a kind, and let the service respond to all others; returns the URLs requested."""
+    requested: list[str] = []
 
     def late(route: Any) -> None:
-        asked.append(route.request.url)
-        if len(asked) > 1:
+        requested.append(route.request.url)
+        if len(requested) > 1:
             route.continue_()
         else:
-            route.fulfill(**answer(route.request.url))
+            route.fulfill(**response(route.request.url))
 
     visit.page.route(pattern, late)
-    return asked
+    return requested
 
 
-def test_items_of_another_version_than_the_model_are_not_kept(visit: Visit) -> None:
-    """While the page loads, a worker that is still at another version tells which items its own rows are."""
+def test_items_of_another_version_than_the_model_are_not_cached(visit: Visit) -> None:
+    """While the page loads, a worker that still uses another version responds with the items of its own rows."""
 
     def older(url: str) -> dict[str, Any]:
         rows = url.partition("rows=")[2].split(",")
         items = [{"row": int(row), "id": f"older-{row}", "title": None, "category": None} for row in rows]
         return {"json": {"items": items, "model": "older"}}
 
-    asked = answer_first(visit, "**/v1/map/items?*", older)
+    requested = replace_first(visit, "**/v1/map/items?*", older)
     visit.open()
-    assert asked
+    assert requested
     visit.page.locator("#examples button").first.click()
     expect(visit.page.locator("#history li")).to_have_count(3)
     assert not [id for id in visit.history() if id.startswith("older")]
 
 
 def test_a_map_of_another_version_than_the_model_is_not_shown(visit: Visit) -> None:
-    """Two workers may answer, one of which has not gone on to the new version yet."""
-    asked = answer_first(visit, "**/v1/map", lambda _: {"body": b"\0" * 16, "headers": {"ETag": '"older"'}})
+    """Two workers may respond, one of which does not use the new version yet."""
+    requested = replace_first(visit, "**/v1/map", lambda _: {"body": b"\0" * 16, "headers": {"ETag": '"older"'}})
     visit.open()
-    assert len(asked) == 2
+    assert len(requested) == 2
     expect(visit.page.locator("#legend button").first).to_be_visible()
 
 
 def test_a_failure_is_one_line_and_can_be_retried(visit: Visit) -> None:
     visit.open()
-    answers = visit.answers()
+    results = visit.results()
     problem = {"title": "Busy", "status": 503, "detail": "Too many requests at once: come back in a second."}
     visit.page.route("**/v1/recommend", lambda route: route.fulfill(status=503, json=problem))
     visit.page.locator("#k").select_option("5")
     expect(visit.page.locator("#problem p")).to_have_text(problem["detail"])
-    assert visit.answers() == answers
+    assert visit.results() == results
     visit.page.unroute("**/v1/recommend")
     visit.page.locator("#problem button").click()
     expect(visit.page.locator(OWN_LINES)).to_have_count(5)
     expect(visit.page.locator("#problem")).to_be_hidden()
-    # The browser itself logs an answer with an error status; nothing else may be there.
+    # The browser itself logs a response with an error status; nothing else may be there.
     assert all("503" in fault for fault in visit.faults)
     visit.faults.clear()

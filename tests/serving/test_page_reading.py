@@ -1,6 +1,6 @@
-"""What the page tells its reader: where the customer stands, why, in which colours, and what fingers and keys do."""
+"""What the page shows: the customer's position, reasons, colours, and how touch and keys work."""
 
-# ruff: noqa: F811 - fixtures are imported, and asked for by their names
+# ruff: noqa: F811 - fixtures are imported, and used by their names
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ def catalogue(shop: Shop) -> tuple[NDArray[np.float64], list[str], NDArray[np.fl
 
 
 def swatches(visit: Visit) -> dict[str, str]:
-    """The colour of each category in the answer."""
+    """The colour of each category in the results."""
     pairs = visit.page.locator(f"{OWN_LINES} .facts span:first-child").evaluate_all(
         "spans => spans.map(span => [span.textContent, getComputedStyle(span.firstChild).backgroundColor])"
     )
     return dict(pairs)
 
 
-def test_among_what_the_customer_stands_is_a_matter_of_the_history_alone(visit: Visit, shop: Shop) -> None:
+def test_the_neighbourhood_of_the_customer_depends_on_the_history_alone(visit: Visit, shop: Shop) -> None:
     visit.open()
-    told = visit.page.locator("#customer-place")
+    shown = visit.page.locator("#customer-place")
     places, categories, _ = catalogue(shop)
     star = np.array([float(part) for part in visit.star().split()])
     far = ((places - star) ** 2).sum(axis=1) / (1 - (places**2).sum(axis=1))
     first, second = [name for name, _ in Counter(categories[row] for row in np.argsort(far)[:15]).most_common(2)]
-    sentence = told.text_content()
+    sentence = shown.text_content()
     assert sentence.endswith(f", among {first} and {second}.")
     changes: list[Callable[[], Any]] = [
         lambda: visit.page.locator("#k").select_option("50"),
@@ -53,14 +53,14 @@ def test_among_what_the_customer_stands_is_a_matter_of_the_history_alone(visit: 
         lambda: visit.page.locator(f"{OWN_LINES} >> nth=0 >> [data-action=similar]").click(),
     ]
     for change in changes:
-        before = visit.answers()
+        before = visit.results()
         change()
         visit.page.wait_for_function(
-            "before => [...document.querySelectorAll('#own-answers li')].map(x => x.dataset.id).join() !== before",
+            "before => [...document.querySelectorAll('#own-results li')].map(x => x.dataset.id).join() !== before",
             arg=",".join(before),
         )
         visit.settled()
-        assert told.text_content() == sentence
+        assert shown.text_content() == sentence
 
 
 def test_the_page_opens_with_items_that_explain_and_are_no_top_sellers(visit: Visit, shop: Shop) -> None:
@@ -76,22 +76,22 @@ def test_the_page_opens_with_items_that_explain_and_are_no_top_sellers(visit: Vi
     assert max(popularity[row] for row in rows) == own[len(own) // 4]
 
 
-def test_scores_say_what_they_are(visit: Visit) -> None:
+def test_scores_are_explained(visit: Visit) -> None:
     visit.open()
     score = visit.page.locator(f"{OWN_LINES} >> nth=0 >> .facts span[title]")
     expect(score).to_have_attribute("title", "score: minus the distance, nearer is better")
     expect(score).to_have_text(re.compile(r"^\u2212\d\.\d{3}$"))
     visit.page.locator("#reading").click()
-    expect(visit.page.locator("#reading-help")).to_contain_text("Because of names the items of the history")
+    expect(visit.page.locator("#reading-help")).to_contain_text("Because of lists the items of the history")
     visit.page.locator("#clear").click()
     expect(score).to_have_text(re.compile(r"^chosen [\d,]+ times$"))
     expect(visit.page.locator("#because-help")).to_be_hidden()
 
 
-def test_an_item_without_a_reason_says_so(visit: Visit) -> None:
+def test_an_item_without_a_reason_is_marked(visit: Visit) -> None:
     def without_reasons(route: Any) -> None:
-        answer = route.fetch().json()
-        route.fulfill(json=answer | {"items": [item | {"because": []} for item in answer["items"]]})
+        body = route.fetch().json()
+        route.fulfill(json=body | {"items": [item | {"because": []} for item in body["items"]]})
 
     visit.page.route("**/v1/recommend", without_reasons)
     visit.open()
@@ -101,21 +101,21 @@ def test_an_item_without_a_reason_says_so(visit: Visit) -> None:
 def test_the_twin_is_beside_similar_items_too_and_in_the_address(visit: Visit, shop: Shop) -> None:
     visit.open()
     visit.page.locator("#twin").check()
-    expect(visit.page.locator("#twin-answers li[data-id]")).to_have_count(10)
-    asked = visit.answers()[1]
+    expect(visit.page.locator("#twin-results li[data-id]")).to_have_count(10)
+    item = visit.results()[1]
     visit.page.locator(f"{OWN_LINES} >> nth=1 >> [data-action=similar]").click()
-    expect(visit.page.locator("#answers-heading")).to_contain_text("Similar to")
+    expect(visit.page.locator("#results-heading")).to_contain_text("Similar to")
     visit.settled()
-    told = shop.service.http.get(f"/v1/items/{asked}/similar", params={"twin": True}).json()
-    twin = visit.page.locator("#twin-answers li").evaluate_all("lines => lines.map(line => line.dataset.id)")
-    assert twin == [item["id"] for item in told["items"]]
+    shown = shop.service.http.get(f"/v1/items/{item}/similar", params={"twin": True}).json()
+    twin = visit.page.locator("#twin-results li").evaluate_all("lines => lines.map(line => line.dataset.id)")
+    assert twin == [item["id"] for item in shown["items"]]
     visit.page.reload()
     visit.settled()
     expect(visit.page.locator("#twin")).to_be_checked()
-    expect(visit.page.locator("#twin-answers li[data-id]")).to_have_count(10)
+    expect(visit.page.locator("#twin-results li[data-id]")).to_have_count(10)
 
 
-def test_categories_of_the_answer_have_colours_and_keep_them(visit: Visit) -> None:
+def test_categories_of_the_results_have_colours_and_keep_them(visit: Visit) -> None:
     visit.open()
     first = swatches(visit)
     legend = visit.page.locator("#legend > button")
@@ -136,16 +136,16 @@ def test_categories_of_the_answer_have_colours_and_keep_them(visit: Visit) -> No
 def test_a_title_brings_its_item_to_the_middle(visit: Visit, shop: Shop) -> None:
     visit.open()
     place = catalogue(shop)[0][
-        shop.service.http.post("/v1/map/rows", json={"items": visit.answers()}).json()["rows"][4]
+        shop.service.http.post("/v1/map/rows", json={"items": visit.results()}).json()["rows"][4]
     ]
     visit.page.locator(f"{OWN_LINES} >> nth=4 >> [data-action=show]").click()
     expect(visit.page.locator("#stage")).to_have_attribute("data-centre", f"{place[0]:.4f} {place[1]:.4f}")
 
 
-def test_a_long_history_says_that_it_is_cut(visit: Visit) -> None:
+def test_a_long_history_is_shown_in_part(visit: Visit) -> None:
     visit.open()
     expect(visit.page.locator("#whole-history")).to_be_hidden()
-    ids = visit.answers()
+    ids = visit.results()
     visit.page.goto("about:blank")
     visit.open("/#" + "&".join(f"history={id}" for id in ids))
     last = visit.page.locator("#history li").last
@@ -173,14 +173,14 @@ def test_escape_closes_the_search_and_then_empties_it(visit: Visit) -> None:
     expect(box).to_have_value("")
 
 
-def test_enter_takes_the_nearest_item_or_says_that_there_is_none(visit: Visit, shop: Shop) -> None:
+def test_enter_takes_the_nearest_item_or_reports_that_there_is_none(visit: Visit, shop: Shop) -> None:
     visit.open()
-    wanted = visit.answers()[0]  # not in the history: an item of the history would only move to its front
+    wanted = visit.results()[0]  # not in the history: an item of the history would only move to its front
     (row,) = shop.service.http.post("/v1/map/rows", json={"items": [wanted]}).json()["rows"]
     x, y = catalogue(shop)[0][row]
     visit.page.locator(f"{OWN_LINES} >> nth=0 >> [data-action=show]").click()
     stage = visit.page.locator("#stage")
-    expect(stage).to_have_attribute("data-centre", f"{x:.4f} {y:.4f}")  # drawn, not only asked for
+    expect(stage).to_have_attribute("data-centre", f"{x:.4f} {y:.4f}")  # drawn, not only requested
     stage.focus()
     visit.page.keyboard.press("Enter")
     expect(visit.page.locator("#history li")).to_have_count(4)
@@ -190,7 +190,7 @@ def test_enter_takes_the_nearest_item_or_says_that_there_is_none(visit: Visit, s
         visit.page.keyboard.press("Shift+ArrowUp")
     visit.page.keyboard.press("Enter")
     expect(visit.page.locator("#tooltip")).to_contain_text("No item here")
-    expect(visit.page.locator("#said")).to_contain_text("No item here")
+    expect(visit.page.locator("#announcement")).to_contain_text("No item here")
     expect(visit.page.locator("#history li")).to_have_count(4)
 
 
@@ -199,7 +199,7 @@ def test_one_finger_scrolls_past_the_disk_and_two_move_it(visit: Visit) -> None:
     visit.open()
     box = visit.page.locator("#search").bounding_box()
     assert box["y"] + box["height"] < 200
-    expect(visit.page.locator(".help")).to_contain_text("Two fingers move and zoom")
+    expect(visit.page.locator(".help")).to_contain_text("Move and zoom with two fingers")
     expect(visit.page.locator(".for-mouse")).to_be_hidden()
     stage = visit.page.locator("#stage").bounding_box()
     x, y = stage["x"] + stage["width"] / 2, stage["y"] + stage["height"] / 2
@@ -237,12 +237,12 @@ def test_two_lists_on_a_phone_keep_their_numbers(visit: Visit) -> None:
     visit.open()
     visit.page.locator("#twin").check()
     for side in ("own", "twin"):
-        numbers = visit.page.locator(f"#{side}-answers .place")
+        numbers = visit.page.locator(f"#{side}-results .place")
         expect(numbers).to_have_text([str(number) for number in range(1, 11)])
         assert all(number.is_visible() for number in numbers.all())
 
 
-def test_numbers_stand_aside_from_one_another_inside_the_disk(visit: Visit) -> None:
+def test_numbers_do_not_overlap_inside_the_disk(visit: Visit) -> None:
     visit.open()
     spots = visit.page.evaluate(
         """async () => {
@@ -264,9 +264,9 @@ def test_numbers_stand_aside_from_one_another_inside_the_disk(visit: Visit) -> N
 def test_a_label_lies_beside_its_point_over_the_fewest_marks(visit: Visit) -> None:
     visit.open()
     put = """async (marks) => {
-      const { beside } = await import("/page/placement.js");
+      const { placeNextTo } = await import("/page/placement.js");
       const obstacles = marks.map(([x, y]) => ({ x, y, radius: 8 }));
-      const { x, y } = beside({ x: 100, y: 100 }, { width: 80, height: 20 }, obstacles, { x: 150, y: 150 }, 12);
+      const { x, y } = placeNextTo({ x: 100, y: 100 }, { width: 80, height: 20 }, obstacles, { x: 150, y: 150 }, 12);
       return [x, y];
     }"""
     assert visit.page.evaluate(put, []) == [100, 77]  # above: 12 + 1 from the point, and half of its height

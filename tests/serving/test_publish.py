@@ -1,4 +1,4 @@
-"""Publishing: whole or not at all, seen by nobody before it is done, and undone by one step."""
+"""Publishing: whole or not at all, invisible before it is complete, and undone in one step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.reduction.disk_map import disk_map
-from lorentzrec.serving.recommending.recommender import Answerer, Question
+from lorentzrec.serving.recommending.recommender import Recommender
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.file_store import FileStore
 from lorentzrec.serving.stores.store import Added, Event, HistoryEvent, Store, usual_id
@@ -29,17 +29,17 @@ def store(tmp_path: Path) -> Iterator[Store]:
     opened.close()
 
 
-def test_what_is_published_is_what_answers(store: Store, tmp_path: Path) -> None:
+def test_a_published_model_is_the_one_in_use(store: Store, tmp_path: Path) -> None:
     model = shop_model()
     drawn = disk_map(model.item_points, geometry="hyperboloid")
-    told: list[tuple[str, float]] = []
+    steps: list[tuple[str, float]] = []
     published = publish(
         model,
         store,
         items=shop_table(),
         disk_map=drawn,
         twin=shop_model(geometry="euclidean"),
-        progress=lambda what, share: told.append((what, share)),
+        progress=lambda what, share: steps.append((what, share)),
     )
     assert store.state().version == published.name
     assert (published.manifest["name"], published.events) == (published.name, None)
@@ -48,9 +48,9 @@ def test_what_is_published_is_what_answers(store: Store, tmp_path: Path) -> None
     assert version.map.tolist() == drawn.coordinates.tolist()
     assert version.manifest["map"] == {"method": drawn.method, "kept": drawn.kept}
     history = ("i3", "i8")
-    answer = Answerer(version).recommend(Question(history))
-    assert [item.id for item in answer.items] == model.recommend(history).ids
-    assert told[-2:] == [("uploading", 1.0), ("checking what was uploaded", 0.0)]
+    ranked = Recommender(version).recommend(history)
+    assert [item.id for item in ranked.items] == model.recommend(history).ids
+    assert steps[-2:] == [("uploading", 1.0), ("checking what was uploaded", 0.0)]
 
 
 def test_old_versions_go_but_never_the_current_one(store: Store) -> None:
@@ -62,7 +62,7 @@ def test_old_versions_go_but_never_the_current_one(store: Store) -> None:
     assert store.versions() == [newest]
 
 
-def test_rollback_goes_back_step_by_step(store: Store) -> None:
+def test_rollback_activates_one_version_before_the_other(store: Store) -> None:
     with pytest.raises(InputError, match="holds no version that was live before the first: publish one instead"):
         rollback(store)
     first, second, third = [publish(shop_model(), store).name for _ in range(3)]
@@ -72,13 +72,13 @@ def test_rollback_goes_back_step_by_step(store: Store) -> None:
         rollback(store)
 
 
-def test_fewer_than_one_version_cannot_be_kept(store: Store) -> None:
+def test_fewer_than_one_version_is_refused(store: Store) -> None:
     with pytest.raises(InputError, match="0 versions cannot be kept: keep 1 or more"):
         publish(shop_model(), store, keep=0)
     assert store.versions() == []
 
 
-class Interrupted(Exception):  # noqa: N818, it stands for a machine that stops
+class Interrupted(Exception):  # noqa: N818, it simulates a machine that stops
     pass
 
 
@@ -124,7 +124,7 @@ def test_histories_come_in_order_and_once(store: Store, monkeypatch: pytest.Monk
     published = publish(model, store, histories=model.histories)
     assert published.events == Added(len(model.histories), 0)
     for user in ("u0", "u17"):
-        assert [touch.item for touch in store.history(user)] == model.histories.history_ids(user)
+        assert [event.item for event in store.history(user)] == model.histories.history_ids(user)
     again = publish(model, store, histories=model.histories)
     assert again.events == Added(0, len(model.histories))
 
@@ -159,11 +159,11 @@ def test_newer_events_are_added_to_those_that_are_there(store: Store) -> None:
     newer = Interactions.from_pairs(["a", "a", "a", "b", "b"], ["x", "y", "x", "y", "z"], times=[*times, 40])
     assert add_histories(store, older) == Added(4, 0)
     assert add_histories(store, newer) == Added(1, 4)
-    assert [(touch.item, touch.time) for touch in store.history("a")] == [("x", 10), ("y", 20), ("x", 30)]
-    assert [(touch.item, touch.time) for touch in store.history("b")] == [("y", 15), ("z", 40)]
+    assert [(event.item, event.time) for event in store.history("a")] == [("x", 10), ("y", 20), ("x", 30)]
+    assert [(event.item, event.time) for event in store.history("b")] == [("y", 15), ("z", 40)]
 
 
-def test_what_the_service_was_told_counts_once(tmp_path: Path) -> None:
+def test_events_sent_to_the_service_count_once(tmp_path: Path) -> None:
     """The day of a shop: events over HTTP, with an id, without one, and without a time; then the data of that day."""
     store = shop_store(tmp_path)
     events = [
@@ -199,7 +199,7 @@ def test_an_erased_customer_does_not_come_back(store: Store) -> None:
 
 
 def test_events_without_times_that_move_count_once(store: Store) -> None:
-    """Without times events stand by item, so a new one pushes others to other places."""
+    """Without times events are numbered by item, so a new one shifts the others."""
     assert add_histories(store, Interactions.from_pairs(["a", "a", "a"], ["c", "d", "c"])) == Added(3, 0)
     assert add_histories(store, Interactions.from_pairs(["a"] * 4, ["c", "d", "c", "b"])) == Added(1, 3)
 
@@ -212,6 +212,6 @@ def test_events_without_times_keep_their_order(store: Store) -> None:
     )
     add_histories(store, without)
     user = str(without.users.id(3))
-    touches = store.history(user)
-    assert [touch.time for touch in touches] == list(range(len(touches)))
-    assert [int(touch.item) for touch in touches] == without.items.ids(without.history(3))
+    events = store.history(user)
+    assert [event.time for event in events] == list(range(len(events)))
+    assert [int(event.item) for event in events] == without.items.ids(without.history(3))

@@ -130,10 +130,10 @@ def test_publishers_at_once_do_not_fail_one_another(store: Store, url: str) -> N
 )
 def test_ids_are_checked_before_the_upload(store: Store, tmp_path: Path, user: str, item: str, unfit: str) -> None:
     histories = Interactions.from_pairs([user], [item])
-    told: list[str] = []
+    steps: list[str] = []
     with pytest.raises(InputError, match=f"^{unfit}.* cannot be kept: .* then prepare, train and publish again$"):
-        publish(shop_model(), store, histories=histories, progress=lambda what, _: told.append(what))
-    assert (told, folders(tmp_path)) == ([], [])
+        publish(shop_model(), store, histories=histories, progress=lambda what, _: steps.append(what))
+    assert (steps, folders(tmp_path)) == ([], [])
 
 
 @contextmanager
@@ -169,10 +169,10 @@ def test_a_full_disk_is_named_correctly(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_full_disk_below_the_item_directory(tmp_path: Path) -> None:
-    from lorentzrec.serving.versions.item_directory import described_items, write_item_directory
+    from lorentzrec.serving.versions.item_directory import describe_items, write_item_directory
 
     model = shop_model(items=500)
-    table, _, categories = described_items(model.items.series, model.item_counts, None)
+    table, _, categories = describe_items(model.items.series, model.item_counts, None)
     with full_disk(), pytest.raises(OSError, match=r"Input/output error: .*items\.sqlite"):
         write_item_directory(tmp_path / "items.sqlite", table, categories)
 

@@ -82,12 +82,13 @@ def test_pulls_add_up_to_the_preference_of_the_query(
             weight * (closeness(precise[row], precise[item]) - closeness(precise[row], centre))
             for weight, row in zip(weights, history, strict=True)
         ]
-        kept = [max(pull, 0) for pull in pulls]
-        if sum(kept) > 0:
+        positive = [max(pull, 0) for pull in pulls]
+        if sum(positive) > 0:
             compared += 1
             distinct, shares = Reasons(ranker).shares(history, np.array([item]))
             found = dict(zip(distinct.tolist(), shares[0].tolist(), strict=True))
-            assert [found[row] for row in history.tolist()] == pytest.approx([pull / sum(kept) for pull in kept])
+            expected = [pull / sum(positive) for pull in positive]
+            assert [found[row] for row in history.tolist()] == pytest.approx(expected)
         query = ranker.query(history)
         scale = _length(precise[history], weights) if hyperbolic else sum(weights)
         assert sum(pulls) == pytest.approx(scale * (closeness(query, precise[item]) - closeness(query, centre)))

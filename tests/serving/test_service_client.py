@@ -11,7 +11,7 @@ from threading import Thread
 
 import pytest
 
-from lorentzrec.serving.client import Client, ServiceError, _pause
+from lorentzrec.serving.client import Client, ServiceError, _parse_pause
 from serving.running_service import service_process, shop_store
 from serving.small_shop import ITEMS, shop_model
 
@@ -34,23 +34,24 @@ def client(url: str) -> Iterator[Client]:
         yield opened
 
 
-def test_questions_and_answers(client: Client) -> None:
-    answer = client.recommend(["i3", "i7"], k=4, reasons=True)
-    assert [item.id for item in answer.items] == shop_model().recommend(["i3", "i7"], k=4).ids
-    assert {reason.item for item in answer.items for reason in item.because} <= {"i3", "i7"}
+def test_requests_and_responses(client: Client) -> None:
+    result = client.recommend(["i3", "i7"], k=4, reasons=True)
+    assert [item.id for item in result.items] == shop_model().recommend(["i3", "i7"], k=4).ids
+    assert {reason.item for item in result.items for reason in item.because} <= {"i3", "i7"}
+    assert (result.fallback_kinds, client.recommend(["none"]).fallback_kinds) == ([], ["popular"])
     assert [item.id for item in client.similar("i3", 2).items] == shop_model().similar_items("i3", 2).ids
     assert {item.category for item in client.similar("i3", 5, categories=["hats"]).items} == {"hats"}
     assert {item.category for item in client.basket(["i0", "i1"], 40).items} == {"shoes", None}
     assert [item.id for item in client.search("number 12")] == ["i12"]
     assert client.item("i0").price == 9.5
-    assert (client.model().items, client.model().model) == (ITEMS, answer.model)
+    assert (client.model().items, client.model().model) == (ITEMS, result.model)
 
 
 def test_events_history_and_erasure(client: Client) -> None:
     user = "a/b c?d"
     added = client.add_events([{"user": user, "item": "i3", "time": 5}, {"user": user, "item": "i7", "time": 9}])
     assert (added.accepted, added.duplicates, added.unknown_items) == (2, 0, 0)
-    assert [(touch.item, touch.time) for touch in client.history(user)] == [("i3", 5), ("i7", 9)]
+    assert [(event.item, event.time) for event in client.history(user)] == [("i3", 5), ("i7", 9)]
     expected = shop_model().recommend(["i3", "i7"], k=3).ids
     assert [item.id for item in client.recommend(user=user, k=3).items] == expected
     assert client.forget(user) == 2
@@ -67,15 +68,15 @@ def test_an_event_without_an_id_is_given_one_so_that_a_retry_counts_once(id: dic
     assert len(json.loads(sent)["events"][0]["id"]) == 24
 
 
-def test_the_pause_that_a_service_asks_for() -> None:
-    assert [_pause(wish) for wish in ("7", "0", "", "soon", "nan")] == [7.0, 0.0, 1.0, 1.0, 1.0]
-    assert _pause("Fri, 01 Jan 2016 00:00:00 GMT") == 0.0
-    assert _pause("Fri, 01 Jan 2100 00:00:00 GMT") > 3600
+def test_the_pause_of_retry_after() -> None:
+    assert [_parse_pause(text) for text in ("7", "0", "", "soon", "nan")] == [7.0, 0.0, 1.0, 1.0, 1.0]
+    assert _parse_pause("Fri, 01 Jan 2016 00:00:00 GMT") == 0.0
+    assert _parse_pause("Fri, 01 Jan 2100 00:00:00 GMT") > 3600
 
 
 @contextmanager
 def answering(received: list[str], pauses: list[str | None]) -> Iterator[str]:
-    """The address of a server that cannot answer now, as often as there are pauses to ask for, and then can."""
+    """The address of a server that is unavailable once per pause, and then works."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -88,7 +89,7 @@ def answering(received: list[str], pauses: list[str | None]) -> Iterator[str]:
             self.wfile.write(b'{"accepted": 1, "duplicates": 0, "unknown_items": 0, "model": null}')
 
         def log_message(self, *_: object) -> None:
-            """Nothing: the test tells enough."""
+            """No log."""
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = Thread(target=server.serve_forever)
@@ -117,6 +118,6 @@ def test_errors_carry_the_problem(client: Client, url: str, tmp_path: Path) -> N
         stranger.model()
     assert refused.value.problem is not None
     assert refused.value.problem.status == 401
-    with Client("http://127.0.0.1:9", retries=0) as nobody, pytest.raises(ServiceError, match="is it running") as away:
-        nobody.model()
+    with Client("http://127.0.0.1:9", retries=0) as client, pytest.raises(ServiceError, match="is it running") as away:
+        client.model()
     assert away.value.problem is None

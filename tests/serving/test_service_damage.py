@@ -1,4 +1,4 @@
-"""Files of a store that are damaged while a service runs: no worker dies, nothing answers 500, good versions serve."""
+"""Files damaged while a service runs: no worker dies, no response is a 500, good versions stay in use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 from lorentzrec.atomic import MARKER, checksum
 from lorentzrec.manifest import write_manifest
-from lorentzrec.serving.http import current
+from lorentzrec.serving.http.version_watcher import VersionWatcher
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.versions.publish import publish, rollback
@@ -56,10 +56,10 @@ def test_files_cut_short_under_a_service_kill_no_worker(tmp_path: Path) -> None:
             os.truncate(path, path.stat().st_size // 3 // 4096 * 4096)
 
         def settled() -> bool:
-            answers = [service.http.post("/v1/recommend", json={"history": ["i3"], "k": 20, "twin": False})]
-            answers += [service.http.get("/v1/items", params={"query": f"Piece {n}"}) for n in range(20)]
-            assert {answer.status_code for answer in answers} <= {200, 503}, [answer.text for answer in answers]
-            return all(answer.status_code == 200 and answer.json()["model"] == good for answer in answers)
+            responses = [service.http.post("/v1/recommend", json={"history": ["i3"], "k": 20, "twin": False})]
+            responses += [service.http.get("/v1/items", params={"query": f"Piece {n}"}) for n in range(20)]
+            assert {response.status_code for response in responses} <= {200, 503}, [one.text for one in responses]
+            return all(response.status_code == 200 and response.json()["model"] == good for response in responses)
 
         wait_until(settled)
         assert workers_of(service.process.pid) == workers, "no worker died"
@@ -74,7 +74,7 @@ def search_all(service: Any) -> set[int]:
     return {service.get(f"/v1/items/i{n}").status_code for n in range(40)}
 
 
-def test_damage_in_use_is_answered_by_another_version(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_version_damaged_in_use_is_replaced_by_another(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = shop_store(tmp_path)
     good = str(store.state().version)
     damaged = published(store, tmp_path, items=LONG_TITLES)
@@ -91,7 +91,7 @@ def test_damage_in_use_is_answered_by_another_version(tmp_path: Path, caplog: py
     store.close()
 
 
-def test_the_only_version_answers_what_can_still_be_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_only_version_is_used_as_far_as_it_can_be_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = shop_store(tmp_path, items=LONG_TITLES)
     name = str(store.state().version)
     with service_here(store.url, poll_seconds=0.05) as service:
@@ -123,7 +123,7 @@ def test_a_damaged_copy_is_downloaded_again(postgres_url: str, tmp_path: Path) -
 
 
 def resealed(folder: Path, **changes: Any) -> None:
-    """Give a version the checksums of its files as they are now, as somebody who can write to the store would."""
+    """Give a version the checksums of its files as they are now, as an attacker with write access would."""
     manifest = json.loads((folder / MARKER).read_text())
     manifest["files"] = {
         path.name: {"sha256": checksum(path), "bytes": path.stat().st_size}
@@ -228,14 +228,14 @@ def test_a_damaged_record_of_the_current_version(
     store.close()
 
 
-def test_a_look_at_the_store_that_fails_is_logged_once(
+def test_a_failed_poll_of_the_store_is_logged_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A defect that nobody foresaw must not fill the disk with tracebacks."""
+    """An unforeseen defect must not fill the disk with tracebacks."""
     store = shop_store(tmp_path)
     with service_here(store.url, poll_seconds=0.02) as service:
         with monkeypatch.context() as broken:
-            broken.setattr(current.Current, "_choices", lambda *_: 1 / 0)
+            broken.setattr(VersionWatcher, "_choices", lambda *_: 1 / 0)
             wait_until(lambda: service.get("/readyz").json()["warnings"] != [])
             for _ in range(20):
                 assert service.get("/v1/model").status_code == 200

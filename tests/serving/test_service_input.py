@@ -1,4 +1,4 @@
-"""What a service says to requests that cannot be used: a problem document with a 4xx status, and never a 500."""
+"""Invalid requests get a problem document with a 4xx status, and never a 500."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def assert_problem(response: Any, status: int) -> dict[str, Any]:
         b"\xef\xbb\xbf{}",
     ],
 )
-def test_a_question_that_cannot_be_read(service: TestClient[Any], body: bytes) -> None:
+def test_invalid_bodies_of_a_query(service: TestClient[Any], body: bytes) -> None:
     assert (
         assert_problem(service.post("/v1/recommend", content=body, headers=JSON), 400)["type"]
         == "urn:lorentzrec:invalid-request"
@@ -108,7 +108,7 @@ def test_a_question_that_cannot_be_read(service: TestClient[Any], body: bytes) -
         b'{"events": [' + b",".join([b'{"user": "ann", "item": "i1"}'] * 1_001) + b"]}",
     ],
 )
-def test_events_that_cannot_be_kept_are_refused_whole(service: TestClient[Any], event: bytes) -> None:
+def test_invalid_events_are_refused_whole(service: TestClient[Any], event: bytes) -> None:
     assert_problem(service.post("/v1/events", content=event, headers=JSON), 400)
     assert service.get("/v1/users/ann/history").json()["history"] == []
 
@@ -140,7 +140,7 @@ def test_events_that_cannot_be_kept_are_refused_whole(service: TestClient[Any], 
         ("/v1/recommend", 405),
     ],
 )
-def test_paths_and_parameters_that_cannot_be_used(service: TestClient[Any], path: str, status: int) -> None:
+def test_invalid_paths_and_parameters(service: TestClient[Any], path: str, status: int) -> None:
     assert_problem(service.get(path), status)
 
 
@@ -189,6 +189,6 @@ def test_the_callers_request_id_comes_back_if_it_is_harmless(service: TestClient
         {"allowed_origins": ("shop.example",)},
     ],
 )
-def test_settings_that_cannot_be(options: dict[str, Any]) -> None:
+def test_invalid_settings(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="give"):
         ServiceSettings("file:store", **options)

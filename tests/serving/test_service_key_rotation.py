@@ -1,4 +1,4 @@
-"""Keys that are replaced under a running service: every worker decides alike, also those that are started later."""
+"""Keys replaced while a service runs: every worker uses the same ones, also workers that start later."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_an_unsound_file_changes_nothing(service: Service, keys: Path) -> None:
     keys.unlink()
     reload(service, "keys not reloaded, those in use stay: ")
     (first, *_) = before = workers(service)
-    os.kill(first, signal.SIGKILL)  # the new worker gets the keys from its parent, whatever the file is now
+    os.kill(first, signal.SIGKILL)  # the new worker gets the keys from its parent, not from the file
     wait_until(lambda: len(set(workers(service)) - set(before)) == 1)
     assert {status(service, FIRST) for _ in range(50)} == {200}
     assert service.process.poll() is None

@@ -1,4 +1,4 @@
-"""API keys: who may ask, who may write, and that keys stay secret."""
+"""API keys: which may read, which may write, and that they stay secret."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient[Any
     store.close()
 
 
-def ask(service: TestClient[Any], headers: dict[str, str]) -> int:
+def send(service: TestClient[Any], headers: dict[str, str]) -> int:
     return service.post("/v1/recommend", json={"history": ["i1"]}, headers=headers).status_code
 
 
@@ -37,12 +37,12 @@ def test_a_key_is_needed(service: TestClient[Any]) -> None:
     assert (refused.status_code, refused.headers["WWW-Authenticate"]) == (401, "Bearer")
     assert refused.headers["Content-Type"] == "application/problem+json"
     for wrong in ({"X-API-Key": "wrong"}, {"Authorization": f"Basic {FULL}"}, {"Authorization": f"Bearer {FULL}x"}):
-        assert ask(service, wrong) == 401
+        assert send(service, wrong) == 401
     for right in ({"X-API-Key": FULL}, {"Authorization": f"Bearer {FULL}"}, {"Authorization": f"bearer  {READING}"}):
-        assert ask(service, right) == 200
+        assert send(service, right) == 200
 
 
-def test_a_key_is_asked_for_before_the_body_is_read(service: TestClient[Any]) -> None:
+def test_the_key_is_checked_before_the_body_is_read(service: TestClient[Any]) -> None:
     assert service.post("/v1/recommend", content=b"not json", headers=JSON).status_code == 401
 
 
@@ -66,7 +66,7 @@ def test_page_health_and_schema_are_open(service: TestClient[Any], path: str) ->
     assert service.get(path).status_code == 200
 
 
-def test_the_schema_tells_of_keys(service: TestClient[Any]) -> None:
+def test_the_schema_describes_keys(service: TestClient[Any]) -> None:
     document = service.get("/schema").json()
     assert document["security"] == [{"bearer": []}, {"key": []}]
     assert set(document["components"]["securitySchemes"]) == {"bearer", "key"}
@@ -86,9 +86,9 @@ def test_a_file_without_good_keys_is_refused(tmp_path: Path, content: str) -> No
 def test_pages_of_allowed_sites_may_call(tmp_path: Path) -> None:
     store = shop_store(tmp_path)
     with service_here(store.url, allowed_origins=("https://shop.example",)) as service:
-        asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
-        allowed = service.options("/v1/recommend", headers={"Origin": "https://shop.example", **asked})
+        preflight = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
+        allowed = service.options("/v1/recommend", headers={"Origin": "https://shop.example", **preflight})
         assert allowed.headers["Access-Control-Allow-Origin"] == "https://shop.example"
-        other = service.options("/v1/recommend", headers={"Origin": "https://evil.example", **asked})
+        other = service.options("/v1/recommend", headers={"Origin": "https://evil.example", **preflight})
         assert "Access-Control-Allow-Origin" not in other.headers
     store.close()

@@ -46,8 +46,8 @@ def test_a_request_under_way_is_finished_before_the_end(tmp_path: Path, number: 
             service.process.send_signal(number)
             wait_until(lambda: "Stopping worker" in service.log.read_text())
             connection.sendall(body[5:])
-            answer = connection.recv(100_000)
-        assert answer.startswith(b"HTTP/1.1 200 ")
+            response = connection.recv(100_000)
+        assert response.startswith(b"HTTP/1.1 200 ")
         assert service.process.wait(PATIENCE) == 0
     store.close()
 
@@ -141,13 +141,13 @@ def test_every_acknowledged_event_survives_a_power_cut(tmp_path: Path) -> None:
         for future in sending:
             future.result(PATIENCE)
     with service_process(store.url, tmp_path) as service:
-        kept = {
+        stored = {
             f"u{one}-{event['time']:.0f}"
             for one in range(4)
             for event in service.http.get(f"/v1/users/u{one}/history?limit=10000").json()["history"]
         }
     assert len(acknowledged) > 20
-    assert acknowledged <= kept
+    assert acknowledged <= stored
     store.close()
 
 
@@ -188,7 +188,7 @@ def test_the_log_may_have_only_what_is_wrong(tmp_path: Path) -> None:
         (["file:{store}", "--port", "{busy}"], "cannot listen at"),
         (["file:{store}", "--host", "256.1.1.1"], "cannot listen at"),
         (["file:{store}", "--api-key-file", "nowhere"], "cannot be read as a list of keys"),
-        (["file:{store}", "--allow-origin", "shop"], "is no web site"),
+        (["file:{store}", "--allow-origin", "shop"], "is not a web site"),
         (["file:{store}", "--log-format", "xml"], "--log-format"),
     ],
 )
@@ -203,11 +203,11 @@ def test_what_cannot_be_served_is_one_line(tmp_path: Path, arguments: list[str],
     assert ended.returncode == 2
     assert message in ended.stderr
     assert "Traceback" not in ended.stderr
-    assert not re.search("^http://", ended.stderr, re.MULTILINE), "the address is told only once it is ours"
+    assert not re.search("^http://", ended.stderr, re.MULTILINE), "the address is printed only once the port is bound"
 
 
 def _number(url: str, beginning: str) -> float:
-    """The sum of all numbers whose line begins so. A connection of its own, so that any worker may answer."""
+    """The sum of all numbers whose line begins so. A new connection, so that any worker may respond."""
     lines = httpx.get(f"{url}/metrics", timeout=PATIENCE).text.splitlines()
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(beginning))
 

@@ -40,9 +40,9 @@ def read_only(tmp_path: Path) -> Iterator[Callable[[], Path]]:
 
 
 def assert_reads_and_refuses(service: TestClient[Any]) -> None:
-    answer = service.post("/v1/recommend", json={"user": "ann", "k": 3}).json()
-    assert [item["id"] for item in answer["items"]] == shop_model().recommend(["i3"], k=3).ids
-    assert answer["degraded"] is None
+    body = service.post("/v1/recommend", json={"user": "ann", "k": 3}).json()
+    assert [item["id"] for item in body["items"]] == shop_model().recommend(["i3"], k=3).ids
+    assert body["degraded"] is None
     for response in (
         service.post("/v1/events", json={"user": "ann", "item": "i9"}),
         service.delete("/v1/users/ann"),
@@ -50,7 +50,7 @@ def assert_reads_and_refuses(service: TestClient[Any]) -> None:
     ):
         assert response.status_code == 503
         assert response.json()["type"] == "urn:lorentzrec:store-unavailable"
-    assert [touch["item"] for touch in service.get("/v1/users/ann/history").json()["history"]] == ["i3"]
+    assert [event["item"] for event in service.get("/v1/users/ann/history").json()["history"]] == ["i3"]
     ready = service.get("/readyz")
     assert ready.status_code == 200
     assert "writes to the store fail, and the log of the service has the reason" in ready.json()["warnings"]
@@ -135,7 +135,7 @@ def test_tables_of_an_older_release_are_read(tmp_path: Path, read_only: Callable
 
 @pytest.mark.postgres
 def test_postgresql_that_became_read_only(postgres_server: PostgresServer, postgres_url: str, tmp_path: Path) -> None:
-    """As a server does after another one took over: sessions stay read-only until somebody connects again."""
+    """As a server does after another one took over: sessions stay read-only until the next connection."""
     with closing(open_store(postgres_url, create=True)) as store:
         published(store, tmp_path)
     with service_here(postgres_url, cache=tmp_path / "cache", poll_seconds=0.1) as service:

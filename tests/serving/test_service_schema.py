@@ -1,4 +1,4 @@
-"""The OpenAPI document is complete and true: what it promises is what the service does."""
+"""The OpenAPI document is complete and correct."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def described(live_service: Service) -> Any:
 
 
 @pytest.mark.parametrize(("path", "method"), sorted(ROUTES))
-def test_answers_are_as_described(described: Any, path: str, method: str) -> None:
-    """Questions made from the schema, right and wrong ones; the seed is fixed, so that a failure can be met again."""
+def test_responses_are_as_described(described: Any, path: str, method: str) -> None:
+    """Requests generated from the schema, valid and invalid; the seed is fixed, so that failures are reproducible."""
     operation = described[path][method.upper()]
     strategy = one_of([operation.as_strategy(mode) for mode in GenerationMode])
 
@@ -76,10 +76,10 @@ def test_answers_are_as_described(described: Any, path: str, method: str) -> Non
         suppress_health_check=list(HealthCheck),
     )
     @given(case=strategy)
-    def ask(case: Any) -> None:
+    def check(case: Any) -> None:
         case.call_and_validate(checks=CHECKS)
 
-    ask()
+    check()
 
 
 def test_every_route_is_described(tmp_path: Any) -> None:
@@ -88,10 +88,10 @@ def test_every_route_is_described(tmp_path: Any) -> None:
         document = _schema(service)
     store.close()
     assert {(path, method) for path, item in document["paths"].items() for method in item} == ROUTES
-    question = document["components"]["schemas"]["RecommendRequest"]
-    assert question["additionalProperties"] is False
-    assert question["properties"]["k"] | {"default": 10} == question["properties"]["k"]
-    (text, _) = question["properties"]["exclude"]["items"]["anyOf"]
+    schema = document["components"]["schemas"]["RecommendRequest"]
+    assert schema["additionalProperties"] is False
+    assert schema["properties"]["k"] | {"default": 10} == schema["properties"]["k"]
+    (text, _) = schema["properties"]["exclude"]["items"]["anyOf"]
     assert (text["minLength"], text["maxLength"]) == (1, 512)
 
 

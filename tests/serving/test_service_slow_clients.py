@@ -1,4 +1,4 @@
-"""Clients that are slow, hang up or send too much at once: others are answered all the same."""
+"""Clients that are slow, hang up or send too much at once do not affect others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lorentzrec.serving.http.settings import ServiceSettings
 from serving.running_service import PATIENCE, Service, service_here, service_process, shop_store, wait_until
 from serving.slow_bodies import HEAD, slow_bodies
 
-QUESTION = {"history": ["i1"]}
+QUERY = {"history": ["i1"]}
 CHUNKED = HEAD.replace(b"Content-Length: 1000", b"Transfer-Encoding: chunked")
 
 
@@ -47,9 +47,9 @@ def test_slow_bodies_do_not_keep_others_out(service: Service) -> None:
     slow = ServiceSettings("file:store").concurrent_requests + 22
     with slow_bodies(service.port, slow):
         wait_until(lambda: f"lorentzrec_requests_in_flight {slow + 1:.1f}" in service.http.get("/metrics").text)
-        answered = [service.http.post("/v1/recommend", json=QUESTION).status_code for _ in range(200)]
+        statuses = [service.http.post("/v1/recommend", json=QUERY).status_code for _ in range(200)]
     wait_until(lambda: "lorentzrec_requests_in_flight 1.0" in service.http.get("/metrics").text)
-    assert answered.count(200) >= 0.95 * len(answered)
+    assert statuses.count(200) >= 0.95 * len(statuses)
 
 
 @pytest.mark.parametrize("ending", ["closed", "half closed", "reset", "bad chunk"])
@@ -68,7 +68,7 @@ def test_a_client_that_hangs_up_is_no_error(service: Service, ending: str) -> No
     assert "ERROR" not in service.log.read_text()
 
 
-def test_more_requests_than_slots_are_told_to_come_back(tmp_path: Path) -> None:
+def test_more_requests_than_slots_get_a_503(tmp_path: Path) -> None:
     store = shop_store(tmp_path)
     event = {"user": "ann", "item": "i1"}
     with (
@@ -80,7 +80,7 @@ def test_more_requests_than_slots_are_told_to_come_back(tmp_path: Path) -> None:
         lock.execute("BEGIN IMMEDIATE")
         first = pool.submit(service.post, "/v1/events", json=event)
         wait_until(lambda: "lorentzrec_requests_in_flight 2.0" in service.get("/metrics").text)
-        refused = service.post("/v1/recommend", json=QUESTION)
+        refused = service.post("/v1/recommend", json=QUERY)
         assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
         assert refused.json()["type"] == "urn:lorentzrec:overloaded"
         assert service.get("/v1/model").status_code == 503
@@ -88,7 +88,7 @@ def test_more_requests_than_slots_are_told_to_come_back(tmp_path: Path) -> None:
         lock.execute("ROLLBACK")
         lock.close()
         first.result(PATIENCE)
-        assert service.post("/v1/recommend", json=QUESTION).status_code == 200
+        assert service.post("/v1/recommend", json=QUERY).status_code == 200
     store.close()
 
 
@@ -159,7 +159,7 @@ def test_a_body_that_never_comes_is_given_up(tmp_path: Path) -> None:
     asyncio.run(visit())
 
 
-def test_costs() -> None:
+def test_costs_of_ordinary_and_of_large_requests() -> None:
     ordinary = cost(10, 100, history=100, diversity=0.3, reasons=True)
     assert ordinary < COSTLY / 10
     for k, ids, diversity, reasons in [(1_000, 2, 0.5, False), (1_000, 1_000, 0.0, True), (1, 20_000, 0.0, False)]:
@@ -191,20 +191,20 @@ def test_costly_requests_take_turns_and_cheap_ones_do_not_wait() -> None:
 
 def test_reasons_have_a_limit(service: Service) -> None:
     history = [f"i{number % 40}" for number in range(10_000)]
-    question = {"history": history, "context": history, "reasons": True}
-    assert service.http.post("/v1/recommend", json=question | {"k": 100}).status_code == 200
-    assert service.http.post("/v1/recommend", json=question | {"k": 101, "reasons": False}).status_code == 200
-    for path, body in (("recommend", question | {"k": 101}), ("basket", {"items": history, "k": 201, "reasons": True})):
+    query = {"history": history, "context": history, "reasons": True}
+    assert service.http.post("/v1/recommend", json=query | {"k": 100}).status_code == 200
+    assert service.http.post("/v1/recommend", json=query | {"k": 101, "reasons": False}).status_code == 200
+    for path, body in (("recommend", query | {"k": 101}), ("basket", {"items": history, "k": 201, "reasons": True})):
         refused = service.http.post(f"/v1/{path}", json=body)
         assert refused.status_code == 400
         assert "2,000,000" in refused.json()["detail"]
 
 
 def test_connections_of_one_client_stay_open(service: Service) -> None:
-    """The gate ends a body at its declared length, without the server's last message; the connection is still good."""
+    """The middleware ends a body at its declared length, before the server's last message; connections survive that."""
     with httpx.Client(base_url=service.url, timeout=PATIENCE) as http:
         used = {
-            http.post("/v1/recommend", json=QUESTION).extensions["network_stream"].get_extra_info("client_addr")
+            http.post("/v1/recommend", json=QUERY).extensions["network_stream"].get_extra_info("client_addr")
             for _ in range(5)
         }
     assert len(used) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -50,10 +51,10 @@ def publish_shop(url: str, folder: Path) -> str:
 
 
 def assert_away(service: TestClient[Any]) -> None:
-    """Histories in the question are answered in full, customers with the popular items, and nothing is lost unsaid."""
-    answer = service.post("/v1/recommend", json={"history": ["i3"], "k": 3}).json()
-    assert [item["id"] for item in answer["items"]] == shop_model().recommend(["i3"], k=3).ids
-    assert (answer["fallback"], answer["degraded"]) == (None, None)
+    """Queries with a history get full results, customers the popular items, and nothing is lost silently."""
+    body = service.post("/v1/recommend", json={"history": ["i3"], "k": 3}).json()
+    assert [item["id"] for item in body["items"]] == shop_model().recommend(["i3"], k=3).ids
+    assert (body["fallback"], body["degraded"]) == (None, None)
     for response in (
         service.post("/v1/recommend", json={"user": "ann", "k": 2}),
         service.get("/v1/users/ann/recommendations?k=2"),
@@ -62,7 +63,7 @@ def assert_away(service: TestClient[Any]) -> None:
         degraded = response.json()
         assert [item["id"] for item in degraded["items"]] == ["i0", "i1"]
         assert degraded["degraded"].startswith("the history of the customer could not be read: ")
-        assert "127.0.0.1" not in response.text, "where the store lies is for the log"
+        assert "127.0.0.1" not in response.text, "the address of the store belongs in the log"
     for response in (
         service.post("/v1/events", json={"user": "ann", "item": "i9", "id": "late"}),
         service.get("/v1/users/ann/history"),
@@ -99,15 +100,15 @@ def test_postgresql_stops_and_starts(own_postgres: PostgresServer, tmp_path: Pat
         assert_away(service)
         own_postgres.start()
         wait_until(lambda: service.get("/readyz").status_code == 200)
-        answer = service.post("/v1/recommend", json={"user": "ann", "k": 3}).json()
-        assert [item["id"] for item in answer["items"]] == shop_model().recommend(["i3"], k=3).ids
-        assert answer["degraded"] is None
+        body = service.post("/v1/recommend", json={"user": "ann", "k": 3}).json()
+        assert [item["id"] for item in body["items"]] == shop_model().recommend(["i3"], k=3).ids
+        assert body["degraded"] is None
         assert service.post("/v1/events", json=first).json()["duplicates"] == 1
 
 
 @pytest.mark.postgres
 def test_postgresql_hangs(own_postgres: PostgresServer, tmp_path: Path) -> None:
-    """It accepts connections and says nothing: every call must end by our own clock."""
+    """It accepts connections and does not respond: every call must end by our own deadline."""
     url = own_postgres.create_database("shop")
     publish_shop(url, tmp_path)
     with service_here(url, cache=tmp_path / "cache", poll_seconds=0.2, store_seconds=0.5) as service:
@@ -117,7 +118,7 @@ def test_postgresql_hangs(own_postgres: PostgresServer, tmp_path: Path) -> None:
 
 @pytest.mark.cosmos
 def test_cosmos_stops_and_starts(own_cosmos: CosmosServer, tmp_path: Path) -> None:
-    """The emulator forgets everything when it stops; the service goes on with the version it has."""
+    """The emulator forgets everything when it stops; the service continues with the version it has."""
     url = own_cosmos.address("shop")
     publish_shop(url, tmp_path)
     with service_here(url, cache=tmp_path / "cache", poll_seconds=0.2) as service:
@@ -163,29 +164,29 @@ def guarded(tmp_path: Path) -> Iterator[GuardedStore]:
     guard.close()
 
 
-def test_a_guard_waits_only_so_long_and_then_asks_no_more(guarded: GuardedStore) -> None:
+def test_a_guard_has_a_deadline_and_then_fails_at_once(guarded: GuardedStore) -> None:
     guarded.call(lambda store: store.state(), seconds=60)
     hanging = Event()
 
     def hang(_: Store) -> None:
         hanging.wait(60)
 
-    with pytest.raises(StoreUnavailable, match=r"has not answered in 0\.2 seconds"):
+    with pytest.raises(StoreUnavailable, match=r"has not responded in 0\.2 seconds"):
         guarded.call(hang)
-    with pytest.raises(StoreUnavailable, match="has not answered"):
-        guarded.call(lambda store: store.state())  # not even asked
+    with pytest.raises(StoreUnavailable, match="has not responded"):
+        guarded.call(lambda store: store.state())  # not even tried
     assert guarded.call(lambda store: store.state(), probe=True).live_revision == 0
     assert guarded.trouble is None
-    with pytest.raises(StoreUnavailable, match="has not answered"):
+    with pytest.raises(StoreUnavailable, match="has not responded"):
         guarded.call(hang)
-    with pytest.raises(StoreUnavailable, match="all the calls in hand"):
+    with pytest.raises(StoreUnavailable, match="too many calls to the store are under way"):
         guarded.call(lambda store: store.state(), probe=True)  # both threads hang
     hanging.set()
-    wait_until(lambda: _answers(guarded))
+    wait_until(lambda: _responds(guarded))
     assert guarded.trouble is None
 
 
-def test_a_guard_passes_other_errors_on_and_stays_calm(guarded: GuardedStore) -> None:
+def test_a_guard_passes_other_errors_on(guarded: GuardedStore) -> None:
     guarded.call(lambda store: store.state(), seconds=60)
     with pytest.raises(InputError, match="no complete version"):
         guarded.call(lambda store: store.activate("none"))
@@ -193,7 +194,7 @@ def test_a_guard_passes_other_errors_on_and_stays_calm(guarded: GuardedStore) ->
 
 
 def test_calls_beyond_the_threads_of_a_guard_wait_their_turn(guarded: GuardedStore) -> None:
-    """Nobody gets half an answer because many ask at once and the store is well."""
+    """Many clients at once and a healthy store: every response is complete."""
     guarded.call(lambda store: store.state(), seconds=60)
 
     def slowly(store: Store) -> int:
@@ -212,9 +213,9 @@ def test_failed_writes_leave_reads_alone(guarded: GuardedStore) -> None:
         tried.append(1)
         hanging.wait(60)
 
-    with pytest.raises(StoreUnavailable, match="has not answered"):
+    with pytest.raises(StoreUnavailable, match="has not responded"):
         guarded.call(hang, writes=True)
-    with pytest.raises(StoreUnavailable, match="has not answered"):
+    with pytest.raises(StoreUnavailable, match="has not responded"):
         guarded.call(hang, writes=True)  # not tried
     assert len(tried) == 1
     assert guarded.call(lambda store: store.history("ann"), seconds=60) == []
@@ -225,7 +226,7 @@ def test_failed_writes_leave_reads_alone(guarded: GuardedStore) -> None:
     assert guarded.warnings == []
 
 
-def test_a_write_lock_of_another_process_degrades_no_answer(tmp_path: Path) -> None:
+def test_a_write_lock_of_another_process_degrades_no_response(tmp_path: Path) -> None:
     store = shop_store(tmp_path)
     database = tmp_path / "store" / "store.sqlite"
     with (
@@ -237,8 +238,8 @@ def test_a_write_lock_of_another_process_degrades_no_answer(tmp_path: Path) -> N
         for number in range(20):
             refused = service.post("/v1/events", json={"user": "ann", "item": "i4", "time": number})
             assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
-            answer = service.post("/v1/recommend", json={"user": "ann", "k": 3}).json()
-            assert answer["degraded"] is None
+            body = service.post("/v1/recommend", json={"user": "ann", "k": 3}).json()
+            assert body["degraded"] is None
         assert service.get("/readyz").status_code == 200
         other.execute("ROLLBACK")
         wait_until(lambda: service.post("/v1/events", json={"user": "ann", "item": "i5"}).status_code == 200)
@@ -255,9 +256,9 @@ def test_a_damaged_history_concerns_one_customer(tmp_path: Path) -> None:
         for _ in range(3):
             damaged = service.get("/v1/users/ann/history")
             assert (damaged.status_code, damaged.json()["type"]) == (500, "urn:lorentzrec:damaged-history")
-            answer = service.post("/v1/recommend", json={"user": "ann", "k": 2}).json()
-            assert [item["id"] for item in answer["items"]] == ["i0", "i1"]
-            assert "the history of this customer is damaged" in answer["degraded"]
+            body = service.post("/v1/recommend", json={"user": "ann", "k": 2}).json()
+            assert [item["id"] for item in body["items"]] == ["i0", "i1"]
+            assert "the history of this customer is damaged" in body["degraded"]
             assert service.get("/v1/users/bob/history").status_code == 200
             assert service.get("/readyz").status_code == 200
         assert service.delete("/v1/users/ann").json()["events"] == 1
@@ -287,15 +288,17 @@ def test_a_broken_store_is_opened_again(tmp_path: Path) -> None:
     guard.close()
 
 
-def test_a_broken_store_is_away_and_nobody_who_asks_is_blamed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broken_store_is_unavailable_and_not_the_fault_of_clients(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     guard = GuardedStore(lambda: open_store(f"file:{tmp_path}"), seconds=60, threads=2)
     with pytest.raises(StoreUnavailable, match="holds no store: publish"):
         guard.call(lambda store: store.history("ann"))
-    assert f"the store is away: file:{tmp_path} holds no store" in caplog.text
+    assert re.search(f"the store is unavailable: (file:)?{tmp_path} holds no store", caplog.text)
     shop_store(tmp_path).close()
     (tmp_path / "store" / "store.sqlite").write_bytes(b"no database" * 100)
     guard = GuardedStore(lambda: open_store(f"file:{tmp_path / 'store'}"), seconds=60, threads=2)
-    with pytest.raises(StoreUnavailable, match=r"is damaged .*: restore a backup"):
+    with pytest.raises(StoreUnavailable, match=r"is damaged .*: (put a copy back|restore a backup)"):
         guard.call(lambda store: store.history("ann"), probe=True)
     assert "is damaged" in str(guard.trouble)
 
@@ -308,7 +311,7 @@ def _writes(guarded: GuardedStore) -> bool:
     return True
 
 
-def _answers(guarded: GuardedStore) -> bool:
+def _responds(guarded: GuardedStore) -> bool:
     try:
         guarded.call(lambda store: store.state(), probe=True)
     except StoreUnavailable:

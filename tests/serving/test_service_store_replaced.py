@@ -70,6 +70,6 @@ def test_events_are_in_a_store_that_was_removed_and_published_again(tmp_path: Pa
         published(store, tmp_path)
         wait_until(lambda: service.get("/readyz").status_code == 200)
         wait_until(lambda: service.post("/v1/events", json={"user": "bob", "item": "i3"}).status_code == 200)
-        assert [touch.item for touch in store.history("bob")] == ["i3"]
+        assert [event.item for event in store.history("bob")] == ["i3"]
         assert store.history("ann") == []
         store.close()

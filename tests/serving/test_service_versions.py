@@ -1,4 +1,4 @@
-"""Versions come and go while requests are answered; damaged ones are refused."""
+"""Versions are switched while requests are under way; damaged ones are refused."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import gc
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
+from functools import partialmethod
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -15,7 +16,8 @@ import pytest
 
 from lorentzrec.model.artifact import POINTS
 from lorentzrec.serving.http.settings import ServiceSettings
-from lorentzrec.serving.recommending.recommender import Answer, Answerer, Question
+from lorentzrec.serving.recommending.query import RankingOptions
+from lorentzrec.serving.recommending.recommender import Recommender
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.versions import version
@@ -37,27 +39,27 @@ def model_of(service: Any) -> str:
 
 
 def test_twenty_versions_under_load(tmp_path: Path) -> None:
-    """No request fails, and every answer is of one version: all its titles carry the label of the model it names."""
+    """No request fails, and every response is of one version: all its titles have the label of the model it names."""
     store = open_store(f"file:{tmp_path / 'store'}", create=True)
     labels = {published(store, tmp_path, "label-0"): "label-0"}
     done, mixed, served = Event(), list[str](), set[str]()
 
-    def keep_asking(url: str) -> int:
-        asked = 0
+    def keep_requesting(url: str) -> int:
+        requests = 0
         with httpx.Client(base_url=url, timeout=60) as http:
             while not done.is_set():
                 response = http.post("/v1/recommend", json={"history": ["i3"], "k": 5, "reasons": True})
                 assert response.status_code == 200, response.text
-                answer = response.json()
-                titles = [item["title"] for item in answer["items"]]
-                titles += [reason["title"] for item in answer["items"] for reason in item["because"]]
-                served.add(answer["model"])
-                mixed.extend(f"{answer['model']} {title}" for title in titles)
-                asked += 1
-        return asked
+                body = response.json()
+                titles = [item["title"] for item in body["items"]]
+                titles += [reason["title"] for item in body["items"] for reason in item["because"]]
+                served.add(body["model"])
+                mixed.extend(f"{body['model']} {title}" for title in titles)
+                requests += 1
+        return requests
 
     with service_process(store.url, tmp_path, "--workers", "2") as service, ThreadPoolExecutor(3) as pool:
-        asking = [pool.submit(keep_asking, service.url) for _ in range(3)]
+        clients = [pool.submit(keep_requesting, service.url) for _ in range(3)]
         try:
             for number in range(1, 21):
                 name = published(store, tmp_path, f"label-{number}")
@@ -68,35 +70,33 @@ def test_twenty_versions_under_load(tmp_path: Path) -> None:
                     store.discard(old)
         finally:
             done.set()
-        assert all(future.result() > 0 for future in asking)
+        assert all(future.result() > 0 for future in clients)
     assert len(served) >= 4
     assert [line for line in mixed if labels[line.split()[0]] != line.split()[1]] == []
     store.close()
 
 
-def test_a_version_is_warm_before_it_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first question of a kind is slow, so the worker asks it itself."""
-    asked: list[tuple[str, bool, bool]] = []
-    recommend, similar = Answerer.recommend, Answerer.similar
+def test_a_version_is_warm_before_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first query of a kind is slow, so the worker runs it itself."""
+    queries: list[tuple[str, bool, bool]] = []
+    for name in ("recommend", "similar"):
 
-    def recommending(answerer: Answerer, question: Question) -> Answer:
-        asked.append(("recommend", question.reasons, question.twin))
-        return recommend(answerer, question)
+        def record(
+            recommender: Recommender, query: Any, options: RankingOptions, *, name: str, method: Any, **more: Any
+        ) -> Any:
+            queries.append((name, options.reasons, options.twin))
+            return method(recommender, query, options, **more)
 
-    def likening(answerer: Answerer, item: str, k: int = 10, *, twin: bool = False, **wishes: Any) -> Answer:
-        asked.append(("similar", False, twin))
-        return similar(answerer, item, k, twin=twin, **wishes)
-
-    monkeypatch.setattr(Answerer, "recommend", recommending)
-    monkeypatch.setattr(Answerer, "similar", likening)
+        method = getattr(Recommender, name)
+        monkeypatch.setattr(Recommender, name, partialmethod(record, name=name, method=method))
     warm = [("recommend", True, False), ("similar", False, False)]
     store = shop_store(tmp_path)
     with service_here(store.url, poll_seconds=0.05) as service:
         assert service.get("/readyz").status_code == 200
-        assert asked == warm
+        assert queries == warm
         name = published(store, tmp_path, twin=shop_model(geometry="euclidean"))
         wait_until(lambda: model_of(service) == name)
-        assert asked == [*warm, *warm, ("recommend", True, True), ("similar", False, True)]
+        assert queries == [*warm, *warm, ("recommend", True, True), ("similar", False, True)]
     store.close()
 
 
@@ -121,7 +121,7 @@ def test_a_damaged_version_is_refused_and_the_last_good_one_stays(
         wait_until(lambda: model_of(service) == better)
         wait_until(lambda: service.get("/readyz").json()["warnings"] == [])
         workers = re.findall(r"lorentzrec_version_workers\{(.*)\} (.*)", service.get("/metrics").text)
-        assert workers == [(f'version="{better}"', "1.0")], "versions of the past are not told"
+        assert workers == [(f'version="{better}"', "1.0")], "versions of the past are left out"
     store.close()
 
 
@@ -130,13 +130,13 @@ def test_a_service_that_starts_on_a_damaged_version_takes_the_newest_good_one(tm
     good = store.state().version
     damage(store, published(store, tmp_path), tmp_path)
     with service_here(store.url) as service:
-        answer = service.get("/readyz").json()
-        assert (answer["model"], len(answer["warnings"])) == (good, 1)
+        body = service.get("/readyz").json()
+        assert (body["model"], len(body["warnings"])) == (good, 1)
         assert service.post("/v1/recommend", json={"history": ["i1"]}).json()["model"] == good
     store.close()
 
 
-def test_a_service_without_any_version_says_so_and_begins_when_there_is_one(tmp_path: Path) -> None:
+def test_a_service_without_any_version_is_not_ready_until_there_is_one(tmp_path: Path) -> None:
     store = open_store(f"file:{tmp_path / 'store'}", create=True)
     with service_here(store.url, poll_seconds=0.05) as service:
         assert service.get("/healthz").status_code == 200
@@ -144,12 +144,12 @@ def test_a_service_without_any_version_says_so_and_begins_when_there_is_one(tmp_
             assert (response.status_code, response.headers["Retry-After"]) == (503, "1")
             assert response.json()["type"] == "urn:lorentzrec:not-ready"
             assert "lorentzrec publish" in response.json()["detail"]
-        kept = service.post("/v1/events", json={"user": "ann", "item": "i3"}).json()
-        assert kept == {"accepted": 1, "duplicates": 0, "unknown_items": 1, "model": None}
+        stored = service.post("/v1/events", json={"user": "ann", "item": "i3"}).json()
+        assert stored == {"accepted": 1, "duplicates": 0, "unknown_items": 1, "model": None}
         name = published(store, tmp_path)
         wait_until(lambda: service.get("/readyz").status_code == 200)
-        answer = service.post("/v1/recommend", json={"user": "ann"}).json()
-        assert (answer["model"], answer["fallback"]) == (name, None)
+        body = service.post("/v1/recommend", json={"user": "ann"}).json()
+        assert (body["model"], body["fallback"]) == (name, None)
     store.close()
 
 

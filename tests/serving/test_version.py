@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.model.model import Model
 from lorentzrec.serving.versions import version as version_module
-from lorentzrec.serving.versions.version import open_version, stored_arrays, write_version
+from lorentzrec.serving.versions.version import open_version, read_arrays, write_version
 from serving.small_shop import CATEGORIES, ITEMS, shop_model, shop_table, shop_version
 
 DISK = np.linspace(-0.5, 0.5, 2 * ITEMS, dtype=np.float32).reshape(ITEMS, 2)
@@ -60,7 +60,7 @@ def test_everything_comes_back(written: Path) -> None:
 def test_points_are_read_or_mapped_and_read_only(written: Path, monkeypatch: pytest.MonkeyPatch, mapped: bool) -> None:
     if mapped:
         monkeypatch.setattr(version_module, "READ_BYTES", 0)
-    points = stored_arrays(written / "points.safetensors")["item_points"]
+    points = read_arrays(written / "points.safetensors")["item_points"]
     owner = points
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
@@ -98,7 +98,7 @@ def test_one_damaged_byte_is_found(copied: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["points.safetensors", "items.sqlite"])
 def test_short_and_missing_files_are_found_without_checksums(copied: Path, name: str, verify: bool) -> None:
     (copied / name).write_bytes((copied / name).read_bytes()[:-1])
-    with pytest.raises(ArtifactError, match=f"{name} is damaged .it has not the .* bytes"):
+    with pytest.raises(ArtifactError, match=f"{name} is damaged .it does not have the .* bytes"):
         open_version(copied, verify=verify)
     (copied / name).unlink()
     with pytest.raises(ArtifactError, match=f"{name} is missing"):

@@ -1,4 +1,4 @@
-"""A small client of the service: questions in, typed answers out."""
+"""A small client of the HTTP service with typed responses."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ import msgspec
 
 from lorentzrec.errors import LorentzrecError
 from lorentzrec.serving.http.messages import (
-    EventsAnswer,
-    Forgotten,
-    FoundItems,
-    History,
-    ItemAnswer,
-    ItemDetails,
-    LiveChanged,
-    LiveItems,
+    ErasureResponse,
+    EventsResponse,
+    HistoryEvent,
+    HistoryResponse,
+    ItemResponse,
+    ItemsResponse,
+    LiveItemsChanged,
+    LiveItemsResponse,
     ModelInformation,
     Problem,
-    Recommended,
-    Touched,
+    RecommendResponse,
 )
+from lorentzrec.serving.recommending.query import Id
+from lorentzrec.serving.versions.item_directory import Item
 
 Message = TypeVar("Message")
-Id = str | int
 
 
 class ServiceError(LorentzrecError):
-    """The service has not answered as asked. `problem` is its own account of why; None if it could not be reached."""
+    """A request failed. `problem` is the problem document of the service; None if the service could not be reached."""
 
     def __init__(self, message: str, problem: Problem | None = None) -> None:
         super().__init__(message)
@@ -41,15 +41,15 @@ class ServiceError(LorentzrecError):
 
 
 class Client:
-    """Asks a service. Safe to share between threads; use it in a `with` block, or call `close` at the end.
+    """Sends requests to a service. Threads may share it; use it in a `with` block, or call `close` at the end.
 
         with Client("http://127.0.0.1:8000") as client:
             client.add_events([{"user": "ann", "item": "sku-1"}])
             for item in client.recommend(user="ann", k=5).items:
                 print(item.id, item.title, item.score)
 
-    A service that cannot answer now (503) or cannot be reached is asked again, `retries` times, after the pause it asks
-    for. That is safe for events, too: the client gives each an id, so none counts twice.
+    If the service is unavailable (503) or cannot be reached, a request is sent again up to `retries` times, after the
+    pause in Retry-After. That is safe for events, too: the client gives each an id, so none counts twice.
     """
 
     def __init__(self, url: str, *, api_key: str | None = None, timeout: float = 10.0, retries: int = 2) -> None:
@@ -67,63 +67,67 @@ class Client:
         self._http.close()
 
     def recommend(
-        self, history: Sequence[Id] | None = None, *, user: Id | None = None, k: int = 10, **wishes: Any
-    ) -> Recommended:
-        """The best items for a history (oldest first), or for a customer of the store.
+        self, history: Sequence[Id] | None = None, *, user: Id | None = None, k: int = 10, **options: Any
+    ) -> RecommendResponse:
+        """The best items for a history (oldest first), or for a customer whose history is in the store.
 
-        wishes: context, exclude, allow, categories, exclude_seen, diversity, reasons, twin.
+        options: context, exclude, allow, categories, exclude_seen, diversity, reasons, twin.
         """
-        return self._ask(Recommended, "POST", "/v1/recommend", {"history": history, "user": user, "k": k, **wishes})
+        return self._send(
+            RecommendResponse, "POST", "/v1/recommend", {"history": history, "user": user, "k": k, **options}
+        )
 
-    def similar(self, item: Id, k: int = 10, **wishes: Any) -> Recommended:
-        """The items nearest to an item. wishes: categories, exclude, diversity, twin."""
-        return self._ask(Recommended, "GET", f"/v1/items/{_part(item)}/similar", parameters={"k": k, **wishes})
+    def similar(self, item: Id, k: int = 10, **options: Any) -> RecommendResponse:
+        """The items nearest to an item. options: categories, exclude, diversity, twin."""
+        return self._send(RecommendResponse, "GET", f"/v1/items/{_part(item)}/similar", parameters={"k": k, **options})
 
-    def basket(self, items: Sequence[Id], k: int = 10, **wishes: Any) -> Recommended:
-        """What goes with the items of a basket. wishes: exclude, allow, categories, diversity, reasons, twin."""
-        return self._ask(Recommended, "POST", "/v1/basket", {"items": items, "k": k, **wishes})
+    def basket(self, items: Sequence[Id], k: int = 10, **options: Any) -> RecommendResponse:
+        """Items that complement those of a basket. options: exclude, allow, categories, diversity, reasons, twin."""
+        return self._send(RecommendResponse, "POST", "/v1/basket", {"items": items, "k": k, **options})
 
-    def add_events(self, events: Iterable[Mapping[str, Any]]) -> EventsAnswer:
+    def add_events(self, events: Iterable[Mapping[str, Any]]) -> EventsResponse:
         """Send events: user and item, perhaps time and id. They are durable when this returns.
 
-        Give the time that your data will have: then `publish --histories` knows the event again.
+        Give the time that your data will have: then `publish --histories` recognises the event.
         """
         sent = [{**event, "id": secrets.token_hex(12) if event.get("id") is None else event["id"]} for event in events]
-        return self._ask(EventsAnswer, "POST", "/v1/events", {"events": sent})
+        return self._send(EventsResponse, "POST", "/v1/events", {"events": sent})
 
-    def history(self, user: Id, limit: int = 100) -> list[Touched]:
+    def history(self, user: Id, limit: int = 100) -> list[HistoryEvent]:
         """The newest events of a customer, oldest first."""
-        return self._ask(History, "GET", f"/v1/users/{_part(user)}/history", parameters={"limit": limit}).history
+        return self._send(
+            HistoryResponse, "GET", f"/v1/users/{_part(user)}/history", parameters={"limit": limit}
+        ).history
 
     def forget(self, user: Id) -> int:
-        """Erase a customer; the number of events that were kept."""
-        return self._ask(Forgotten, "DELETE", f"/v1/users/{_part(user)}").events
+        """Erase a customer; returns the number of events erased."""
+        return self._send(ErasureResponse, "DELETE", f"/v1/users/{_part(user)}").events
 
-    def search(self, query: str = "", limit: int = 20) -> list[ItemDetails]:
+    def search(self, query: str = "", limit: int = 20) -> list[Item]:
         """Items by the words of their titles; the most popular ones without a query."""
-        return self._ask(FoundItems, "GET", "/v1/items", parameters={"query": query, "limit": limit}).items
+        return self._send(ItemsResponse, "GET", "/v1/items", parameters={"query": query, "limit": limit}).items
 
-    def item(self, item: Id) -> ItemAnswer:
-        """What is known of an item."""
-        return self._ask(ItemAnswer, "GET", f"/v1/items/{_part(item)}")
+    def item(self, item: Id) -> ItemResponse:
+        """The details of an item."""
+        return self._send(ItemResponse, "GET", f"/v1/items/{_part(item)}")
 
     def live_items(self) -> list[str] | None:
         """The items that may be recommended; None if all may."""
-        return self._ask(LiveItems, "GET", "/v1/live").items
+        return self._send(LiveItemsResponse, "GET", "/v1/live").items
 
-    def set_live_items(self, items: Sequence[Id] | None) -> LiveChanged:
+    def set_live_items(self, items: Sequence[Id] | None) -> LiveItemsChanged:
         """Replace the live items; None makes all live."""
-        return self._ask(LiveChanged, "PUT", "/v1/live", {"items": items})
+        return self._send(LiveItemsChanged, "PUT", "/v1/live", {"items": items})
 
-    def change_live_items(self, add: Sequence[Id] = (), remove: Sequence[Id] = ()) -> LiveChanged:
+    def change_live_items(self, add: Sequence[Id] = (), remove: Sequence[Id] = ()) -> LiveItemsChanged:
         """Add to the live items, and remove from them."""
-        return self._ask(LiveChanged, "PATCH", "/v1/live", {"add": add, "remove": remove})
+        return self._send(LiveItemsChanged, "PATCH", "/v1/live", {"add": add, "remove": remove})
 
     def model(self) -> ModelInformation:
-        """The version that answers now."""
-        return self._ask(ModelInformation, "GET", "/v1/model")
+        """The version in use."""
+        return self._send(ModelInformation, "GET", "/v1/model")
 
-    def _ask(
+    def _send(
         self,
         kind: type[Message],
         method: str,
@@ -141,7 +145,7 @@ class Client:
             else:
                 if response.is_success:
                     return msgspec.json.decode(response.content, type=kind)
-                failure, pause = _failure(response), _pause(response.headers.get("Retry-After", ""))
+                failure, pause = _failure(response), _parse_pause(response.headers.get("Retry-After", ""))
                 if response.status_code != 503:
                     raise failure
             if attempts_left:
@@ -153,12 +157,12 @@ def _part(id: Id) -> str:
     return quote(str(id), safe="")
 
 
-def _pause(wish: str) -> float:
-    """The seconds that Retry-After asks for, as a number or as a date; one if it says nothing that can be read."""
-    if wish.isdecimal():
-        return float(wish)
+def _parse_pause(retry_after: str) -> float:
+    """The seconds of a Retry-After header, which is a number or a date; one if it is neither."""
+    if retry_after.isdecimal():
+        return float(retry_after)
     try:
-        return max(0.0, parsedate_to_datetime(wish).timestamp() - time.time())
+        return max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time())
     except ValueError:
         return 1.0
 
@@ -167,5 +171,7 @@ def _failure(response: httpx.Response) -> ServiceError:
     try:
         problem = msgspec.json.decode(response.content, type=Problem)
     except msgspec.MsgspecError:
-        return ServiceError(f"{response.url} answered {response.status_code} and no problem document: check the URL")
+        return ServiceError(
+            f"{response.url} responded {response.status_code} without a problem document: check the URL"
+        )
     return ServiceError(f"{problem.title}: {problem.detail}", problem)

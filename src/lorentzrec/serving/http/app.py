@@ -1,58 +1,50 @@
-"""The service as an ASGI application: the routes, what they share, and what starts and stops with them."""
+"""The service as an ASGI application: its routes, their shared parts, and its OpenAPI document."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from types import ModuleType
+from typing import Any
 
-from litestar import Litestar, Router
+import msgspec
+from litestar import Litestar, Request, Router
 from litestar.concurrency import set_asyncio_executor
 from litestar.config.cors import CORSConfig
 from litestar.datastructures import State
 from litestar.di import Provide
+from litestar.handlers import HTTPRouteHandler
+from litestar.openapi import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin
+from litestar.openapi.spec import Components, Reference, SecurityScheme
 from litestar.routes import HTTPRoute
 
+from lorentzrec._version import __version__
+from lorentzrec.serving.http import messages
 from lorentzrec.serving.http.costs import CostlyRequests
-from lorentzrec.serving.http.current import Current
-from lorentzrec.serving.http.gate import Gate
 from lorentzrec.serving.http.guarded_store import GuardedStore
 from lorentzrec.serving.http.keys import ApiKeys, SharedKeys, authorise
 from lorentzrec.serving.http.metrics import Metrics
-from lorentzrec.serving.http.openapi import openapi_config
-from lorentzrec.serving.http.problems import EXCEPTION_HANDLERS
-from lorentzrec.serving.http.routes import events, health, items, live_items, model, page, recommendations, users
-from lorentzrec.serving.http.routes.worker import Worker
+from lorentzrec.serving.http.middleware import RequestMiddleware
+from lorentzrec.serving.http.problems import PLUGIN, log_failure
+from lorentzrec.serving.http.requests import StrictRequest, Worker
+from lorentzrec.serving.http.routes import catalogue, customers, public, recommendations
 from lorentzrec.serving.http.settings import ServiceSettings
-from lorentzrec.serving.http.strict_request import StrictRequest
+from lorentzrec.serving.http.version_watcher import VersionWatcher
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.threads import SINGLE_THREADED_BLAS
 
-VERSIONED = [
-    recommendations.recommend,
-    recommendations.recommend_for_user,
-    recommendations.complete_basket,
-    recommendations.similar_items,
-    items.search_items,
-    items.get_item,
-    events.add_events,
-    users.get_history,
-    users.forget_user,
-    live_items.get_live_items,
-    live_items.set_live_items,
-    live_items.change_live_items,
-    model.get_model,
-    model.get_map,
-    model.get_items_of_rows,
-    model.get_rows_of_items,
-]
-OPEN = [health.get_liveness, health.get_readiness, health.get_metrics, page.get_page, page.get_page_file]
+SECURITY_SCHEMES: dict[str, SecurityScheme | Reference] = {
+    "bearer": SecurityScheme(type="http", scheme="bearer"),
+    "key": SecurityScheme(type="apiKey", name="X-API-Key", security_scheme_in="header"),
+}
 
 
-def create_app(settings: ServiceSettings, shared_keys: SharedKeys | None = None) -> Gate:
+def create_app(settings: ServiceSettings, shared_keys: SharedKeys | None = None) -> RequestMiddleware:
     """The application of one worker. Its store and its versions are opened when the server starts it.
 
-    `shared_keys` are those of the server that the worker belongs to; without a server, the file of keys is read.
+    `shared_keys`: the keys of the server that the worker belongs to; without a server, the key file is read.
     """
     keys: ApiKeys | SharedKeys | None = shared_keys
     if keys is None and settings.api_key_file is not None:
@@ -61,44 +53,44 @@ def create_app(settings: ServiceSettings, shared_keys: SharedKeys | None = None)
     store = GuardedStore(
         lambda: open_store(settings.store), seconds=settings.store_seconds, threads=settings.store_threads
     )
-    current = Current(store, settings.cache_folder, metrics, settings.poll_seconds)
-    worker = Worker(current, store, metrics, CostlyRequests())
-    # Ranking is a matrix product that leaves Python's lock alone, so handlers run side by side in threads.
+    versions = VersionWatcher(store, settings.cache_folder, metrics, settings.poll_seconds)
+    worker = Worker(versions, store, metrics, CostlyRequests())
+    # Ranking is a matrix product that releases Python's lock, so handlers run in parallel in threads.
     set_asyncio_executor(ThreadPoolExecutor(settings.request_threads, "request"))
 
     @asynccontextmanager
     async def running(_: Litestar) -> AsyncIterator[None]:
-        # Once for all questions, so that none has to set the limit and lift it again.
-        with SINGLE_THREADED_BLAS:
-            current.start()
+        with SINGLE_THREADED_BLAS:  # once, so that no query has to set the limit and lift it again
+            versions.start()
             try:
                 yield
             finally:
-                current.stop()
+                versions.stop()
                 store.close()
 
+    v1 = _routes_of(recommendations, catalogue, customers)
     app = Litestar(
-        [Router("/v1", route_handlers=VERSIONED, guards=[authorise] if keys else []), *OPEN],
+        [Router("/v1", route_handlers=v1, guards=[authorise] if keys else []), *_routes_of(public)],
         dependencies={"worker": Provide(lambda: worker, sync_to_thread=False)},
         state=State({"api_keys": keys, "costly": worker.costly}),
-        exception_handlers=EXCEPTION_HANDLERS,
+        exception_handlers={Exception: log_failure},
+        plugins=[PLUGIN],
         request_class=StrictRequest,
         lifespan=[running],
-        openapi_config=openapi_config(keyed=keys is not None),
+        openapi_config=_openapi_config(keyed=keys is not None),
         cors_config=_cross_origin(settings.allowed_origins),
         request_max_body_size=settings.body_bytes,
         logging_config=None,
     )
-    return Gate(app, settings, metrics, _methods(app))
-
-
-def _methods(app: Litestar) -> dict[str, frozenset[str]]:
-    """The methods of each path template."""
     methods: dict[str, frozenset[str]] = {}
     for route in app.routes:
         if isinstance(route, HTTPRoute):
             methods[route.path_format] = methods.get(route.path_format, frozenset()) | {*route.methods}
-    return methods
+    return RequestMiddleware(app, settings, metrics, methods)
+
+
+def _routes_of(*modules: ModuleType) -> list[HTTPRouteHandler]:
+    return [value for module in modules for value in vars(module).values() if isinstance(value, HTTPRouteHandler)]
 
 
 def _cross_origin(origins: tuple[str, ...]) -> CORSConfig | None:
@@ -108,4 +100,29 @@ def _cross_origin(origins: tuple[str, ...]) -> CORSConfig | None:
         allow_origins=list(origins),
         allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
         allow_headers=["authorization", "content-type", "x-api-key", "x-request-id"],
+    )
+
+
+class _ExactSchema(JsonRenderPlugin):
+    """Describes bodies by msgspec's own schema: Litestar's loses the limits of types inside a union."""
+
+    def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
+        components = openapi_schema["components"]
+        bodies = [vars(messages)[name] for name in components["schemas"] if name in vars(messages)]
+        _, exact = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
+        schemas = components["schemas"] | exact
+        return self.render_json(request, openapi_schema | {"components": components | {"schemas": schemas}})
+
+
+def _openapi_config(*, keyed: bool) -> OpenAPIConfig:
+    """`keyed`: whether requests need an API key."""
+    return OpenAPIConfig(
+        title="lorentzrec",
+        version=__version__,
+        description="Recommendations from points of hyperbolic space.",
+        use_handler_docstrings=True,
+        path="/schema",
+        render_plugins=[_ExactSchema(path=["/", "/openapi.json"])],
+        components=Components(security_schemes=SECURITY_SCHEMES) if keyed else Components(),
+        security=[{"bearer": []}, {"key": []}] if keyed else None,
     )

@@ -1,4 +1,4 @@
-"""What a request for recommendations costs, and how costly ones are kept from delaying the others."""
+"""The cost of a request for recommendations, and a queue so that costly ones do not delay the others."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Result = TypeVar("Result")
 COSTLY = 10_000
 """Requests above this cost take turns. A unit is about a microsecond: ordinary requests cost a few hundred."""
 MOST_WAITING = 16
-"""Costly requests that wait in one worker; more are told to come back."""
+"""Costly requests that wait in one worker; further ones get a 503."""
 
 
 def cost(k: int, ids: int, *, history: int, diversity: float, reasons: bool) -> int:
-    """The work of a request: to look up its ids, to compare candidates with each other, to weigh reasons."""
+    """The work of a request: looking up its ids, comparing candidates with each other, computing reasons."""
     compared = k * pool_size(k, diversity) // 10 if diversity else 0
     weighed = k * history // 20 if reasons else 0
     return k + ids + compared + weighed
 
 
 class CostlyRequests:
-    """Runs handlers in threads, of the costly ones only one at a time: cheap requests never queue behind them."""
+    """Runs handlers in threads, costly ones one at a time: cheap requests never wait for them."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Semaphore(1)

@@ -1,4 +1,4 @@
-"""A store behind a guard: no call to it takes longer than agreed, and one that is away is left alone."""
+"""Calls to a store with a deadline; while the store is unavailable, calls fail at once."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ logger = logging.getLogger("lorentzrec.serving")
 
 
 class GuardedStore:
-    """Runs calls to a store in threads of its own and waits for them only so long.
+    """Runs calls to a store in its own threads, with a deadline.
 
-    A server that hangs never responds, and never fails either; so each call has a deadline, after which its thread is
-    left alone. The number of threads is bounded; a call that finds none free waits its turn, as long as for a result.
-    After a failure every call fails at once, until a probe (`current.py` sends one about every second) has met a store
-    that responds. A store that is broken is away, too: that is never the fault of whoever calls the service.
+    A server that hangs neither responds nor fails, so each call has a deadline, after which its thread is abandoned.
+    The number of threads is bounded; if none is free, a call waits for one, as long as for a result. After a failure
+    every call fails at once, until a probe (`version_watcher.py` sends one about every second) gets a response. A
+    broken store counts as unavailable, too, since that is never the fault of a client.
 
-    Writes have threads and failures of their own: a store that cannot be written to is still read.
+    Writes have their own threads and failures: a store that cannot be written to is still read.
     """
 
     def __init__(self, open_store: Callable[[], Store], *, seconds: float, threads: int) -> None:
@@ -44,13 +44,13 @@ class GuardedStore:
         self._trial = Lock()
         self._next_trial = 0.0
         self.trouble: str | None = None
-        """Why the store is taken to be away; None if it responds."""
+        """Why the store is considered unavailable; None if it responds."""
         self.write_trouble: str | None = None
-        """Why writes are taken to fail; None if they succeed, as far as is known."""
+        """Why writes are considered to fail; None if they succeed, as far as is known."""
 
     @property
     def warnings(self) -> list[str]:
-        """What an operator should know although requests are answered; without addresses."""
+        """What an operator should know although the service works; without addresses."""
         failing = ["writes to the store fail, and the log of the service has the reason"] if self.write_trouble else []
         store = self._store
         return failing if store is None else [*failing, *store.notices]
@@ -63,7 +63,7 @@ class GuardedStore:
         writes: bool = False,
         seconds: float | None = None,
     ) -> Result:
-        """What `work` makes of the store. Raises `StoreUnavailable` if the store is away, slow or too busy.
+        """The result of `work`, called with the store. `StoreUnavailable` if the store fails, is slow or too busy.
 
         writes: `work` changes the store.
         """
@@ -82,12 +82,10 @@ class GuardedStore:
         except StoreUnavailable as error:
             raise self._failed(str(error), writes) from error
         except TimeoutError:
-            reason = f"the store has not answered in {limit:g} seconds: look at its server and the network"
+            reason = f"the store has not responded in {limit:g} seconds: check its server and the network"
             raise self._failed(reason, writes) from None
         except _Busy:
-            raise StoreUnavailable(
-                "the store has all the calls in hand that it may have: come back in a second"
-            ) from None
+            raise StoreUnavailable("too many calls to the store are under way: try again in a second") from None
         if not writes and self.trouble is not None:
             self.trouble = self.write_trouble = None  # nothing is known about writes now
         if writes and self.write_trouble is not None:
@@ -96,14 +94,14 @@ class GuardedStore:
         return result
 
     def close(self) -> None:
-        """Let go of the store. Calls that hang are left to the end of the process."""
+        """Close the store. Calls that hang are abandoned until the process ends."""
         self._reads.stop()
         self._writes.stop()
         if self._store is not None and self.trouble is None:
             self._store.close()
 
     def _check_writes(self) -> None:
-        """After a failure, one write in a second is tried, and all others are refused until one has succeeded."""
+        """After a failure, one write per second is tried, and all others are refused until one has succeeded."""
         with self._trial:
             if self.write_trouble is not None:
                 if time.monotonic() < self._next_trial:
@@ -111,19 +109,19 @@ class GuardedStore:
                 self._next_trial = time.monotonic() + WRITE_PAUSE_SECONDS
 
     def _failed(self, reason: str, writes: bool) -> StoreUnavailable:
-        """The reason goes to the log here, since it may name hosts and users: `problems.py` keeps it from callers."""
+        """Log the reason, which may name hosts and users: `problems.py` does not send it to clients."""
         if writes:
             if self.write_trouble is None:
                 logger.warning("writes to the store fail: %s", reason)
             self.write_trouble, self._next_trial = reason, time.monotonic() + WRITE_PAUSE_SECONDS
         else:
             if self.trouble is None:
-                logger.warning("the store is away: %s", reason)
+                logger.warning("the store is unavailable: %s", reason)
             self.trouble = reason
         return StoreUnavailable(reason)
 
     def _let_go(self) -> None:
-        """Open the store again with the next call: what is there may be another one by then."""
+        """Open the store again with the next call: it may have been replaced by then."""
         with self._opening:
             broken, self._store = self._store, None
         if broken is not None:
@@ -144,7 +142,7 @@ class _Busy(Exception):  # noqa: N818 - never leaves this module
 
 
 class _Threads:
-    """Threads that run calls whose callers may have gone; daemons, so that one that hangs does not hold up the end."""
+    """Threads for calls that may hang: daemons, since a ThreadPoolExecutor waits for its threads at exit."""
 
     def __init__(self, name: str, number: int) -> None:
         self._free = Semaphore(number)
@@ -154,7 +152,7 @@ class _Threads:
             thread.start()
 
     def run(self, work: Callable[[], Result], seconds: float) -> Result:
-        """The result of `work`. `_Busy` if no thread is free for so long, `TimeoutError` if there is no result then."""
+        """The result of `work`. `_Busy` if no thread is free in time, `TimeoutError` if there is no result in time."""
         if not self._free.acquire(timeout=seconds):
             raise _Busy
         outcome: Future[Result] = Future()

@@ -1,4 +1,4 @@
-"""API keys: who may read, and who may also write."""
+"""API keys, which allow reading, or reading and writing."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ApiKeys:
         return len(self._digests)
 
     def may_write(self, key: str) -> bool | None:
-        """Whether a key may write; None if it is no key."""
+        """Whether a key may write; None if it is unknown."""
         sent, found = sha256(key.encode()).digest(), None
         for digest, writes in self._digests.items():
             if hmac.compare_digest(sent, digest):
@@ -98,14 +98,14 @@ class SharedKeys:
             logger.warning("keys reloaded: %d in %s", len(keys), self._source)
 
     def may_write(self, key: str) -> bool | None:
-        """Whether a key may write; None if it is no key."""
+        """Whether a key may write; None if it is unknown."""
         try:
             found = self._shared.stat()
             state = (found.st_ino, found.st_mtime_ns, found.st_size)
             if state != self._state:
                 self._keys = ApiKeys.from_json(self._shared.read_text(encoding="ascii"))
                 self._state = state
-        except OSError:  # somebody cleaned the temporary folder up: those in memory are the last that were shared
+        except OSError:  # the temporary folder was cleaned up: the keys in memory are the last ones that were shared
             pass
         return self._keys.may_write(key)
 
@@ -118,7 +118,7 @@ class SharedKeys:
 
 
 def authorise(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-    """Let a request pass, or not; the guard of every route under /v1, if there are keys."""
+    """Check the key of a request; the guard of every route under /v1, if there are keys."""
     keys: ApiKeys | SharedKeys = connection.app.state.api_keys
     scheme, _, token = connection.headers.get("authorization", "").partition(" ")
     key = connection.headers.get("x-api-key") or (token.strip() if scheme.lower() == "bearer" else "")

@@ -1,97 +1,64 @@
-"""Numbers about a running service, for Prometheus; right with several workers, too."""
+"""Metrics of a running service for Prometheus, added up over its workers."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
-from pathlib import Path
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
-"""prometheus_client reads this once, when imported: set, each process keeps its numbers in files of that folder."""
+"""prometheus_client reads this once, when imported: if set, each process keeps its metrics in files of that folder."""
 
 BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _PAST_VERSION = re.compile(rb"lorentzrec_version_workers\{.*\} 0\.0$")
 
 
-def worker_deaths() -> Counter:
-    """Counts workers that died. The parent of the workers keeps it, and `Metrics.text` finds it in the folder."""
-    return Counter(
-        "lorentzrec_worker_deaths_total", "Workers that ended without being told to.", registry=CollectorRegistry()
-    )
-
-
 class Metrics:
-    """The numbers of one worker. Whichever worker is asked, it answers with those of all."""
+    """The metrics of one worker. Each worker responds with those of all."""
 
     def __init__(self) -> None:
-        self._registry = registry = CollectorRegistry()
-        self.requests = Counter(
-            "lorentzrec_requests_total", "Requests answered.", ["method", "route", "status"], registry=registry
-        )
+        self._registry = CollectorRegistry()
+        counter = partial(Counter, registry=self._registry)
+        total = partial(Gauge, registry=self._registry, multiprocess_mode="livesum")
+        least = partial(Gauge, registry=self._registry, multiprocess_mode="livemin")
+        labels = ["method", "route", "status"]
+        self.requests = counter("lorentzrec_requests_total", "Requests handled.", labels)
         self.seconds = Histogram(
-            "lorentzrec_request_seconds", "Time to answer.", ["route"], buckets=BUCKETS, registry=registry
+            "lorentzrec_request_seconds", "Response time.", ["route"], buckets=BUCKETS, registry=self._registry
         )
-        self.in_flight = Gauge(
-            "lorentzrec_requests_in_flight", "Requests in hand.", registry=registry, multiprocess_mode="livesum"
-        )
-        self.fallbacks = Counter(
-            "lorentzrec_fallbacks_total", "Answers that are something else than asked.", ["kind"], registry=registry
-        )
-        self.degraded = Counter(
-            "lorentzrec_degraded_total",
-            "Answers without a customer's history, the store being away.",
-            registry=registry,
-        )
-        self.events = Counter("lorentzrec_events_total", "Events received.", ["outcome"], registry=registry)
-        self.swaps = Counter("lorentzrec_version_swaps_total", "Versions taken into use.", registry=registry)
-        self.refused = Counter("lorentzrec_versions_refused_total", "Versions found damaged.", registry=registry)
-        self.serving = Gauge(
-            "lorentzrec_version_workers",
-            "Workers that answer with this version.",
-            ["version"],
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
-        self.store_up = Gauge(
-            "lorentzrec_store_up", "1 if the store answers.", registry=registry, multiprocess_mode="livemin"
-        )
-        self.store_writable = Gauge(
-            "lorentzrec_store_writable",
-            "1 unless the last write to the store failed.",
-            registry=registry,
-            multiprocess_mode="livemin",
-        )
-
-    def count_fallback(self, fallback: str | None, degraded: str | None) -> None:
-        for remark in fallback.split("; ") if fallback else ():
-            self.fallbacks.labels(remark.partition(":")[0]).inc()
-        if degraded:
-            self.degraded.inc()
+        self.in_flight = total("lorentzrec_requests_in_flight", "Requests under way.")
+        self.fallbacks = counter("lorentzrec_fallbacks_total", "Responses that differ from the request.", ["kind"])
+        self.degraded = counter("lorentzrec_degraded_total", "Responses without a customer's stored history.")
+        self.events = counter("lorentzrec_events_total", "Events received.", ["outcome"])
+        self.swaps = counter("lorentzrec_version_swaps_total", "Versions taken into use.")
+        self.refused = counter("lorentzrec_versions_refused_total", "Versions found damaged.")
+        self.serving = total("lorentzrec_version_workers", "Workers that use this version.", ["version"])
+        self.store_up = least("lorentzrec_store_up", "1 if the store responds.")
+        self.store_writable = least("lorentzrec_store_writable", "1 unless the last write to the store failed.")
 
     def text(self) -> bytes:
-        """All numbers in the format that Prometheus reads."""
-        folder = os.environ.get(FOLDER_VARIABLE)
+        """All metrics in the format that Prometheus reads."""
         registry = self._registry
-        if folder is not None:
-            _forget_the_dead(Path(folder).glob("gauge_live*.db"))
+        if FOLDER_VARIABLE in os.environ:
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-        # The files of several processes lose no label. A version that nobody answers with any more is not told, or
+        # The files of several processes never lose a label. Versions that no worker uses any more are left out, or
         # there would be one more line for every version ever published.
         lines = generate_latest(registry).splitlines(keepends=True)
         return b"".join(line for line in lines if not _PAST_VERSION.match(line))
 
 
-def _forget_the_dead(files: Iterable[Path]) -> None:
-    """Remove what a worker that is gone said about itself; its counts stay."""
-    for file in files:
-        try:
-            os.kill(int(file.stem.rpartition("_")[2]), 0)
-        except ProcessLookupError:
-            file.unlink(missing_ok=True)
-        except (ValueError, PermissionError):
-            continue
+class WorkerDeaths:
+    """Counts workers that died, and removes their gauges. Used by their parent; `Metrics.text` finds the counter."""
+
+    def __init__(self) -> None:
+        self._counter = Counter(
+            "lorentzrec_worker_deaths_total", "Workers that ended unexpectedly.", registry=CollectorRegistry()
+        )
+
+    def count(self, process: int) -> None:
+        self._counter.inc()
+        mark_process_dead(process)  # type: ignore[no-untyped-call]

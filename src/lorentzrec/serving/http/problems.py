@@ -1,36 +1,37 @@
-"""What a service answers when it cannot answer: problem documents (RFC 9457)."""
+"""Problem documents (RFC 9457): the responses to requests that cannot be fulfilled."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.types import ExceptionHandlersMap
+from litestar.plugins.problem_details import ProblemDetailsConfig, ProblemDetailsException, ProblemDetailsPlugin
 
-from lorentzrec.errors import InputError, LorentzrecError, RecordDamaged, StoreUnavailable
+from lorentzrec.errors import InputError, RecordDamaged, StoreUnavailable
 from lorentzrec.serving.http.messages import Fault, Problem
 from lorentzrec.serving.recommending.recommender import UnknownItem
 from lorentzrec.serving.versions.item_directory import DirectoryDamaged
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 1
-"""What Retry-After says: a worker looks at its store about once a second."""
+"""The value of Retry-After: a worker polls its store about once per second."""
 
-STORE_AWAY = "the store cannot answer now, and the log of the service says why: try again in a second"
-"""What callers are told. Why it cannot may name internal hosts and users, which are for the log alone."""
-
+STORE_UNAVAILABLE = "the store cannot answer now, and the log of the service says why: try again in a second"
+"""The detail for clients. The reason may name internal hosts and users, so it is only logged."""
 HISTORY_DAMAGED = "the history of this customer is damaged in the store: erase the customer or restore a copy"
+VERSION_DAMAGED = "files of the version are damaged, and the log of the service has the details: try again"
 
 TITLES = {
     400: "The request cannot be used as it is",
     401: "A key is needed",
     403: "This is not allowed",
-    404: "There is no such thing",
+    404: "Not found",
     405: "The method is not allowed here",
     408: "The request took too long to arrive",
     413: "The request is too large",
@@ -39,56 +40,83 @@ TITLES = {
     500: "The service failed",
     503: "The service cannot answer now",
 }
+HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": str(RETRY_SECONDS)}}
 
 logger = logging.getLogger("lorentzrec.serving")
 
 
-class ServiceUnavailable(LorentzrecError):  # noqa: N818, it is what the service answers with 503
-    """The service has nothing to answer with yet, or too much to do."""
+class ServiceProblem(ProblemDetailsException):
+    """An error response. `kind` becomes the `type` of the document, which is more specific than the status."""
+
+    kind: str | None = None
+
+    def __init__(
+        self,
+        detail: str,
+        status: int | None = None,
+        kind: str | None = None,
+        errors: Sequence[Fault] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        status, kind = status or self.status_code, kind or self.kind
+        super().__init__(
+            detail=detail,
+            status_code=status,
+            title=TITLES.get(status, "The request failed"),
+            type_=f"urn:lorentzrec:{kind}" if kind else "about:blank",
+            headers={**HEADERS.get(status, {}), **(headers or {})},
+            extra={"errors": errors} if errors else None,
+        )
+
+    def __str__(self) -> str:
+        return self.detail
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The content of the response, for callers outside of Litestar."""
+        return {"type": self.type_, "title": self.title, "status": self.status_code, "detail": self.detail}
 
 
-class Overloaded(LorentzrecError):  # noqa: N818, it is what the service answers with 503
+class NotReady(ServiceProblem):
+    """There is no version to serve yet."""
+
+    status_code, kind = 503, "not-ready"
+
+
+class Overloaded(ServiceProblem):
     """A limit on what a worker does at once is reached."""
 
-
-class ClientGone(LorentzrecError):  # noqa: N818, it is what a client does
-    """The client closed the connection, or broke the rules of HTTP, before its request was complete."""
+    status_code, kind = 503, "overloaded"
 
 
-class NoMap(LorentzrecError):  # noqa: N818, it is what the service answers with 404
+class ClientGone(ServiceProblem):
+    """The client closed the connection or violated HTTP before its request was complete; it may still read this."""
+
+    status_code, kind = 400, "invalid-request"
+
+
+class NoMap(ServiceProblem):
     """The version was published without a map."""
 
-
-def problem(status: int, detail: str, kind: str | None = None, errors: list[Fault] | None = None) -> Problem:
-    """The document of a status. `kind` names the problem more closely than the status does."""
-    title = TITLES.get(status, "The request failed")
-    return Problem(f"urn:lorentzrec:{kind}" if kind else "about:blank", title, status, detail, errors or [])
+    status_code, kind = 404, "no-map"
 
 
-def described(*statuses: int) -> dict[int, ResponseSpec]:
-    """The problems of a route, for the OpenAPI document; those that every route has need not be named."""
+def describe_problems(*statuses: int) -> dict[int, ResponseSpec]:
+    """The problems of a route for the OpenAPI document; 500 and 503, which every route has, are added."""
     return {
         status: ResponseSpec(Problem, generate_examples=False, description=TITLES[status], media_type=MEDIA_TYPE)
         for status in sorted({*statuses, 500, 503})
     }
 
 
-def headers_of(status: int) -> dict[str, str]:
-    match status:
-        case 401:
-            return {"WWW-Authenticate": "Bearer"}
-        case 503:
-            return {"Retry-After": str(RETRY_SECONDS)}
-    return {}
+READING = describe_problems(400, 401, 403, 421)
+READING_ITEM = describe_problems(400, 401, 403, 404, 421)
+WITH_BODY = describe_problems(400, 401, 403, 413, 415, 421)
+"""The problems of routes under /v1."""
 
 
-def _respond(document: Problem, headers: Mapping[str, str] | None = None) -> Response[Problem]:
-    every = {**headers_of(document.status), **(headers or {})}
-    return Response(document, status_code=document.status, media_type=MEDIA_TYPE, headers=every)
-
-
-def _bad_request(_: Request[Any, Any, Any], error: HTTPException) -> Response[Problem]:
-    """What Litestar found wrong: a route, a method, a parameter, the body."""
+def _from_litestar(error: HTTPException) -> ServiceProblem:
+    """What Litestar found wrong: the path, the method, a parameter or the body."""
     kinds = {400: "invalid-request", 404: "no-such-route", 413: "too-large"}
     hints = {
         404: "there is nothing at this path: see /schema",
@@ -97,11 +125,11 @@ def _bad_request(_: Request[Any, Any, Any], error: HTTPException) -> Response[Pr
     }
     errors = _faults(error) if isinstance(error, ValidationException) else []
     detail = "; ".join(f"{fault.where}: {fault.what}" for fault in errors) or hints.get(error.status_code, error.detail)
-    return _respond(problem(error.status_code, detail, kinds.get(error.status_code), errors), error.headers)
+    return ServiceProblem(detail, error.status_code, kinds.get(error.status_code), errors, error.headers)
 
 
 def _faults(error: ValidationException) -> list[Fault]:
-    """What Litestar says of each, in our words: it calls the body data, and a body that is missing a missing key."""
+    """Litestar's errors in our terms: it calls the body data, and an empty body a missing key."""
     found = error.extra if isinstance(error.extra, list) else []
     pairs = [(one.get("key", "data"), one["message"]) for one in found if isinstance(one, dict) and "message" in one]
     return [
@@ -110,59 +138,44 @@ def _faults(error: ValidationException) -> list[Fault]:
     ]
 
 
-def _unreadable(_: Request[Any, Any, Any], error: Exception) -> Response[Problem]:
-    """A body that is no JSON, or not the JSON that the route takes."""
+def _from_decoding(error: Exception) -> ServiceProblem:
+    """A body that is not JSON, or not the JSON that the route takes."""
+    invalid = partial(ServiceProblem, status=400, kind="invalid-request")
     match error:
         case msgspec.ValidationError():
-            what, _at, where = str(error).partition(" - at ")
-            errors = [Fault(where.strip("`").removeprefix("$").lstrip(".") or "body", what)]
-            detail = f"{errors[0].where}: {what}"
+            what, _, where = str(error).partition(" - at ")
+            fault = Fault(where.strip("`").removeprefix("$").lstrip(".") or "body", what)
+            return invalid(f"{fault.where}: {what}", errors=[fault])
         case RecursionError():
-            errors, detail = [], "the body is nested too deeply: send JSON as the schema has it"
+            return invalid("the body is nested too deeply: send JSON as the schema has it")
         case UnicodeDecodeError():
-            errors, detail = [], "the body is not UTF-8: send JSON as the schema has it"
-        case _:
-            errors, detail = [], f"{error}: send JSON as the schema has it"
-    return _respond(problem(400, detail, "invalid-request", errors))
+            return invalid("the body is not UTF-8: send JSON as the schema has it")
+    return invalid(f"{error}: send JSON as the schema has it")
 
 
-def _bad_input(_: Request[Any, Any, Any], error: LorentzrecError) -> Response[Problem]:
-    match error:
-        case UnknownItem():
-            return _respond(problem(404, str(error), "unknown-item"))
-        case DirectoryDamaged():
-            detail = "files of the version are damaged, and the log of the service has the details: try again"
-            return _respond(problem(503, detail, "not-ready"))
-        case RecordDamaged():
-            logger.error("%s", error)
-            return _respond(problem(500, HISTORY_DAMAGED, "damaged-history"))
-        case InputError():
-            return _respond(problem(400, str(error), "invalid-request"))
-        case NoMap():
-            return _respond(problem(404, str(error), "no-map"))
-        case StoreUnavailable():
-            return _respond(problem(503, STORE_AWAY, "store-unavailable"))
-        case ServiceUnavailable():
-            return _respond(problem(503, str(error), "not-ready"))
-        case Overloaded():
-            return _respond(problem(503, str(error), "overloaded"))
-        case ClientGone():  # a client that only stopped sending can still read this
-            return _respond(problem(400, str(error), "invalid-request"))
-    return _failed(_, error)
+def _from_damaged_record(error: RecordDamaged) -> ServiceProblem:
+    logger.error("%s", error)
+    return ServiceProblem(HISTORY_DAMAGED, 500, "damaged-history")
 
 
-def _failed(request: Request[Any, Any, Any], error: Exception) -> Response[Problem]:
-    """A defect: the log has the traceback, and the caller a number to ask for it by."""
+def log_failure(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+    """The response to a defect: the log has the traceback, and the client a request id to find it by."""
     request_id = request.scope.get("request_id", "")
     logger.error("request %s failed", request_id, exc_info=error)
-    return _respond(problem(500, f"look for request {request_id} in the log of the service", "failed"))
+    problem = ServiceProblem(f"look for request {request_id} in the log of the service", 500, "failed")
+    return problem.to_response(request)
 
 
-EXCEPTION_HANDLERS: ExceptionHandlersMap = {
-    HTTPException: _bad_request,
-    msgspec.MsgspecError: _unreadable,
-    UnicodeDecodeError: _unreadable,
-    RecursionError: _unreadable,
-    LorentzrecError: _bad_input,
-    Exception: _failed,
+CONVERSIONS: dict[type[Exception], Callable[[Any], ServiceProblem]] = {
+    HTTPException: _from_litestar,
+    msgspec.MsgspecError: _from_decoding,
+    UnicodeDecodeError: _from_decoding,
+    RecursionError: _from_decoding,
+    InputError: lambda error: ServiceProblem(str(error), 400, "invalid-request"),
+    UnknownItem: lambda error: ServiceProblem(str(error), 404, "unknown-item"),
+    DirectoryDamaged: lambda _: NotReady(VERSION_DAMAGED),
+    RecordDamaged: _from_damaged_record,
+    StoreUnavailable: lambda _: ServiceProblem(STORE_UNAVAILABLE, 503, "store-unavailable"),
 }
+"""The nearest class of an error decides; `log_failure` gets all others."""
+PLUGIN = ProblemDetailsPlugin(ProblemDetailsConfig(exception_to_problem_detail_map=CONVERSIONS))

@@ -1,8 +1,9 @@
-"""The service as processes: workers that answer, and a parent that keeps them going."""
+"""The service as processes: workers that handle requests, a parent that replaces dead ones, and their log."""
 
 from __future__ import annotations
 
 import gc
+import json
 import logging
 import os
 import resource
@@ -10,10 +11,11 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, Literal
 
 from granian.constants import HTTPModes, Interfaces
 from granian.server import MPServer
@@ -21,17 +23,16 @@ from granian.server import MPServer
 from lorentzrec.atomic import scratch_directory
 from lorentzrec.errors import InputError
 from lorentzrec.serving.http.keys import SharedKeys
-from lorentzrec.serving.http.logs import set_up_logging
 from lorentzrec.serving.http.settings import ServiceSettings
 
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""Named here again, since `metrics.py` may be imported only once this is set."""
+"""Repeated here, since `metrics.py` may be imported only once this is set."""
 SHORT_LIFE = 10.0
 """Seconds. A worker that ends sooner, and not by a signal, could not start."""
 MOST_SHORT_LIVES = 5
-"""After this many short lives in a row the service ends: it would only go on failing to start."""
+"""After this many in a row the service ends, since its workers cannot start."""
 OTHER_FILES = 512
-"""File descriptors that a worker needs for anything but connections."""
+"""File descriptors that a worker needs in addition to those of connections."""
 
 logger = logging.getLogger("lorentzrec.serving")
 
@@ -54,7 +55,7 @@ def run(settings: ServiceSettings, listening: Callable[[], None] = lambda: None)
                 address=settings.host,
                 port=settings.port,
                 interface=Interfaces.ASGI,
-                # No browser and hardly a gateway uses HTTP/2 without TLS, and what is off cannot be attacked.
+                # Browsers and most gateways use HTTP/2 only with TLS, and what is off cannot be attacked.
                 http=HTTPModes.http1,
                 workers=settings.workers,
                 backpressure=settings.connections,
@@ -73,28 +74,28 @@ def run(settings: ServiceSettings, listening: Callable[[], None] = lambda: None)
 class _Server(MPServer):
     """Granian's server with another main loop: deaths are logged and counted, and SIGHUP reloads keys.
 
-    Granian ends the service when a worker dies twice within a few seconds, whoever killed it, and can miss the second
-    of two deaths at the same time.
+    Granian ends the service when a worker dies twice within a few seconds, for any reason, and can miss the second of
+    two deaths at the same time.
     """
 
     keys: SharedKeys | None = None
 
     def _serve_loop(self, spawn_target: Any, target_loader: Any) -> None:
-        from lorentzrec.serving.http.metrics import worker_deaths
+        from lorentzrec.serving.http.metrics import WorkerDeaths
 
-        deaths, short_lives = worker_deaths(), 0
+        deaths, short_lives = WorkerDeaths(), 0
         while not self.interrupt_signal:
             self.main_loop_interrupt.wait()
-            self.main_loop_interrupt.clear()  # before looking at what happened, so nothing that happens now is missed
+            self.main_loop_interrupt.clear()  # first, so that nothing that happens from now on is missed
             if self.reload_signal:
                 self.reload_signal = False
                 self._reload_keys()
             while self.interrupt_children and not self.interrupt_signal:
                 place = self.interrupt_children.pop(0)
                 worker = self.wrks[place]
-                deaths.inc()
+                deaths.count(worker.inner.pid)
                 logger.warning(
-                    "worker %d (pid %s) died (%s); it is replaced", place + 1, worker.inner.pid, _end_of(worker)
+                    "worker %d (pid %s) died (%s); it is replaced", place + 1, worker.inner.pid, _describe_end(worker)
                 )
                 failed_to_start = worker.inner.exitcode > 0 and time.monotonic() < worker.birth + SHORT_LIFE
                 short_lives = short_lives + 1 if failed_to_start else 0
@@ -111,7 +112,7 @@ class _Server(MPServer):
             self.keys.reload()
 
 
-def _end_of(worker: Any) -> str:
+def _describe_end(worker: Any) -> str:
     code: int = worker.inner.exitcode
     return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
 
@@ -126,14 +127,14 @@ def _load(settings: ServiceSettings, keys: SharedKeys | None) -> Any:
     set_up_logging(settings.log_format, settings.log_level)
     Thread(target=_end_with, args=(os.getppid(),), name="parent", daemon=True).start()
     app = create_app(settings, keys)
-    # What is loaded by now stays: the collector need not look through it again, which holds up answers for 50 ms.
+    # Everything loaded so far stays, so the collector need not scan it: that would delay requests by 50 ms.
     gc.collect()
     gc.freeze()
     return app
 
 
 def _end_with(parent: int) -> None:
-    """Stop this worker once its parent is gone: orphans would keep the port, and nobody could stop them together."""
+    """Stop this worker once its parent is gone: orphans would keep the port, and could not be stopped together."""
     while os.getppid() == parent:
         time.sleep(1)
     os.kill(os.getpid(), signal.SIGTERM)
@@ -148,7 +149,7 @@ def _allow_files(count: int) -> None:
 
 
 def _check_address(host: str, port: int) -> None:
-    """Say in one line what a worker could only say in a traceback."""
+    """Report in one line what a worker could only report as a traceback."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as attempt:
@@ -158,3 +159,30 @@ def _check_address(host: str, port: int) -> None:
         raise InputError(
             f"cannot listen at {host}:{port} ({error.strerror}): choose another --host or --port"
         ) from None
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object per line: time, level, logger, message, and the fields of a request."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False, default=str)
+
+
+def set_up_logging(form: Literal["text", "json"], level: Literal["info", "warning"] = "info") -> None:
+    """Send the log of this process to standard error, from this level on."""
+    handler = logging.StreamHandler()
+    text = logging.Formatter("%(asctime)s %(levelname)-7s %(message)s")
+    handler.setFormatter(JsonLines() if form == "json" else text)
+    for name in ("lorentzrec", "_granian"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(level.upper())

@@ -1,4 +1,4 @@
-"""How a service runs: where its store is, whom it lets in, and how much it takes at once."""
+"""The settings of a service: its store, who may use it, and its limits."""
 
 from __future__ import annotations
 
@@ -6,25 +6,29 @@ import re
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from lorentzrec.errors import ConfigError
+from lorentzrec.field_checks import Range, check_fields
 
 HOST_NAME = re.compile(r"[\w.-]+|\[?[0-9a-fA-F]*:[0-9a-fA-F:.]+\]?", re.ASCII)
 """A name, an IPv4 address, or an IPv6 address with or without brackets."""
 
+Number: TypeAlias = Annotated[int, Range(1)]
+Seconds: TypeAlias = Annotated[float, Range(above=0)]
+
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """Everything that the workers of a service need to know. Holds no secret, so it may be printed and passed on."""
+    """Everything that the workers of a service need. Contains no secret, so it may be printed and passed on."""
 
     store: str
     """The address of the store: file:DIR, postgresql://... or cosmos://..."""
     host: str = "127.0.0.1"
     """The address to listen on; 0.0.0.0 for all."""
-    port: int = 8000
-    workers: int = 1
+    port: Annotated[int, Range(0, 65535)] = 8000
+    workers: Number = 1
     """Processes. They share the memory of large version files, which each of them maps."""
     api_key_file: Path | None = None
     """Require an API key from this file: one per line, followed by `read` if read-only. SIGHUP reads the file again."""
@@ -39,56 +43,36 @@ class ServiceSettings:
     """Log lines for people, or for machines."""
     log_level: Literal["info", "warning"] = "info"
     """info: one line per request. warning: problems only."""
-    poll_seconds: float = 1.0
-    """How often a worker looks for a new version or other live items."""
-    store_seconds: float = 2.0
-    """The longest that a request waits for the store."""
-    store_threads: int = 16
-    """Most calls to the store that are under way at once in one worker."""
-    request_seconds: float = 10.0
-    """The longest that a request may take, reading its body included."""
-    shutdown_seconds: int = 15
-    """The longest that requests under way may take once the service has been told to stop."""
-    request_threads: int = 4
-    """Most requests that a worker answers at once: more only take its core and Python's lock from one another."""
-    concurrent_requests: int = 128
-    """Most requests with complete bodies that a worker has in hand at once; those beyond are told to come back."""
-    body_bytes: int = 2**20
-    arriving_bodies: int = 1_024
-    """Most bodies that a worker receives at once; beyond that it gives up the oldest."""
-    arriving_bytes: int = 64 * 2**20
-    """Most bytes of incomplete bodies that a worker holds; beyond that it gives up the largest body."""
-    connections: int = 4_096
-    """Most open connections of a worker. Idle ones count, so there are more of them than bodies."""
+    poll_seconds: Seconds = 1.0
+    """How often a worker checks for a new version or other live items."""
+    store_seconds: Seconds = 2.0
+    """How long a request waits for the store, at most."""
+    store_threads: Number = 16
+    """Largest number of calls to the store under way in one worker."""
+    request_seconds: Seconds = 10.0
+    """How long a request may take, including reading its body."""
+    shutdown_seconds: Number = 15
+    """How long requests under way may take once the service is stopping."""
+    request_threads: Number = 4
+    """Requests that a worker computes in parallel: more would only compete for its core and Python's lock."""
+    concurrent_requests: Number = 128
+    """Largest number of requests with complete bodies in one worker; further ones get a 503."""
+    body_bytes: Number = 2**20
+    arriving_bodies: Number = 1_024
+    """Largest number of bodies that a worker receives at once; beyond it, the oldest is given up."""
+    arriving_bytes: Number = 64 * 2**20
+    """Largest total size of incomplete bodies in a worker; beyond it, the largest body is given up."""
+    connections: Number = 4_096
+    """Largest number of open connections of a worker. Idle ones count, so there are more of them than bodies."""
 
     def __post_init__(self) -> None:
-        counts = (
-            "workers",
-            "store_threads",
-            "shutdown_seconds",
-            "request_threads",
-            "concurrent_requests",
-            "body_bytes",
-            "arriving_bodies",
-            "arriving_bytes",
-            "connections",
-        )
-        durations = ("poll_seconds", "store_seconds", "request_seconds")
-        for name in (*counts, *durations):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"{name} is {getattr(self, name)}: give a number above 0")
-        if not 0 <= self.port < 2**16:
-            raise ConfigError(f"port is {self.port}: give one from 0 to 65535")
-        if self.log_format not in ("text", "json"):
-            raise ConfigError(f"log_format is {self.log_format!r}: give text or json")
-        if self.log_level not in ("info", "warning"):
-            raise ConfigError(f"log_level is {self.log_level!r}: give info or warning")
+        check_fields(self)
         for host in self.allowed_hosts:
             if host != "*" and not HOST_NAME.fullmatch(host):
-                raise ConfigError(f"{host!r} is no host name: give one like shop.example, without http:// and port")
+                raise ConfigError(f"{host!r} is not a host name: give one like shop.example, without http:// and port")
         for origin in self.allowed_origins:
             if origin != "*" and not origin.startswith(("http://", "https://")):
-                raise ConfigError(f"the origin {origin!r} is no web site: give one like https://shop.example")
+                raise ConfigError(f"the origin {origin!r} is not a web site: give one like https://shop.example")
 
     @property
     def cache_folder(self) -> Path:

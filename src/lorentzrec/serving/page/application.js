@@ -1,11 +1,11 @@
-/** The page: what the reader does becomes questions to the service, and its answers become lists and a picture. */
+/** The page: actions of the reader become requests to the service, and its responses become lists and a picture. */
 
 import { CatalogueMap, byFrequency } from "./catalogue_map.js";
 import { Customer } from "./customer.js";
 import { Disk } from "./disk.js";
 import { byId, element, titleOf } from "./element.js";
 import { examplesOfCategories, examplesOfMap } from "./examples.js";
-import { fillAnswers, fillHistory } from "./item_lists.js";
+import { fillResults, fillHistory } from "./item_lists.js";
 import { KnownItems } from "./known_items.js";
 import { Legend } from "./legend.js";
 import { SCORES, factsOf, isPopular, noticeOf } from "./notices.js";
@@ -17,11 +17,11 @@ import { Tooltip } from "./tooltip.js";
 
 /**
  * @typedef {import("./service.js").Item} Item
- * @typedef {import("./service.js").Answer} Answer
+ * @typedef {import("./service.js").Recommendations} Recommendations
  */
 
 const SLIDER_PAUSE_MILLISECONDS = 150;
-/** How often, and how long after one another, model and map are asked for until they are of one version. */
+/** How often, and at which interval, model and map are requested until they are of one version. */
 const MOST_ATTEMPTS = 10;
 const ATTEMPT_MILLISECONDS = 500;
 
@@ -41,16 +41,16 @@ class Application {
     this.search = new Search(this.service, (item) => this.add(item), (error) => this.fail(error, () => {}));
     /** @type {import("./service.js").Model | null} */
     this.model = null;
-    /** The item whose like are shown instead of recommendations. @type {Item | null} */
+    /** The item whose similar items are shown instead of recommendations. @type {Item | null} */
     this.similarTo = null;
-    /** @type {Answer[]} the answer on the page, and that of the twin if it is beside */
-    this.answers = [];
+    /** @type {Recommendations[]} of the model, and of the twin if it is compared */
+    this.results = [];
     this.loading = false;
     this.request = new AbortController();
     this.#listen();
   }
 
-  /** Loads model and map, then asks. Called at the start, and again when the service has gone on to another version. */
+  /** Loads model and map, then the results. Called at the start, and again when the service uses another version. */
   async load() {
     if (this.loading) return;
     this.loading = true;
@@ -62,7 +62,7 @@ class Application {
       this.#showModel();
       if (this.customer.history.length === 0 && this.customer.id === null) await this.#begin();
       this.loading = false;
-      await this.ask();
+      await this.refresh();
     } catch (error) {
       this.fail(error, () => this.load());
     } finally {
@@ -70,18 +70,18 @@ class Application {
     }
   }
 
-  /** Model and map of one version. While workers go on to another, two of them may answer, each with its own. */
+  /** Model and map of one version. While workers switch to another, two of them may respond, each with its own. */
   async #modelAndMap() {
     for (let attempts = MOST_ATTEMPTS; ; attempts--) {
       const model = await this.service.model();
       const map = model.map ? await this.service.map() : null;
       if (!map || map.version.startsWith(model.model)) return { model, map };
-      if (attempts === 1) throw new Problem("The service goes from one version to another.", 503);
+      if (attempts === 1) throw new Problem("The service is switching to another version.", 503);
       await new Promise((resolve) => setTimeout(resolve, ATTEMPT_MILLISECONDS));
     }
   }
 
-  /** Another version answers: the map that is shown is no longer its map. @param {string} version */
+  /** The service uses another version: the map that is shown is outdated. @param {string} version */
   #sawModel(version) {
     if (this.model && version !== this.model.model && !this.loading) this.load();
   }
@@ -109,47 +109,47 @@ class Application {
     );
   }
 
-  /** The first thing a visitor sees: what the address names, or an example. */
+  /** The first history: the one in the address, or an example. */
   async #begin() {
-    const asked = new URLSearchParams(window.location.hash.slice(1));
-    const ids = asked.getAll("history").filter(Boolean);
-    if (this.model?.twin) byId("twin").checked = asked.has("twin");
-    if (asked.get("customer")) await this.#become(/** @type {string} */ (asked.get("customer")));
+    const address = new URLSearchParams(window.location.hash.slice(1));
+    const ids = address.getAll("history").filter(Boolean);
+    if (this.model?.twin) byId("twin").checked = address.has("twin");
+    if (address.get("customer")) await this.#become(/** @type {string} */ (address.get("customer")));
     else if (ids.length) this.customer.chosen = await Promise.all(ids.map((id) => this.service.item(id).catch(() => ({ id, title: null, category: null }))));
     else this.customer.chosen = (await this.examples[0]?.items()) ?? [];
   }
 
-  /** Asks for what is chosen now; a question asked before and not yet answered is dropped. */
-  async ask() {
+  /** Requests results for the current choices; an earlier request that is under way is cancelled. */
+  async refresh() {
     this.request.abort();
     this.request = new AbortController();
     const { signal } = this.request;
     this.#showHistory();
-    byId("answers").setAttribute("aria-busy", "true");
+    byId("results").setAttribute("aria-busy", "true");
     try {
-      const answers = await Promise.all(this.#questions(signal));
+      const results = await Promise.all(this.#send(signal));
       if (signal.aborted) return;
-      this.answers = answers;
-      this.known.remember(answers[0]);
+      this.results = results;
+      this.known.remember(results[0]);
       byId("problem").hidden = true;
-      this.#showAnswers();
-      await this.picture.draw(this.customer.history, answers[0].items, this.similarTo, this.model?.recency ?? 1);
+      this.#showResults();
+      await this.picture.draw(this.customer.history, results[0].items, this.similarTo, this.model?.recency ?? 1);
     } catch (error) {
-      if (!signal.aborted) this.fail(error, () => this.ask());
+      if (!signal.aborted) this.fail(error, () => this.refresh());
     } finally {
-      if (!signal.aborted) byId("answers").setAttribute("aria-busy", "false");
+      if (!signal.aborted) byId("results").setAttribute("aria-busy", "false");
     }
   }
 
-  /** @param {AbortSignal} signal @returns {Promise<Answer>[]} */
-  #questions(signal) {
+  /** @param {AbortSignal} signal @returns {Promise<Recommendations>[]} */
+  #send(signal) {
     const k = Number(byId("k").value);
     const categories = byId("category").value ? [byId("category").value] : [];
     const diversity = Number(byId("diversity").value);
     const { similarTo, service } = this;
     return (byId("twin").checked ? [false, true] : [false]).map((twin) => {
-      const wishes = { k, categories, diversity, twin };
-      return similarTo ? service.similar(similarTo.id, wishes, signal) : service.recommend({ ...this.customer.question, ...wishes }, signal);
+      const options = { k, categories, diversity, twin };
+      return similarTo ? service.similar(similarTo.id, options, signal) : service.recommend({ ...this.customer.query, ...options }, signal);
     });
   }
 
@@ -164,12 +164,12 @@ class Application {
     this.#showWholeHistory(false);
     const address = new URLSearchParams();
     if (id !== null) address.set("customer", id);
-    else for (const item of chosen) address.append("history", item.id); // not one list: ids may hold commas
+    else for (const item of chosen) address.append("history", item.id); // not one list: ids may contain commas
     if (byId("twin").checked) address.set("twin", "");
     window.history.replaceState(null, "", `#${address}`);
   }
 
-  /** A long history is cut, and says so. @param {boolean} whole */
+  /** A long history is shown in part, with a button for the rest. @param {boolean} whole */
   #showWholeHistory(whole) {
     const list = byId("history");
     list.classList.toggle("whole", whole);
@@ -179,21 +179,22 @@ class Application {
     button.setAttribute("aria-expanded", String(whole));
   }
 
-  #showAnswers() {
-    const [answer, twin] = this.answers;
+  #showResults() {
+    const [result, twin] = this.results;
     this.#colourCategories();
-    byId("answers-heading").textContent = this.similarTo ? `Similar to ${titleOf(this.similarTo)}` : "Recommended";
+    byId("results-heading").textContent = this.similarTo ? `Similar to ${titleOf(this.similarTo)}` : "Recommended";
     byId("leave-similar").hidden = !this.similarTo;
-    byId("milliseconds").textContent = `${answer.milliseconds.toFixed(1)} ms`;
-    const notice = noticeOf(answer);
+    byId("milliseconds").textContent = `${result.milliseconds.toFixed(1)} ms`;
+    const notice = noticeOf(result);
     byId("notice").textContent = notice;
     byId("notice").hidden = !notice;
+    byId("notice").title = result.fallback ?? "";
     byId("twin-side").hidden = byId("own-heading").hidden = !twin;
-    byId("answers").classList.toggle("two", Boolean(twin));
-    const ids = new Set(answer.items.map(({ id }) => id));
+    byId("results").classList.toggle("two", Boolean(twin));
+    const ids = new Set(result.items.map(({ id }) => id));
     const shared = new Set(twin?.items.map(({ id }) => id).filter((id) => ids.has(id)) ?? []);
-    const scored = isPopular(answer) ? "count" : this.similarTo ? "distance" : (this.model?.score ?? "distance");
-    const explained = !this.similarTo && !isPopular(answer);
+    const scored = isPopular(result) ? "count" : this.similarTo ? "distance" : (this.model?.score ?? "distance");
+    const explained = !this.similarTo && !isPopular(result);
     byId("score-help").textContent = SCORES[scored];
     byId("because-help").hidden = !explained;
     const options = {
@@ -205,15 +206,15 @@ class Application {
       similar: (/** @type {Item} */ item) => this.#showSimilar(item),
       show: this.disk.map ? (/** @type {Item} */ item) => this.#showOnDisk(item) : null,
     };
-    fillAnswers(byId("own-answers"), answer.items, { ...options, emphasise: (place) => this.disk.show({ emphasised: place }) });
-    if (twin) fillAnswers(byId("twin-answers"), twin.items, options);
-    byId("shared").textContent = twin ? `${shared.size} of ${answer.items.length} items are in both lists.` : "";
+    fillResults(byId("own-results"), result.items, { ...options, emphasise: (place) => this.disk.show({ emphasised: place }) });
+    if (twin) fillResults(byId("twin-results"), twin.items, options);
+    byId("shared").textContent = twin ? `${shared.size} of ${result.items.length} items are in both lists.` : "";
   }
 
-  /** Colours go to the categories of the answer, whose items are looked for on the disk. */
+  /** The categories of the results get colours, so that their items can be found on the disk. */
   #colourCategories() {
     const { disk } = this;
-    if (!disk.map?.colour(byFrequency(this.answers.flatMap(({ items }) => items.map(({ category }) => category))))) return;
+    if (!disk.map?.colour(byFrequency(this.results.flatMap(({ items }) => items.map(({ category }) => category))))) return;
     disk.recolour();
     this.legend.fill(disk.map, disk.palette);
   }
@@ -244,13 +245,13 @@ class Application {
         this.customer.choose(item);
       }
       this.similarTo = null;
-      await this.ask();
+      await this.refresh();
     });
   }
 
   /** A finger that taps sees the card, and may press its button. @param {number | null} row @param {import("./poincare.js").Point} place @param {string} kind */
   #pick(row, place, kind) {
-    if (row === null && kind === "keyboard") this.tooltip.say("No item here: move on with the arrow keys", place);
+    if (row === null && kind === "keyboard") this.tooltip.say("No item here: move with the arrow keys", place);
     if (row === null || kind === "touch") return;
     this.tooltip.dismiss();
     this.#attempt(async () => {
@@ -262,24 +263,24 @@ class Application {
   /** @param {number} place */
   #remove(place) {
     this.customer.remove(place);
-    this.ask();
+    this.refresh();
   }
 
   /** @param {Item[]} items */
   #replaceHistory(items) {
     this.customer.chosen = items;
     this.similarTo = null;
-    return this.ask();
+    return this.refresh();
   }
 
   /** @param {Item | null} item null goes back to the recommendations */
   async #showSimilar(item) {
     this.similarTo = item;
-    await this.ask();
-    byId("answers-heading").focus();
+    await this.refresh();
+    byId("results-heading").focus();
   }
 
-  /** @param {string | null} id a known customer, or null for somebody new */
+  /** @param {string | null} id a known customer, or null for a new one */
   async #become(id) {
     this.customer.stored = id === null ? [] : await this.service.history(id);
     this.customer.id = id;
@@ -289,7 +290,7 @@ class Application {
     byId("customer-panel").open ||= id !== null;
   }
 
-  /** Does something that may fail, with the same thing as the way to retry. @param {() => Promise<unknown>} action */
+  /** Runs an action that may fail; the button to retry runs it again. @param {() => Promise<unknown>} action */
   async #attempt(action) {
     try {
       await action();
@@ -300,7 +301,7 @@ class Application {
 
   /** One clear line, and a button that tries again. @param {unknown} error @param {() => unknown} retry */
   fail(error, retry) {
-    if (!(error instanceof Problem)) console.error(error); // a fault of this page: leave a trace for its author
+    if (!(error instanceof Problem)) console.error(error); // an error of this page: log it for its developers
     const box = byId("problem");
     box.querySelector("p").textContent = error instanceof Error ? error.message : String(error);
     const key = byId("key");
@@ -334,28 +335,28 @@ class Application {
     press("leave-similar", () => this.#showSimilar(null));
     press("leave-customer", () => this.#attempt(async () => {
       await this.#become(null);
-      await this.ask();
+      await this.refresh();
     }));
     byId("customer-form").addEventListener("submit", (/** @type {Event} */ event) => {
       event.preventDefault();
       const id = byId("customer-id").value.trim();
       if (id) this.#attempt(async () => {
         await this.#become(id);
-        await this.ask();
+        await this.refresh();
       });
     });
-    for (const id of ["k", "category", "twin"]) byId(id).addEventListener("change", () => this.ask());
+    for (const id of ["k", "category", "twin"]) byId(id).addEventListener("change", () => this.refresh());
     let timer = 0;
     byId("diversity").addEventListener("input", () => {
       byId("diversity-value").textContent = Number(byId("diversity").value).toFixed(1);
       clearTimeout(timer);
-      timer = window.setTimeout(() => this.ask(), SLIDER_PAUSE_MILLISECONDS);
+      timer = window.setTimeout(() => this.refresh(), SLIDER_PAUSE_MILLISECONDS);
     });
     byId("options").addEventListener("submit", (/** @type {Event} */ event) => event.preventDefault());
     document.addEventListener("themechange", () => {
       this.disk.readColours();
       this.legend.fill(this.disk.map, this.disk.palette);
-      if (this.answers.length) this.#showAnswers();
+      if (this.results.length) this.#showResults();
     });
   }
 }

@@ -48,10 +48,10 @@ export class CatalogueMap {
   }
 
   /**
-   * Rows of a category that are well known, but no top sellers: those stand in the middle, near to everything, and say
-   * little about a customer. @param {number} code @param {number} limit
+   * Rows of popular items of a category, without the top sellers: those are in the middle, near to everything, and not
+   * typical of a customer. @param {number} code @param {number} limit
    */
-  tellingRows(code, limit) {
+  typicalRows(code, limit) {
     const rows = [];
     for (let row = 0; row < this.count; row++) if (this.codes[row] === code) rows.push(row);
     const start = Math.min(rows.length >> 2, Math.max(rows.length - limit, 0));
@@ -62,7 +62,7 @@ export class CatalogueMap {
   nearestRows(place, limit) {
     /** @type {{row: number, far: number}[]} */
     let nearest = [];
-    // Only the nearest so far are kept and sorted: all of a million would hold the page up for seconds.
+    // Only the nearest so far are stored and sorted: sorting a million would block the page for seconds.
     for (let row = 0; row < this.count; row++) {
       const x = this.positions[2 * row] - place.x;
       const y = this.positions[2 * row + 1] - place.y;

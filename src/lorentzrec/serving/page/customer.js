@@ -1,12 +1,12 @@
-/** Who is asked about: somebody new with the history chosen here, or a known customer with what the store holds. */
+/** The customer: a new one with the history chosen here, or a known one with the stored history. */
 
 /** @typedef {import("./service.js").Item} Item */
 
 export class Customer {
   constructor() {
-    /** The id of a known customer; null for somebody new. @type {string | null} */
+    /** The id of a known customer; null for a new one. @type {string | null} */
     this.id = null;
-    /** What the store holds, oldest first. @type {Item[]} */
+    /** Stored events, oldest first. @type {Item[]} */
     this.stored = [];
     /** What was chosen on this page and is not stored, oldest first. @type {Item[]} */
     this.chosen = [];
@@ -27,8 +27,8 @@ export class Customer {
     this.chosen.splice(place - this.stored.length, 1);
   }
 
-  /** @returns {{history: string[]} | {user: string, context: string[]}} who, in the words of POST /v1/recommend */
-  get question() {
+  /** @returns {{history: string[]} | {user: string, context: string[]}} the customer, as fields of POST /v1/recommend */
+  get query() {
     const ids = this.chosen.map(({ id }) => id);
     return this.id === null ? { history: ids } : { user: this.id, context: ids };
   }

@@ -43,7 +43,7 @@ export class Disk {
     /** @type {Projection | null} */
     this.projection = null;
     /** @type {import("./overlay.js").Scene} */
-    this.scene = { star: null, source: null, history: [], answers: [], hovered: null, emphasised: -1, crosshair: false };
+    this.scene = { star: null, source: null, history: [], results: [], hovered: null, emphasised: -1, crosshair: false };
     this.highlighted = -1;
     this.frame = 0;
     this.lastFrame = 0;
@@ -51,7 +51,7 @@ export class Disk {
     this.stride = 1;
     this.rest = 0;
     this.flight = null;
-    /** Where the star stands, or will when its flight is over. @type {Point | null} */
+    /** The position of the star, or the end of its flight. @type {Point | null} */
     this.starTarget = null;
     listenToGestures(stage, this.view, {
       pick: (place, kind) => this.#pick(place, kind),

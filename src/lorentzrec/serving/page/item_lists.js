@@ -1,11 +1,11 @@
-/** Lists of items: the history, and answers with their reasons and buttons. */
+/** Lists of items: the history, and results with their reasons and buttons. */
 
 import { element, titleOf } from "./element.js";
 import { scoreOf } from "./notices.js";
 
 /** @typedef {import("./service.js").Item} Item */
 
-/** Fills a list anew and leaves the focus on the same button, or on that of the last line if the list became shorter. */
+/** Replaces the lines of a list and keeps the focus on the same button, or on the last line if the list became shorter. */
 function refill(list, lines, whenEmpty) {
   const focused = list.contains(document.activeElement) ? /** @type {HTMLElement} */ (document.activeElement) : null;
   const place = focused ? Array.from(list.children).indexOf(focused.closest("li")) : -1;
@@ -45,9 +45,9 @@ function because(reasons) {
 
 /**
  * @param {HTMLElement} list
- * @param {import("./service.js").AnsweredItem[]} items best first
+ * @param {import("./service.js").RecommendedItem[]} items best first
  * @param {object} options
- * @param {Set<string>} options.shared ids that the other list has too
+ * @param {Set<string>} options.shared ids that the other list contains, too
  * @param {"distance" | "inner" | "count"} options.scored what the scores are
  * @param {boolean} options.explained whether items of the history are given as reasons
  * @param {(category: string | null) => string} options.colourOf
@@ -56,7 +56,7 @@ function because(reasons) {
  * @param {((item: Item) => void) | null} options.show a title is pressed; null where there is no disk
  * @param {(place: number) => void} [options.emphasise] a line is pointed at (-1: none)
  */
-export function fillAnswers(list, items, { shared, scored, explained, colourOf, add, similar, show, emphasise }) {
+export function fillResults(list, items, { shared, scored, explained, colourOf, add, similar, show, emphasise }) {
   const lines = items.map((item, place) => {
     const title = titleOf(item);
     const button = (/** @type {string} */ name, /** @type {string} */ label, /** @type {(item: Item) => void} */ act, text = name) => {

@@ -1,6 +1,6 @@
 /**
- * Which row is which item: asked of the service once, kept until another version of the model appears. A worker that is
- * still at another version numbers items otherwise: what it says is not taken.
+ * Which row is which item: requested once, and cached until another version of the model appears. A worker that still
+ * uses another version numbers items differently: its responses are ignored.
  */
 
 /** @typedef {import("./service.js").Item} Item */
@@ -24,7 +24,7 @@ export class KnownItems {
     this.rows.clear();
   }
 
-  /** Takes the rows that an answer names. @param {{items: Item[], model: string}} answer */
+  /** Caches the rows in a response. @param {{items: Item[], model: string}} response */
   remember({ items, model }) {
     if (model !== this.version) return;
     for (const { id, row } of items) if (row !== undefined) this.rows.set(id, row);
@@ -34,9 +34,9 @@ export class KnownItems {
   async ofRows(rows) {
     const unknown = rows.filter((row) => !this.byRow.has(row));
     if (unknown.length) {
-      const answer = await this.service.itemsOfRows(unknown);
-      if (answer.model === this.version) for (const item of answer.items) this.byRow.set(/** @type {number} */ (item.row), item);
-      this.remember(answer);
+      const response = await this.service.itemsOfRows(unknown);
+      if (response.model === this.version) for (const item of response.items) this.byRow.set(/** @type {number} */ (item.row), item);
+      this.remember(response);
     }
     return rows.flatMap((row) => this.byRow.get(row) ?? []);
   }

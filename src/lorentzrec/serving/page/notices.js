@@ -1,36 +1,30 @@
-/** What the service says besides its items, put into sentences for the reader. */
+/** Sentences for the reader about the model, its scores and its recommendations. */
 
-/** The reasons of `fallback`, each by its first word, and what the reader should make of it. */
+/** What each of `fallback_kinds` means for the reader. @type {Record<string, string>} */
 const FALLBACKS = {
-  popular: "These are the most popular items",
-  midpoint: "This model has a point per customer; it answered with the midpoint of the history instead",
-  partial: "Part of the history was left out",
-  allowed: "Part of the wanted items was left out",
+  popular: "The history is empty or unknown: these are the most popular items.",
+  midpoint: "This model has a point per customer; the midpoint of the history is used instead.",
+  partial: "Unknown items of the history are left out.",
+  allowed: "Unknown items of the allow-list are left out.",
+  categories: "Unknown categories are left out.",
+  basket: "No category is left out for this basket.",
 };
 
-/** @param {string} reason one of those joined by "; " in `fallback` */
-function sentence(reason) {
-  const [word, ...rest] = reason.split(": ");
-  const known = FALLBACKS[/** @type {keyof FALLBACKS} */ (word)];
-  const text = known ? [known, ...rest].join(": ") : reason;
-  return `${text.charAt(0).toUpperCase()}${text.slice(1).replace(/\.$/, "")}.`;
-}
-
-/** @param {import("./service.js").Answer} answer @returns {string} "" if there is nothing to say */
-export function noticeOf({ fallback, degraded }) {
-  const parts = (fallback ?? "").split("; ").filter(Boolean).map(sentence);
-  if (degraded) parts.push(sentence(degraded));
+/** @param {import("./service.js").Recommendations} result @returns {string} "" if there is nothing to report */
+export function noticeOf({ fallback, fallback_kinds, degraded }) {
+  const parts = fallback_kinds.every((kind) => kind in FALLBACKS) ? fallback_kinds.map((kind) => FALLBACKS[kind]) : [`${fallback}.`];
+  if (degraded) parts.push(`${degraded.charAt(0).toUpperCase()}${degraded.slice(1)}.`);
   return parts.join(" ");
 }
 
-/** Whether an answer is the most popular items, scored by how often they were chosen. @param {import("./service.js").Answer} answer */
-export const isPopular = ({ fallback }) => (fallback ?? "").startsWith("popular");
+/** Whether the items are the most popular ones, scored by how often they were chosen. @param {import("./service.js").Recommendations} result */
+export const isPopular = ({ fallback_kinds }) => fallback_kinds.includes("popular");
 
 /** What scores are. */
 export const SCORES = {
   distance: "minus the distance, nearer is better",
   inner: "the inner product, larger is better",
-  count: "how often the item was chosen in the data of the model",
+  count: "how often the item was chosen in the training data",
 };
 
 /** @param {number} score @param {keyof SCORES} kind @returns {{text: string, title: string}} */
@@ -50,7 +44,7 @@ export function factsOf({ model, items, geometry, dimension }) {
  * @param {number | null} distance @param {string[]} near categories of the items around it, most frequent first
  */
 export function placeOf(distance, near) {
-  if (distance === null) return "The history is empty: the customer has no place on the disk yet.";
+  if (distance === null) return "The history is empty, so the customer has no position on the disk yet.";
   const among = near.length ? `, among ${near.slice(0, 2).join(" and ")}` : "";
-  return `★ The customer stands at distance ${distance.toFixed(2)} from the centre${among}.`;
+  return `★ The customer is at distance ${distance.toFixed(2)} from the centre${among}.`;
 }

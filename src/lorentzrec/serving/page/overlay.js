@@ -1,23 +1,23 @@
-/** What lies over the points: a faint grid, the history, the answer joined to its star by geodesics, and the star. */
+/** What is drawn over the points: a faint grid, the history, the results joined to the star by geodesics, and the star. */
 
-import { beside, freeSpot } from "./placement.js";
+import { placeNextTo, freeSpot } from "./placement.js";
 import { ORIGIN, geodesic, point } from "./poincare.js";
 
 /**
  * @typedef {import("./poincare.js").Point} Point
  * @typedef {{point: Point, label: string}} Mark
  * @typedef {object} Scene
- * @property {Point | null} star where the customer stands
- * @property {Point | null} source where arcs begin: the star, or the item whose like are shown
+ * @property {Point | null} star the position of the customer
+ * @property {Point | null} source where arcs begin: the star, or the item whose similar items are shown
  * @property {Mark[]} history
- * @property {(Mark | null)[]} answers best first; null for one without a place on the map
+ * @property {(Mark | null)[]} results best first; null for one without a place on the map
  * @property {Mark | null} hovered
- * @property {number} emphasised place of the answer that is pointed at in the list, or -1
+ * @property {number} emphasised index of the result that is pointed at in the list, or -1
  * @property {boolean} crosshair
  * @typedef {{ink: string, paper: string, accent: string, grid: string, star: string, font: string}} Colours
  */
 
-/** As many numbers, of the best, stand aside where they have no room; more of them would cover the map. */
+/** The number of results, best first, whose numbers are moved where they have no room; more would cover the map. */
 const ASIDE = 15;
 const RAYS = 12;
 const RINGS = [1, 2, 3, 4, 5, 6];
@@ -61,11 +61,11 @@ export class Overlay {
     this.taken = history.map((place) => ({ ...place, radius: 7.5 * this.scale }));
     if (star) this.taken.push({ ...star, radius: 12 * this.scale });
     for (const place of history) this.#historyMark(place);
-    const emphasised = this.#answerMarks(scene, star ?? view.middle);
+    const emphasised = this.#resultMarks(scene, star ?? view.middle);
     if (star) this.#star(star);
     if (scene.crosshair) this.#crosshair();
     if (scene.hovered) this.#ring(view.toScreen(scene.hovered.point), 9, colours.ink, 2);
-    if (emphasised) this.#caption(emphasised, scene.answers[scene.emphasised].label);
+    if (emphasised) this.#caption(emphasised, scene.results[scene.emphasised].label);
     else if (scene.hovered?.label) this.#caption(view.toScreen(scene.hovered.point), scene.hovered.label);
   }
 
@@ -105,7 +105,7 @@ export class Overlay {
   }
 
   #arcs(source, scene) {
-    scene.answers.forEach((mark, place) => {
+    scene.results.forEach((mark, place) => {
       if (!mark) return;
       const emphasised = place === scene.emphasised;
       this.context.globalAlpha = emphasised ? 1 : 0.5;
@@ -121,21 +121,21 @@ export class Overlay {
   }
 
   /**
-   * Numbered as in the list. A number that would cover another mark stands aside, with a line to its place, which a ring
+   * Numbered as in the list. A number that would cover another mark is moved, with a line to its place, which a ring
    * marks; where there is no room, the ring is alone.
-   * @param {Scene} scene @param {Point} star @returns {Point | null} where the number of the emphasised answer is
+   * @param {Scene} scene @param {Point} star @returns {Point | null} where the number of the emphasised result is
    */
-  #answerMarks(scene, star) {
+  #resultMarks(scene, star) {
     const { taken, view, colours, context } = this;
     const radius = 10.5 * this.scale;
     const disk = { ...view.middle, radius: view.radius };
-    const places = scene.answers.map((mark) => mark && view.toScreen(mark.point));
+    const places = scene.results.map((mark) => mark && view.toScreen(mark.point));
     const order = [...places.keys()].filter((index) => places[index]);
     if (scene.emphasised >= 0) order.sort((a, b) => Number(b === scene.emphasised) - Number(a === scene.emphasised));
     const numbers = order.flatMap((index) => {
       const place = /** @type {Point} */ (places[index]);
       const others = places.filter((other) => other && other !== place).map((other) => ({ ...other, radius: 4 * this.scale }));
-      // At its own place a number may cover the places of others, which stand aside in turn; aside it may not.
+      // At its own place a number may cover the places of others, which are moved in turn; a moved one may not.
       const spotAmong = (/** @type {import("./placement.js").Obstacle[]} */ marks) => freeSpot(place, radius, marks, star, disk);
       const mayMove = index < ASIDE || index === scene.emphasised;
       const spot = spotAmong(taken) === place ? place : mayMove ? spotAmong([...taken, ...others, { ...place, radius: 5 }]) : null;
@@ -165,7 +165,7 @@ export class Overlay {
     context.textAlign = "center";
     context.textBaseline = "middle";
     const box = { width: context.measureText(label).width + 12, height: 20 };
-    const { x, y } = beside(place, box, this.taken, this.view.middle, 12);
+    const { x, y } = placeNextTo(place, box, this.taken, this.view.middle, 12);
     context.strokeStyle = colours.paper;
     context.lineWidth = 5;
     context.strokeText(label, x, y);

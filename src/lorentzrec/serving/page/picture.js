@@ -1,12 +1,12 @@
-/** History and answer, drawn: looks up where their items lie on the map and hands places to the disk. */
+/** Draws history and results: looks up the positions of their items on the map and passes them to the disk. */
 
 import { byFrequency } from "./catalogue_map.js";
 import { byId, titleOf } from "./element.js";
 import { distanceFromCentre, einsteinMidpoint, recencyWeights } from "./poincare.js";
 import { placeOf } from "./notices.js";
 
-/** Items nearest to the star on the map that tell among what it stands. */
-const COMPANY = 15;
+/** The number of items nearest to the star whose categories describe its neighbourhood. */
+const NEIGHBOURS = 15;
 
 /** @typedef {import("./service.js").Item} Item */
 
@@ -20,22 +20,22 @@ export class Picture {
 
   /**
    * @param {Item[]} history oldest first
-   * @param {Item[]} answers best first
+   * @param {Item[]} results best first
    * @param {Item | null} from where arcs begin; null for the customer's star
    * @param {number} recency weight of each step back
    */
-  async draw(history, answers, from, recency) {
+  async draw(history, results, from, recency) {
     const turn = ++this.turn;
     const { map } = this.disk;
     if (!map) {
       byId("customer-place").textContent = "";
       return;
     }
-    const asked = [...history, ...answers, ...(from ? [from] : [])];
-    const rows = await this.known.rowsOf(asked.map(({ id }) => id));
+    const items = [...history, ...results, ...(from ? [from] : [])];
+    const rows = await this.known.rowsOf(items.map(({ id }) => id));
     if (turn !== this.turn || map !== this.disk.map) return; // a later picture is already on its way
-    // An item that this version does not know has no place; the others keep their weights.
-    const placed = asked.map((item, index) => {
+    // An item that this version does not contain has no position; the others keep their weights.
+    const placed = items.map((item, index) => {
       const row = rows[index];
       return row === null || row >= map.count ? null : { point: map.at(row), label: titleOf(item) };
     });
@@ -43,18 +43,18 @@ export class Picture {
     const weights = recencyWeights(history.length, recency).filter((_, index) => historyMarks[index]);
     const present = historyMarks.filter((mark) => mark !== null);
     const star = einsteinMidpoint(present.map((mark) => mark.point), weights);
-    // An answer without a place would shift the numbers of those after it, so it stays as a gap.
-    const answerMarks = placed.slice(history.length, history.length + answers.length).map((mark) => mark ?? null);
+    // A result without a position would shift the numbers of those after it, so it stays as a gap.
+    const resultMarks = placed.slice(history.length, history.length + results.length).map((mark) => mark ?? null);
     const source = from ? (placed[placed.length - 1]?.point ?? null) : this.disk.scene.star;
-    this.disk.show({ history: present, answers: answerMarks, source, emphasised: -1, hovered: null });
+    this.disk.show({ history: present, results: resultMarks, source, emphasised: -1, hovered: null });
     this.disk.moveStar(star, from === null);
-    this.#tell(star, map);
+    this.#describe(star, map);
   }
 
   /** @param {import("./poincare.js").Point | null} star @param {import("./catalogue_map.js").CatalogueMap} map */
-  #tell(star, map) {
-    const company = star ? map.nearestRows(star, COMPANY) : [];
-    const near = byFrequency(company.map((row) => map.categories[map.codes[row]]));
+  #describe(star, map) {
+    const neighbours = star ? map.nearestRows(star, NEIGHBOURS) : [];
+    const near = byFrequency(neighbours.map((row) => map.categories[map.codes[row]]));
     const place = byId("customer-place");
     place.textContent = placeOf(star && distanceFromCentre(star), near);
     place.dataset.star = star ? `${star.x.toFixed(6)} ${star.y.toFixed(6)}` : "";

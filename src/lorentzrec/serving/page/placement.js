@@ -1,4 +1,4 @@
-/** Where numbers and labels go, so that they cover as little as possible of what is drawn already. */
+/** Where numbers and labels go, so that they cover as little as possible. */
 
 import { point } from "./poincare.js";
 
@@ -11,12 +11,12 @@ const DIRECTIONS = [[0, -1], [0, 1], [1, 0], [-1, 0], [0.7, -0.7], [-0.7, -0.7],
 const TURNS = 12;
 
 /**
- * The middle of a box beside a point, inside the stage, over the fewest obstacles; above the point if that is free.
+ * The middle of a box next to a point, inside the stage, over the fewest obstacles; above the point if that is free.
  * @param {Point} anchor @param {{width: number, height: number}} box
  * @param {Obstacle[]} obstacles @param {Point} stage its middle @param {number} gap between point and box
  */
-export function beside(anchor, { width, height }, obstacles, stage, gap) {
-  const kept = (/** @type {number} */ value, /** @type {number} */ half, /** @type {number} */ middle) =>
+export function placeNextTo(anchor, { width, height }, obstacles, stage, gap) {
+  const inside = (/** @type {number} */ value, /** @type {number} */ half, /** @type {number} */ middle) =>
     middle <= half ? middle : Math.min(Math.max(value, half), 2 * middle - half);
   const covered = (/** @type {Point} */ middle) =>
     [...obstacles, { ...anchor, radius: gap }].filter(
@@ -26,8 +26,8 @@ export function beside(anchor, { width, height }, obstacles, stage, gap) {
   let fewest = Infinity;
   for (const [stepX, stepY] of DIRECTIONS) {
     const middle = point(
-      kept(anchor.x + stepX * (gap + 1) + Math.sign(stepX) * (width / 2), width / 2, stage.x),
-      kept(anchor.y + stepY * (gap + 1) + Math.sign(stepY) * (height / 2), height / 2, stage.y),
+      inside(anchor.x + stepX * (gap + 1) + Math.sign(stepX) * (width / 2), width / 2, stage.x),
+      inside(anchor.y + stepY * (gap + 1) + Math.sign(stepY) * (height / 2), height / 2, stage.y),
     );
     const count = covered(middle);
     if (count < fewest) {
@@ -39,7 +39,7 @@ export function beside(anchor, { width, height }, obstacles, stage, gap) {
 }
 
 /**
- * Where a round mark does not touch the others: at its own place, or aside in the disk, first of all away from `from`.
+ * Where a round mark does not overlap the others: at its own place, or elsewhere in the disk, preferably away from `from`.
  * @param {Point} place @param {number} radius @param {Obstacle[]} taken @param {Point} from @param {Obstacle} disk
  * @returns {Point | null} null if there is no room nearby
  */

@@ -25,7 +25,7 @@ export function inside(z, limit = NEAREST_TO_RIM) {
   return radius <= limit ? z : point((z.x * limit) / radius, (z.y * limit) / radius);
 }
 
-/** Where z lies once c has been brought to the centre. @param {Point} z @param {Point} c @returns {Point} */
+/** The position of z once c has been moved to the centre. @param {Point} z @param {Point} c @returns {Point} */
 export function translate(z, c) {
   const numeratorX = z.x - c.x;
   const numeratorY = z.y - c.y;

@@ -38,11 +38,11 @@ export class Search {
     this.request.abort();
     const query = this.input.value.trim();
     if (!query) this.#close();
-    else this.timer = window.setTimeout(() => this.#ask(query), PAUSE_MILLISECONDS);
+    else this.timer = window.setTimeout(() => this.#search(query), PAUSE_MILLISECONDS);
   }
 
   /** @param {string} query */
-  async #ask(query) {
+  async #search(query) {
     this.request = new AbortController();
     const { signal } = this.request;
     try {

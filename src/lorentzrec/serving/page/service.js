@@ -3,9 +3,9 @@
 /**
  * @typedef {{row?: number, id: string, title: string | null, category: string | null}} Item
  * @typedef {{item: string, title: string | null, share: number}} Reason
- * @typedef {Item & {score: number, because?: Reason[]}} AnsweredItem
- * @typedef {{items: AnsweredItem[], model: string, fallback: string | null, degraded: string | null, milliseconds: number}} Answer
- * @typedef {{history?: string[], user?: string, context?: string[], k: number, categories: string[], diversity: number, twin: boolean}} Question
+ * @typedef {Item & {score: number, because?: Reason[]}} RecommendedItem
+ * @typedef {{items: RecommendedItem[], model: string, fallback: string | null, fallback_kinds: string[], degraded: string | null, milliseconds: number}} Recommendations
+ * @typedef {{history?: string[], user?: string, context?: string[], k: number, categories: string[], diversity: number, twin: boolean}} Query
  * @typedef {{model: string, items: number, geometry: string, dimension: number, score: "distance" | "inner", recency?: number, map: object | null, twin: boolean, categories: string[]}} Model
  */
 
@@ -21,7 +21,7 @@ export class Problem extends Error {
 const segment = encodeURIComponent;
 
 export class Service {
-  /** @param {(version: string) => void} sawModel called with the version that each answer names */
+  /** @param {(version: string) => void} sawModel called with the version that each response names */
   constructor(sawModel) {
     this.sawModel = sawModel;
     /** Needed only where the service was started with keys. */
@@ -43,7 +43,7 @@ export class Service {
     }
     if (response.ok) return response;
     const problem = await response.json().catch(() => ({}));
-    throw new Problem(problem.detail || problem.title || `The service answered ${response.status}.`, response.status);
+    throw new Problem(problem.detail || problem.title || `The service responded with status ${response.status}.`, response.status);
   }
 
   /** @param {string} path @param {RequestInit} [options] */
@@ -63,26 +63,26 @@ export class Service {
     return this.#json("/v1/model");
   }
 
-  /** The bytes of the map, with the version they belong to, to which a proxy that compresses may have added a word. */
+  /** The bytes of the map, with the version they belong to, to which a proxy that compresses may have added a suffix. */
   async map() {
     const response = await this.#fetch("/v1/map");
     const version = (response.headers.get("ETag") ?? "").replace(/^W\//, "").replaceAll('"', "");
     return { bytes: await response.arrayBuffer(), version };
   }
 
-  /** @param {Question} question @param {AbortSignal} [signal] @returns {Promise<Answer>} */
-  recommend(question, signal) {
-    return this.#post("/v1/recommend", { ...question, reasons: true }, signal);
+  /** @param {Query} query @param {AbortSignal} [signal] @returns {Promise<Recommendations>} */
+  recommend(query, signal) {
+    return this.#post("/v1/recommend", { ...query, reasons: true }, signal);
   }
 
   /**
-   * @param {string} id @param {{k: number, categories: string[], diversity: number, twin: boolean}} wishes @param {AbortSignal} [signal]
-   * @returns {Promise<Answer>}
+   * @param {string} id @param {{k: number, categories: string[], diversity: number, twin: boolean}} options @param {AbortSignal} [signal]
+   * @returns {Promise<Recommendations>}
    */
   similar(id, { k, categories, diversity, twin }, signal) {
-    const wishes = new URLSearchParams([["k", String(k)], ["diversity", String(diversity)], ["twin", String(twin)]]);
-    for (const name of categories) wishes.append("categories", name);
-    return this.#json(`/v1/items/${segment(id)}/similar?${wishes}`, { signal });
+    const parameters = new URLSearchParams([["k", String(k)], ["diversity", String(diversity)], ["twin", String(twin)]]);
+    for (const name of categories) parameters.append("categories", name);
+    return this.#json(`/v1/items/${segment(id)}/similar?${parameters}`, { signal });
   }
 
   /** @param {string} query @param {number} limit @param {AbortSignal} [signal] @returns {Promise<Item[]>} */
@@ -106,7 +106,7 @@ export class Service {
     return this.#post("/v1/map/rows", { items });
   }
 
-  /** What the store holds of a customer, oldest first. @param {string} user @returns {Promise<Item[]>} */
+  /** The stored history of a customer, oldest first. @param {string} user @returns {Promise<Item[]>} */
   async history(user) {
     const { history } = await this.#json(`/v1/users/${segment(user)}/history?limit=200`);
     return history.map(({ item, title }) => ({ id: item, title, category: null }));
@@ -114,7 +114,7 @@ export class Service {
 
   /** Durable when it returns. @param {string} user @param {string} item */
   sendEvent(user, item) {
-    // Not randomUUID: that one exists on https and localhost only.
+    // Not randomUUID, which exists on https and localhost only.
     const id = Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
     return this.#post("/v1/events", { events: [{ user, item, id: `page-${id}` }] });
   }

@@ -1,7 +1,7 @@
-/** The small card beside a point of the disk. Under a finger it has a button; under a mouse the click itself adds. */
+/** The small card next to a point of the disk. Under a finger it has a button; under a mouse the click itself adds. */
 
 import { byId, titleOf } from "./element.js";
-import { beside } from "./placement.js";
+import { placeNextTo } from "./placement.js";
 import { point } from "./poincare.js";
 
 const PAUSE_MILLISECONDS = 50;
@@ -47,15 +47,15 @@ export class Tooltip {
     this.item = item;
     this.button.hidden = kind !== "touch";
     this.#put(titleOf(item), item.category ?? "no category", place);
-    if (kind === "keyboard") byId("said").textContent = titleOf(item);
+    if (kind === "keyboard") byId("announcement").textContent = titleOf(item);
   }
 
-  /** A word where no item is. @param {string} text @param {import("./poincare.js").Point} place */
+  /** A hint where there is no item. @param {string} text @param {import("./poincare.js").Point} place */
   say(text, place) {
     this.hide();
     this.button.hidden = true;
     this.#put(text, "", place);
-    byId("said").textContent = text;
+    byId("announcement").textContent = text;
     this.timer = window.setTimeout(() => this.hide(), READING_MILLISECONDS);
   }
 
@@ -71,7 +71,7 @@ export class Tooltip {
   #move(place) {
     const { card } = this;
     const stage = card.parentElement;
-    const middle = beside(place, { width: card.offsetWidth, height: card.offsetHeight }, this.marks(), point(stage.clientWidth / 2, stage.clientHeight / 2), 14);
+    const middle = placeNextTo(place, { width: card.offsetWidth, height: card.offsetHeight }, this.marks(), point(stage.clientWidth / 2, stage.clientHeight / 2), 14);
     card.style.left = `${middle.x - card.offsetWidth / 2}px`;
     card.style.top = `${middle.y - card.offsetHeight / 2}px`;
   }
@@ -87,6 +87,6 @@ export class Tooltip {
     clearTimeout(this.timer);
     this.row = this.item = null;
     this.card.classList.remove("shown");
-    byId("said").textContent = "";
+    byId("announcement").textContent = "";
   }
 }

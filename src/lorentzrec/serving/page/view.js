@@ -1,4 +1,4 @@
-/** What of the disk is looked at: which point is in the middle, how strong the lens is, where it lies on the screen. */
+/** The view of the disk: which point is in the middle, how strong the lens is, and its position on the screen. */
 
 import { ORIGIN, between, centreThatBrings, inside, magnify, point, translate } from "./poincare.js";
 

@@ -1,4 +1,4 @@
-"""Maximal marginal relevance: answers that are good and not all alike, by the model's own distance."""
+"""Maximal marginal relevance: results that are good and differ from one another, by the model's own distance."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from lorentzrec.geometry import euclidean, hyperboloid
 from lorentzrec.model.ranking import Ranker, Rows
 
 POOL = 5
-"""Candidates for each place of the answer ..."""
+"""Candidates per requested item ..."""
 LARGEST_POOL = 1000
-"""... but no more than this, or than the answer itself."""
+"""... but no more than this, or than the number requested."""
 
 
 def pool_size(k: int, diversity: float) -> int:
-    """How many of the best items `diversify` should be given to choose `k` from."""
+    """The number of best items from which `diversify` chooses `k`."""
     return k if diversity == 0 else max(k, min(POOL * k, LARGEST_POOL))
 
 
@@ -28,7 +28,7 @@ def diversify(ranker: Ranker, rows: Rows, scores: NDArray[np.float32], k: int, d
 
     over the candidates v that are left, where s runs over those already chosen, d is the distance between item points,
     D the largest distance of a candidate from the best one, and r(v) = (score - least) / (greatest - least). Equal ones
-    go by their order in `rows`. So 0 is the order of the scores, and 1 takes whatever is farthest from all chosen.
+    go by their order in `rows`. So 0 is the order of the scores, and 1 takes the item farthest from all chosen ones.
     """
     k = min(k, len(rows))
     if diversity == 0 or k < 2:

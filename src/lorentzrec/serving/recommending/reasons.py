@@ -1,4 +1,4 @@
-"""Why an item is recommended: which items of the history pull it up, and by how much."""
+"""Why an item is recommended: which items of the history contribute to its score, and by how much."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Reasons:
 
     A query is a normalised sum of history points, so the score of an item v is, but for terms that all items share, the
     sum over the history of w_i s(x_i, v), with s = <x, v> on the hyperboloid, x . v or -|x - v|^2 / 2 in flat space.
-    A sum says nothing by itself: on the hyperboloid every part is negative. So v is compared with the centre c of the
-    catalogue, the midpoint of all items, which speaks for nobody in particular:
+    The parts mean little by themselves: on the hyperboloid every one is negative. So v is compared with the centre c of
+    the catalogue, the midpoint of all items:
 
-        pull_i = w_i (s(x_i, v) - s(x_i, c)),      and the pulls add up to what the query prefers v to c by.
+        pull_i = w_i (s(x_i, v) - s(x_i, c)),      which add up to the difference of the scores of v and c.
 
     On the hyperboloid, and wherever the score is a distance, a pull is positive exactly if v is nearer to x_i than the
     centre is. The share of an item of the history is its positive pull, over the sum of all positive pulls. If there is

@@ -1,23 +1,24 @@
 """Approximate search for large catalogues: items sorted into lists of neighbours when a version is published.
 
-A search looks through the lists whose centres are nearest to the query, and through no others. Nearest must mean best:
+A search scans only the lists whose centres are nearest to the query. Nearest must mean best:
 items are ranked by an inner product q . v, on the hyperboloid with q = (-u0, u1, ...). So each item gets one more
 coordinate, sqrt(M^2 - |v|^2) with M the greatest length, and the query a zero: all items then have length M, and
 
     |q - v|^2 = |q|^2 + M^2 - 2 q . v
 
 falls as the score rises. A Euclidean model that ranks by distance needs no such help. Candidates are scored again
-exactly, so only a missing item can make an answer differ from the exact one; how many are missing is measured before
+exactly, so results differ from exact ranking only by items that the index misses; how many those are is measured before
 anything is published.
 
-The lists are faiss's (the extra `ann`): a large file is mapped into memory, so that a worker opens it in milliseconds
-and workers share it, and a search takes a bitmap of the items that may be found. What was measured, and why this is not
-a graph of neighbours, is in docs/serving-index.md.
+The lists are those of faiss (the extra `ann`): a large file is mapped into memory, so that a worker opens it in
+milliseconds and workers share it, and a search takes a bitmap of the items that may be found. Measurements, and why
+this is not a graph of neighbours, are in docs/serving-index.md.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,22 +37,29 @@ INDEXED_ITEMS = 400_000
 K, LEAST_RECALL = 10, 0.99
 """A version whose index finds less of the true first `K` than this is not published."""
 WANTED_RECALL = 0.995
-"""What is aimed at, so that a catalogue with other histories still has `LEAST_RECALL`."""
+"""The target, so that other histories still have `LEAST_RECALL`."""
 SHARES = (0.004, 0.006, 0.008, 0.012, 0.016, 0.024, 0.05, 0.1, 0.2)
-"""Shares of the lists that a search may look through: the smallest that is good enough is recorded."""
+"""Shares of the lists that a search may scan: the smallest that is good enough is recorded."""
 LISTS, POINTS_A_LIST = 2.0, 60
-"""How many lists, in square roots of the number of items, and of how many items each is learned. More lists are quicker
-to search and slower to make; see docs/serving-index.md."""
+"""The number of lists, in square roots of the number of items, and the items per list that they are trained on. More
+lists are faster to search and slower to build; see docs/serving-index.md."""
 MOST_CANDIDATES = 500
-"""More items than this are not asked of the index: they lie in so many lists that exact ranking is as quick."""
+"""Beyond this, ranking is exact: more items are spread over too many lists for the index to be faster."""
 FEW_EXCLUDED = 100
-"""Up to so many excluded items are dropped from what the index finds: a bitmap of all others takes longer to make."""
-QUESTIONS = 300
-"""How many histories the recall is measured with."""
+"""Up to this many excluded items are dropped from the candidates: a bitmap of all others takes longer to make."""
+SAMPLED_QUERIES = 300
+"""The number of queries that the recall is measured with."""
 SPREAD = 0.5
-"""The best n items lie in about n to this power as many lists; measured on trained points."""
+"""The best n items are in about n to this power as many lists; measured on trained points."""
 EXTRA = how_to_get("ann")
 Score = Literal["inner", "distance"]
+
+
+class IndexKind(StrEnum):
+    """What the vectors of the index are; the values are in manifests."""
+
+    POINTS = "faiss lists, L2"
+    AUGMENTED = "faiss lists, L2 on augmented points"
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,24 +68,24 @@ class Index:
 
     lists: Any
     probes: int
-    """How many lists a search for `K` items looks through."""
-    by_inner_product: bool
+    """The number of lists that a search for `K` items scans."""
+    kind: IndexKind
 
     def candidates(
         self, ranker: Ranker, query: FloatArray, count: int, permitted: NDArray[np.bool_] | None = None, spare: int = 0
     ) -> NDArray[np.int64]:
         """About the best `count` items and as many more, in rising order of row; only `permitted` ones if given.
 
-        `spare`: how many more still, for a caller who drops some of them again.
+        spare: the number of further candidates, for a caller who drops some of them.
         """
         import faiss
 
         vector = query.astype(np.float32)
-        if self.by_inner_product:
+        if self.kind is IndexKind.AUGMENTED:
             if ranker.hyperbolic:
                 vector[0] *= -1
             vector = np.append(vector, np.float32(0))
-        # The best ten of what one item in ten is left of are spread over as many lists as the best hundred of all.
+        # If one item in ten is permitted, the best ten are spread over as many lists as the best hundred of all.
         share = 1.0 if permitted is None else max(int(np.count_nonzero(permitted)), 1) / len(permitted)
         wider = max(1.0, count / share / K) ** SPREAD
         parameters: dict[str, Any] = {"nprobe": min(round(self.probes * wider), self.lists.nlist)}
@@ -89,11 +97,11 @@ class Index:
 
 
 class IndexedRanker(Ranker):
-    """A ranker that asks the index for candidates where that is quicker than to score all items.
+    """A ranker that gets candidates from the index where that is faster than scoring all items.
 
-    It is not where a filter leaves few items, which are then ranked exactly among themselves; where very many are asked
-    for; and for the nearest items of a flat model of inner products, whose lists have another order. Should the index
-    find too few, all are scored, too.
+    It is not where a filter leaves few items, which are then ranked exactly; where very many are requested; and for the
+    nearest items of a flat model of inner products, whose lists have another order. All items are also scored if the
+    index finds too few.
     """
 
     def __init__(
@@ -103,7 +111,7 @@ class IndexedRanker(Ranker):
         super().__init__(points, geometry="hyperboloid" if hyperbolic else "euclidean", score=score)
         self._index = index
         self._live = None if live is None else _mask(live, len(points))
-        self._fits = index.by_inner_product == (self.hyperbolic or not self.by_distance)
+        self._fits = index.kind is _kind_for(self)
 
     def top(
         self, query: FloatArray, k: int, excluded: Rows | None = None, allowed: Rows | None = None
@@ -130,7 +138,7 @@ class IndexedRanker(Ranker):
 
 
 def is_installed() -> bool:
-    """Whether the extra `ann` is."""
+    """Whether the extra `ann` is installed."""
     try:
         import faiss  # noqa: F401
     except ImportError:
@@ -139,14 +147,14 @@ def is_installed() -> bool:
 
 
 def build_index(ranker: Ranker, queries: FloatArray, path: Path) -> dict[str, Any]:
-    """Write an index of all items to `path`; what it is and how well it finds, for the manifest.
+    """Write an index of all items to `path`; returns its description for the manifest.
 
-    More lists are looked through until the recall for `queries` is as wanted.
+    The share of lists to scan is raised until the recall for `queries` reaches the target.
     """
     import faiss
 
-    by_inner_product = ranker.hyperbolic or not ranker.by_distance
-    vectors = augmented(ranker.item_points) if by_inner_product else ranker.item_points
+    kind = _kind_for(ranker)
+    vectors = augment(ranker.item_points) if kind is IndexKind.AUGMENTED else ranker.item_points
     count = round(LISTS * len(vectors) ** 0.5)
     lists = faiss.IndexIVFFlat(faiss.IndexFlatL2(vectors.shape[1]), vectors.shape[1], count)
     lists.cp.niter, lists.cp.min_points_per_centroid, lists.cp.max_points_per_centroid = 10, 1, POINTS_A_LIST
@@ -157,20 +165,14 @@ def build_index(ranker: Ranker, queries: FloatArray, path: Path) -> dict[str, An
     truth = [rows for rows, _ in ranker.top_many(queries, K, [None] * len(queries))]
     recall = 0.0
     for share in SHARES:
-        index = Index(lists, max(1, round(share * count)), by_inner_product)
-        recall = recall_of(index, ranker, queries, truth)
+        index = Index(lists, max(1, round(share * count)), kind)
+        recall = measure_recall(index, ranker, queries, truth)
         if recall >= (LEAST_RECALL if share == SHARES[-1] else WANTED_RECALL):
             faiss.write_index(lists, str(path))
-            return {
-                "kind": "faiss lists, L2 on augmented points" if by_inner_product else "faiss lists, L2",
-                "recall": recall,
-                "k": K,
-                "questions": len(queries),
-                "lists": count,
-                "probes": index.probes,
-            }
+            measured = {"recall": recall, "k": K, "questions": len(queries)}
+            return {"kind": kind, **measured, "lists": count, "probes": index.probes}
     raise LorentzrecError(
-        f"the index finds {recall:.3f} of the true first {K}, and {LEAST_RECALL} is the least: "
+        f"the index finds {recall:.3f} of the true first {K}, below the minimum of {LEAST_RECALL}: "
         "publish with --no-index to rank exactly"
     )
 
@@ -186,11 +188,11 @@ def open_index(path: Path, description: dict[str, Any], count: int, *, mapped: b
         raise ArtifactError(f"{path} cannot be read by faiss ({reason}): publish the model again") from error
     if lists.ntotal != count:
         raise ArtifactError(f"{path} holds {lists.ntotal} items instead of {count}: publish the model again")
-    return Index(lists, description["probes"], description["kind"].endswith("augmented points"))
+    return Index(lists, description["probes"], IndexKind(description["kind"]))
 
 
-def recall_of(index: Index, ranker: Ranker, queries: FloatArray, truth: list[NDArray[np.int64]]) -> float:
-    """The mean share of the true first items, `truth`, among those that the index leads to."""
+def measure_recall(index: Index, ranker: Ranker, queries: FloatArray, truth: list[NDArray[np.int64]]) -> float:
+    """The mean share of the true first items, `truth`, among those found with the index."""
     shares = []
     for query, expected in zip(queries, truth, strict=True):
         found, _ = ranker.best(query, len(expected), index.candidates(ranker, query, len(expected)))
@@ -198,21 +200,25 @@ def recall_of(index: Index, ranker: Ranker, queries: FloatArray, truth: list[NDA
     return float(np.mean(shares))
 
 
-def questions_like_real_ones(ranker: Ranker, histories: Interactions | None, seed: int = 0) -> FloatArray:
+def sample_queries(ranker: Ranker, histories: Interactions | None, seed: int = 0) -> FloatArray:
     """Query points of customers drawn from `histories`; without any, of neighbourhoods: five of the twenty items
-    nearest to an item that is drawn."""
+    nearest to a random item."""
     random = np.random.default_rng(seed)
     if histories is not None and len(histories):
         customers = np.flatnonzero(histories.lengths)
-        drawn = random.choice(customers, min(QUESTIONS, len(customers)), replace=False)
+        drawn = random.choice(customers, min(SAMPLED_QUERIES, len(customers)), replace=False)
         return np.stack([ranker.query(histories.history(row)) for row in drawn])
-    centres = random.integers(0, len(ranker.item_points), min(QUESTIONS, len(ranker.item_points)))
+    centres = random.integers(0, len(ranker.item_points), min(SAMPLED_QUERIES, len(ranker.item_points)))
     around = ranker.top_many(ranker.precise(ranker.item_points[centres]), 20, [None] * len(centres))
     return np.stack([ranker.query(random.choice(rows, min(5, len(rows)), replace=False)) for rows, _ in around])
 
 
-def augmented(points: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Points with the coordinate sqrt(M^2 - |v|^2) that gives all of them the length M of the longest."""
+def _kind_for(ranker: Ranker) -> IndexKind:
+    return IndexKind.AUGMENTED if ranker.hyperbolic or not ranker.by_distance else IndexKind.POINTS
+
+
+def augment(points: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Points with the coordinate sqrt(M^2 - |v|^2), which gives all of them the length M of the longest."""
     squared = np.einsum("ij,ij->i", points, points, dtype=np.float64)
     return np.column_stack([points, np.sqrt(squared.max(initial=0) - squared).astype(np.float32)])
 

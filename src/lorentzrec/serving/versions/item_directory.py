@@ -1,10 +1,10 @@
-"""What items are called, and where they stand: ids, titles, categories and search in one read-only SQLite file.
+"""The item directory: ids, titles, categories and search in one read-only SQLite file.
 
 A file rather than a table in memory, so that a worker starts at once and all workers share the same pages.
 
-    items       row, id, title, category, price, image, and `place`: the item's place by popularity, from 0
+    items       row, id, title, category, price, image, and `place`: the item's rank by popularity, from 0
     categories  code, name
-    words       a full-text index of id and title; its rows are places, so that it gives popular items first for nothing
+    words       a full-text index of id and title; its rows are places, so that popular items come first without sorting
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import numpy as np
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     import polars as pl
 
 DETAILS = ("title", "category", "price", "image")
-IDS_A_QUESTION = 50_000
-"""Ids that one statement looks up; more are asked in parts."""
+IDS_PER_STATEMENT = 50_000
+"""Ids that one statement looks up; more are looked up in parts."""
 CONNECTIONS = 4
-"""Threads that may ask at the same time; an answer takes a fraction of a millisecond, so others wait for less."""
+"""Threads that may query at the same time; a query takes a fraction of a millisecond, so others wait for less."""
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR)
 """What SQLite reports if the file was changed or cut short; no request can cause these."""
 _SCHEMA = """
@@ -53,12 +53,13 @@ _INDEXES = """
 """
 
 
-class DirectoryDamaged(ArtifactError):  # noqa: N818, it is what the service answers with 503
-    """The file has changed or cannot be read any more."""
+class DirectoryDamaged(ArtifactError):  # noqa: N818 - it becomes a 503
+    """The file has changed or can no longer be read."""
 
 
-class Item(NamedTuple):
-    """What is known of one item; None where nothing was said."""
+@dataclass(slots=True)
+class Item:
+    """The details of one item; None where none were given. Not frozen, which would make it slower to create."""
 
     row: int
     id: str
@@ -69,7 +70,7 @@ class Item(NamedTuple):
 
 
 def write_item_directory(path: Path, table: pl.DataFrame, categories: Sequence[str]) -> None:
-    """Write the directory of a table that `described_items` made: one line per item, in row order."""
+    """Write the directory of a table that `describe_items` made: one row per item, in row order."""
     try:
         _write_tables(path, table, categories)
     except sqlite3.OperationalError as error:
@@ -89,13 +90,13 @@ def _write_tables(path: Path, table: pl.DataFrame, categories: Sequence[str]) ->
         connection.executescript(_INDEXES)  # which first ends the transaction
 
 
-def described_items(
+def describe_items(
     ids: pl.Series, counts: NDArray[np.int64], described: pl.DataFrame | None
 ) -> tuple[pl.DataFrame, NDArray[np.int32], list[str]]:
     """The table of the directory, the category code of each row (-1 for none), and the names of the codes.
 
-    `described`: a table with the column id and any of title, category, price and image. Of several categories the first
-    counts (`first_category`). Items that it lacks stay without details; what only it has is left out.
+    described: a table with the column id and any of title, category, price and image. Of several categories the first
+    counts (`first_category`). Items that are not in it have no details; items that are only in it are left out.
     """
     import polars as pl
 
@@ -107,12 +108,12 @@ def described_items(
     table = pl.DataFrame({"row": np.arange(len(ids)), "id": ids.cast(pl.String)})
     types = {"title": pl.String, "category": pl.String, "price": pl.Float64, "image": pl.String}
     if described is not None:
-        kept = described.select(
+        details = described.select(
             pl.col("id").cast(pl.String), *(pl.col(name).cast(types[name]) for name in DETAILS if name in described)
         )
-        if twice := kept.filter(kept["id"].is_duplicated())["id"].head(1).to_list():
+        if twice := details.filter(details["id"].is_duplicated())["id"].head(1).to_list():
             raise InputError(f"the item {twice[0]!r} occurs twice in the item table: give each item one row")
-        table = table.join(kept, on="id", how="left", maintain_order="left")
+        table = table.join(details, on="id", how="left", maintain_order="left")
     missing = [pl.lit(None, types[name]).alias(name) for name in DETAILS if name not in table.columns]
     table = first_category(table.with_columns(missing)).with_columns(place=place).select("row", "id", *DETAILS, "place")
     categories = table["category"].drop_nulls().unique().sort()
@@ -121,10 +122,10 @@ def described_items(
 
 
 class ItemDirectory:
-    """Ids to rows, rows to what is known of them, and search. Read-only, and safe to use from many threads.
+    """Ids to rows, rows to details, and search. Read-only, and safe to use from many threads.
 
-    All connections are opened at once, so that whoever holds the directory can finish with it when its folder has been
-    removed. The file is read, never mapped: if somebody cuts it short, a query fails instead of the process.
+    All connections are opened at once, so that requests under way can finish when the folder has been removed. The file
+    is read, never mapped: if it is truncated, a query fails instead of the process.
     """
 
     def __init__(self, path: Path) -> None:
@@ -136,9 +137,9 @@ class ItemDirectory:
         try:
             for _ in range(CONNECTIONS):
                 self._idle.put(_connect(path))
-            self.categories: list[str] = [name for (name,) in self._ask("SELECT name FROM categories ORDER BY code")]
+            self.categories: list[str] = [name for (name,) in self._query("SELECT name FROM categories ORDER BY code")]
             statement = "SELECT count(*), ifnull(min(row), 0), ifnull(max(row), -1) FROM items"
-            ((count, first, last),) = self._ask(statement)
+            ((count, first, last),) = self._query(statement)
             self._count = int(count)
             if (first, last) != (0, self._count - 1):
                 raise self._damaged(f"its rows are {first} to {last} and not 0 to {self._count - 1}")
@@ -153,15 +154,13 @@ class ItemDirectory:
         return self._count
 
     def rows(self, ids: Sequence[str]) -> NDArray[np.int64]:
-        """The row of each id; -1 (`UNKNOWN`) for one that is not held."""
+        """The row of each id; -1 (`UNKNOWN`) for an id that is not in the directory."""
         found = np.full(len(ids), UNKNOWN, np.int64)
-        for start in range(0, len(ids), IDS_A_QUESTION):
-            part = json.dumps(ids[start : start + IDS_A_QUESTION])
-            for place, row, id in self._ask(
-                "SELECT asked.key, items.row, items.id FROM json_each(?) AS asked JOIN items ON items.id = asked.value",
-                part,
-            ):
-                # SQLite ends a text from JSON at its first NUL, so an id with one could be taken for another.
+        statement = "SELECT sent.key, items.row, items.id FROM json_each(?) AS sent JOIN items ON items.id = sent.value"
+        for start in range(0, len(ids), IDS_PER_STATEMENT):
+            part = json.dumps(ids[start : start + IDS_PER_STATEMENT])
+            for place, row, id in self._query(statement, part):
+                # SQLite ends a text from JSON at its first NUL, so an id with one could match another.
                 if id == ids[start + place]:
                     found[start + place] = row
         if len(found) and not UNKNOWN <= found.min() <= found.max() < self._count:
@@ -169,38 +168,38 @@ class ItemDirectory:
         return found
 
     def items(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> list[Item]:
-        """What is known of the items in these rows, in the order of `rows`."""
-        return self._items("JOIN items ON items.row = asked.value ORDER BY asked.key", rows)
+        """The items in these rows, in the order of `rows`."""
+        return self._items("JOIN items ON items.row = sent.value ORDER BY sent.key", rows)
 
     def search(self, query: str, limit: int = 20) -> list[Item]:
-        """Items whose id or title holds every word of `query`, as a whole or as a beginning; popular ones first.
+        """Items whose id or title contains every word of `query`, or a word that begins with it; popular ones first.
 
         An item whose id is the query itself comes before all others. An empty query gives the most popular items.
         """
         text = query.replace("\0", " ").encode("utf-8", "ignore").decode()
         words = " ".join(f'"{word.replace(chr(34), chr(34) * 2)}"*' for word in text.split())
         if words:
-            found = self._ask("SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid LIMIT ?", words, limit)
+            found = self._query("SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid LIMIT ?", words, limit)
         else:
-            found = self._ask("SELECT place FROM items ORDER BY place LIMIT ?", limit)
-        items = self._items("JOIN items ON items.place = asked.value ORDER BY asked.key", [place for (place,) in found])
+            found = self._query("SELECT place FROM items ORDER BY place LIMIT ?", limit)
+        items = self._items("JOIN items ON items.place = sent.value ORDER BY sent.key", [place for (place,) in found])
         named = self.rows([text.strip()])
         exact = self.items(named[named != UNKNOWN])
         return (exact + [item for item in items if item not in exact])[:limit]
 
     def close(self) -> None:
-        """Close all connections; nobody may be asking."""
+        """Close all connections; no query may be under way."""
         _close(self._idle)
 
     def _items(self, condition: str, values: Sequence[int] | NDArray[np.integer[Any]]) -> list[Item]:
         columns = "items.row, items.id, items.title, items.category, items.price, items.image"
-        asked = json.dumps(np.asarray(values, np.int64).tolist())
-        lines = self._ask(f"SELECT {columns} FROM json_each(?) AS asked {condition}", asked)
+        sent = json.dumps(np.asarray(values, np.int64).tolist())
+        lines = self._query(f"SELECT {columns} FROM json_each(?) AS sent {condition}", sent)
         if len(lines) != len(values):
             raise self._damaged(f"it holds {len(lines)} of {len(values)} items")
-        return [*map(Item._make, lines)]
+        return [Item(*line) for line in lines]
 
-    def _ask(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+    def _query(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         connection = self._idle.get()
         try:
             return connection.execute(statement, values).fetchall()
@@ -222,9 +221,9 @@ def _connect(path: Path) -> sqlite3.Connection:
     address = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
     connection = sqlite3.connect(address, uri=True, check_same_thread=False)
     connection.execute("PRAGMA mmap_size = 0")
-    # In KiB, used as far as it is needed: pages of frequent items stay in memory, as they would be with a mapping.
+    # In KiB, allocated as needed: pages of frequent items stay in memory, as they would with a mapping.
     connection.execute("PRAGMA cache_size = -16384")
-    connection.execute("SELECT count(*) FROM categories")  # or the file would be opened by the first question
+    connection.execute("SELECT count(*) FROM categories")  # else the first query would open the file
     return connection
 
 

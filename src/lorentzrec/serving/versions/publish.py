@@ -1,4 +1,4 @@
-"""From a model to the current version of a store, in one step for whoever asks the service meanwhile."""
+"""Publishing: from a model to the current version of a store, without interrupting the services that use it."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from lorentzrec.model.model import Model
 
 Progress: TypeAlias = Callable[[str, float], None]
-"""Told what is being done, and what share of it is."""
+"""Called with the current step and the share of it that is done."""
 
 EVENTS_A_BATCH = 5_000
 
 
 @dataclass(frozen=True)
 class Published:
-    """What `publish` did."""
+    """The result of `publish`."""
 
     name: str
-    """Of the version that is now current."""
+    """The name of the version that is now current."""
     manifest: dict[str, Any]
     events: Added | None
-    """What became of the histories, if there were any to add."""
+    """The number of events added, if there were histories."""
 
 
 def publish(
@@ -56,22 +56,22 @@ def publish(
 
     It is written to a temporary folder, uploaded, opened as a service would open it, and only then activated. A failure
     at any point leaves the current version as it was and removes what was uploaded. Then all but the newest `keep` of
-    the versions that were ever activated are removed, and what interrupted publishes left behind, unless another
-    process is publishing.
+    the versions that were ever activated are removed, with the remains of interrupted uploads, unless another process
+    is publishing.
 
     items: a table with the column id and any of title, category, price and image.
     disk_map: the map of all items for the page; True makes it.
-    twin: another model of the same items, for answers side by side.
+    twin: another model of the same items, for comparison.
     histories: events to put into the store first, see `add_histories`.
-    index: make one, if there are enough items for it to pay.
-    event_weights: kind of event -> weight, so that events sent to the service weigh as those of the training data did.
+    index: build one, if there are enough items for it to pay.
+    event_weights: kind of event -> weight, so that events sent to the service weigh as in training.
     """
     if keep < 1:
         raise InputError(f"{keep} versions cannot be kept: keep 1 or more")
     _check_ids_of(model, histories)
-    tell = progress or (lambda *_: None)
+    report = progress or (lambda *_: None)
     if disk_map is True:
-        disk_map = disk_map_of(model, progress=lambda share: tell("making the map", share))
+        disk_map = disk_map_of(model, progress=lambda share: report("making the map", share))
     with scratch_directory("publish") as scratch, store.publishing():
         folder = scratch / "version"
         with _in_scratch(scratch):
@@ -84,7 +84,7 @@ def publish(
                 twin=twin,
                 index=index,
                 event_weights=event_weights,
-                progress=lambda what: tell(what, 0.0),
+                progress=lambda what: report(what, 0.0),
             )
         name, total = str(manifest["name"]), sum(file["bytes"] for file in manifest["files"].values())
         sent = 0
@@ -92,11 +92,11 @@ def publish(
         def uploaded(more: int) -> None:
             nonlocal sent
             sent += more
-            tell("uploading", sent / max(total, 1))
+            report("uploading", sent / max(total, 1))
 
         try:
             store.upload(folder, uploaded)
-            tell("checking what was uploaded", 0.0)
+            report("checking what was uploaded", 0.0)
             with _in_scratch(scratch):
                 open_version(store.fetch(name, scratch / "fetched"), verify=False).items.close()
             events = None if histories is None else add_histories(store, histories, progress)
@@ -111,7 +111,7 @@ def publish(
 
 
 def _check_ids_of(model: Model, histories: Interactions | None) -> None:
-    """Refuse ids that no service would take, before anything is uploaded."""
+    """Refuse ids that a service would not accept, before anything is uploaded."""
     try:
         check_ids("item", map(str, model.items.series.to_list()))
         if histories is not None:
@@ -133,7 +133,7 @@ def _in_scratch(scratch: Path) -> Iterator[None]:
 
 
 def _prune(store: Store, keep: int) -> None:
-    """Remove the oldest versions that were ever activated, but for `keep` and the current one."""
+    """Remove the oldest versions that were ever activated, except for `keep` and the current one."""
     for old in store.activated_versions()[keep:]:
         if old != store.state().version:
             try:
@@ -145,7 +145,7 @@ def _prune(store: Store, keep: int) -> None:
 
 
 def rollback(store: Store) -> str:
-    """Make the version that was live before the current one the current one again; its name.
+    """Activate the version that was live before the current one again; returns its name.
 
     If the store has lost which version is current, that version is restored instead.
     """
@@ -163,12 +163,12 @@ def rollback(store: Store) -> str:
 
 
 def add_histories(store: Store, histories: Interactions, progress: Progress | None = None) -> Added:
-    """Put the events of a dataset into a store; how many were new, and which customers are erased.
+    """Put the events of a dataset into a store; returns how many were new, and which customers are erased.
 
-    An event is its item and its time, as for the service: one that the service was told counts once, and whoever
-    publishes again, after an interruption or with newer events, adds only what is not there. Without times, an event
-    is the first, second, ... of its item, and events get the seconds 0, 1, 2 and so on of 1970, which keeps their order
-    and puts them before everything that really happens.
+    An event is identified by its item and its time, as in the service: one that was already sent to the service counts
+    once, and publishing again, after an interruption or with newer events, adds only what is missing. Without times, an
+    event is the first, second, ... of its item, and events get the seconds 0, 1, 2 and so on of 1970, which preserves
+    their order and puts them before all real events.
     """
     accepted, duplicates, done, erased = 0, 0, 0, frozenset[str]()
     events = _events(histories)
@@ -182,17 +182,15 @@ def add_histories(store: Store, histories: Interactions, progress: Progress | No
 
 
 def _events(histories: Interactions) -> Iterator[Event]:
-    items = [str(item) for item in histories.items.series.to_list()]
-    for user, start, end in zip(
-        histories.users.series.to_list(), histories.offsets[:-1].tolist(), histories.offsets[1:].tolist(), strict=True
-    ):
-        touched = [items[row] for row in histories.item_rows[start:end].tolist()]
-        weights = [1.0] * len(touched) if histories.weights is None else histories.weights[start:end].tolist()
-        if histories.times is not None:
-            for item, time, weight in zip(touched, histories.times[start:end].tolist(), weights, strict=True):
-                yield Event(str(user), item, float(time), usual_id(item, time), weight)
-        else:
-            met: Counter[str] = Counter()
-            for place, (item, weight) in enumerate(zip(touched, weights, strict=True)):
-                yield Event(str(user), item, float(place), key_of("without time", item, str(met[item])), weight)
-                met[item] += 1
+    ids = [str(item) for item in histories.items.series.to_list()]
+    bounds = zip(histories.offsets[:-1].tolist(), histories.offsets[1:].tolist(), strict=True)
+    for user, (start, end) in zip(histories.users.series.to_list(), bounds, strict=True):
+        items = [ids[row] for row in histories.item_rows[start:end].tolist()]
+        weights = [1.0] * len(items) if histories.weights is None else histories.weights[start:end].tolist()
+        times = range(end - start) if histories.times is None else histories.times[start:end].tolist()
+        counts: Counter[str] = Counter()
+        for item, time, weight in zip(items, times, weights, strict=True):
+            number = str(counts[item])
+            counts[item] += 1
+            id = key_of("without time", item, number) if histories.times is None else usual_id(item, time)
+            yield Event(str(user), item, float(time), id, weight)

@@ -1,15 +1,15 @@
-"""A published version: what a service needs to answer, as a folder that is written once and never changed.
+"""A published version: everything a service needs, in a folder that is written once and never changed.
 
-    manifest.json        what it is, its name, and size and checksum of every other file
+    manifest.json        its format and name, and size and checksum of every other file
     points.safetensors   item_points; history_points if separate; item_counts; category_codes; map where there is one
     twin.safetensors     item_points and history_points of another model of the same items, in the same rows; optional
     items.sqlite         see `item_directory`
     index.faiss          see `index`; only where there are many items
 
-Small files are read, so that nothing that happens to them later can hurt a worker. Large ones are mapped into memory:
-opening costs the same for any size but for the checksums, and all workers of a machine share one copy. If somebody
-truncates a mapped file in place, the system kills the workers that read it; nothing in this package does that, every
-writer makes a new file and renames it. A version holds nothing about customers.
+Small files are read, so that later damage to them cannot affect a worker. Large ones are mapped into memory: apart
+from checksums, opening takes the same time for any size, and all workers of a machine share one copy. If a mapped file
+is truncated in place, the system kills the workers that read it; nothing in this package does that, since every writer
+makes a new file and renames it. A version contains nothing about customers.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from lorentzrec.serving.versions.index import (
     build_index,
     is_installed,
     open_index,
-    questions_like_real_ones,
+    sample_queries,
 )
-from lorentzrec.serving.versions.item_directory import ItemDirectory, described_items, write_item_directory
+from lorentzrec.serving.versions.item_directory import ItemDirectory, describe_items, write_item_directory
 
 if TYPE_CHECKING:
     import polars as pl
@@ -54,7 +54,9 @@ TWIN, ITEMS = "twin.safetensors", "items.sqlite"
 READ_BYTES = 64 * 2**20
 """Files of up to this size are read by each worker; larger ones are mapped."""
 TYPES = {"F32": "<f4", "I64": "<i8", "I32": "<i4"}
-"""The names that safetensors has for the types of our arrays."""
+"""The names of our array types in safetensors."""
+SPACE = ("geometry", "score", "recency")
+"""What a ranker needs to know of a model's config."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,12 +70,12 @@ class Version:
     items: ItemDirectory
     item_counts: NDArray[np.int64]
     category_codes: NDArray[np.int32]
-    """The place of each item's category in `categories`; -1 where none is known."""
+    """The index of each item's category in `categories`; -1 for none."""
     map: NDArray[np.float32] | None
-    """Where each item lies in the Poincaré disk."""
+    """The position of each item in the Poincaré disk."""
     index: Index | None = None
     notes: tuple[str, ...] = ()
-    """What whoever runs a service should know."""
+    """For the operator of a service."""
 
     @property
     def name(self) -> str:
@@ -81,7 +83,7 @@ class Version:
 
     @property
     def event_weights(self) -> dict[str, float]:
-        """Weights of the kinds of events; empty if all weigh the same. Versions of 0.1 have no such entry."""
+        """Weights of the kinds of events; empty if all are equal. Versions of 0.1 have no such entry."""
         return dict(self.manifest.get("event_weights", {}))
 
     @property
@@ -101,17 +103,17 @@ def write_version(
     event_weights: Mapping[str, float] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Write what a service needs of `model` to `folder`, whole or not at all; the manifest.
+    """Write what a service needs of `model` to `folder`, whole or not at all; returns the manifest.
 
     items: a table with the column id and any of title, category, price and image.
-    disk_map: a place in the Poincaré disk for each item; `map_description` says how it was made and what it keeps.
-    twin: another model of the same items, for answers side by side.
-    index: make one, if there are enough items for it to pay.
+    disk_map: a position in the Poincaré disk for each item; `map_description`: its method and quality.
+    twin: another model of the same items, for comparison.
+    index: build one, if there are enough items for it to pay.
     event_weights: kind of event -> weight, as the model's data were prepared with.
-    progress: called with what is being done.
+    progress: called with the name of each long step.
     """
-    say = progress or (lambda _: None)
-    table, codes, categories = described_items(model.items.series, model.item_counts, items)
+    report = progress or (lambda _: None)
+    table, codes, categories = describe_items(model.items.series, model.item_counts, items)
     arrays = _points_of(model) | {"item_counts": model.item_counts, "category_codes": codes}
     if disk_map is not None:
         arrays["map"] = _checked_map(disk_map, len(model.items))
@@ -120,15 +122,15 @@ def write_version(
         write_arrays(partial / POINTS, arrays)
         if twin is not None:
             write_arrays(partial / TWIN, _points_of(twin, _rows_of_twin(model, twin)))
-        say("writing the item directory")
+        report("writing the item directory")
         write_item_directory(partial / ITEMS, table, categories)
         described_index: dict[str, Any] | None = None
         notes: list[str] = []
         if index and len(model.items) >= INDEXED_ITEMS:
             if is_installed():
                 ranker = _ranker(arrays, _space(model.config))
-                queries = questions_like_real_ones(ranker, model.histories)
-                say("building the index")
+                queries = sample_queries(ranker, model.histories)
+                report("building the index")
                 described_index = build_index(ranker, queries, partial / INDEX)
             else:
                 notes.append(f"{len(model.items):,} items are ranked exactly, not by an index: {EXTRA}, publish again")
@@ -159,9 +161,9 @@ def write_version(
 
 
 def open_version(folder: Path, *, verify: bool = True) -> Version:
-    """Open a version for answers. With `verify` every byte is checked against its checksum; sizes always are.
+    """Open a version. With `verify` every byte is checked against its checksum; sizes always are.
 
-    Whatever is wrong with the folder, also if somebody has made it fit its checksums, is an `ArtifactError`.
+    Any damage is an `ArtifactError`, even if the checksums fit.
     """
     try:
         return _open_version(folder, verify)
@@ -183,21 +185,15 @@ def _open_version(folder: Path, verify: bool) -> Version:
         again="publish the model again",
     )
     _check_files(folder, manifest["files"], verify)
-    points = stored_arrays(folder / POINTS)
-    twin = stored_arrays(folder / TWIN) if manifest["twin"] else None
+    points = read_arrays(folder / POINTS)
+    twin = read_arrays(folder / TWIN) if manifest["twin"] else None
     count, width = manifest["items"], manifest["dimension"] + (manifest["geometry"] == "hyperboloid")
-    _check_array(folder / POINTS, points, "item_points", "<f4", (count, width))
-    _check_array(folder / POINTS, points, "history_points", "<f4", (count, width), optional=True)
-    _check_array(folder / POINTS, points, "map", "<f4", (count, 2), optional=True)
-    _check_array(folder / POINTS, points, "item_counts", "<i8", (count,))
-    _check_array(folder / POINTS, points, "category_codes", "<i4", (count,))
+    _check_arrays(folder / POINTS, points, count, width, "item_points", "item_counts", "category_codes")
     if twin is not None:
-        shape = (count, twin["item_points"].shape[-1])
-        _check_array(folder / TWIN, twin, "item_points", "<f4", shape)
-        _check_array(folder / TWIN, twin, "history_points", "<f4", shape, optional=True)
+        _check_arrays(folder / TWIN, twin, count, twin["item_points"].shape[-1], "item_points")
     items = ItemDirectory(folder / ITEMS)
     if len(items) != count:
-        raise _damaged(folder / ITEMS, f"it holds {len(items)} items and the manifest says {count}")
+        raise _damaged(folder / ITEMS, f"it has {len(items)} items and the manifest {count}")
     codes = points["category_codes"]
     if count and not -1 <= codes.min() <= codes.max() < len(items.categories):
         raise _damaged(folder / POINTS, f"a category is outside of the {len(items.categories)} in {ITEMS}")
@@ -221,8 +217,8 @@ def _open_version(folder: Path, verify: bool) -> Version:
     )
 
 
-def stored_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of a safetensors file, read-only; those of a large file are mapped, and their pages shared."""
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a safetensors file, read-only; those of a large file are mapped, which safetensors cannot do."""
     if _is_mapped(path):
         content = np.memmap(path, np.uint8, mode="r").view(np.ndarray)
     else:
@@ -244,24 +240,24 @@ def _is_mapped(path: Path) -> bool:
     return path.stat().st_size > READ_BYTES
 
 
-def _check_array(
-    path: Path,
-    arrays: Mapping[str, NDArray[Any]],
-    name: str,
-    dtype: str,
-    shape: tuple[int, ...],
-    *,
-    optional: bool = False,
-) -> None:
-    array = arrays.get(name)
-    if array is None and optional:
-        return
-    if array is None or array.dtype != dtype or array.shape != shape:
-        raise _damaged(path, f"{name} is not {dtype} {shape}")
+def _check_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], count: int, width: int, *required: str) -> None:
+    """Check the arrays of `count` items with points of `width` coordinates; those not in `required` are optional."""
+    expected = {
+        "item_points": ("<f4", (count, width)),
+        "history_points": ("<f4", (count, width)),
+        "map": ("<f4", (count, 2)),
+        "item_counts": ("<i8", (count,)),
+        "category_codes": ("<i4", (count,)),
+    }
+    for name, (dtype, shape) in expected.items():
+        array = arrays.get(name)
+        missing = array is None and name in required
+        if missing or (array is not None and (array.dtype, array.shape) != (np.dtype(dtype), shape)):
+            raise _damaged(path, f"{name} is not {dtype} {shape}")
 
 
 def _points_of(model: Model, rows: NDArray[np.int64] | None = None) -> dict[str, NDArray[Any]]:
-    """The arrays that rank, in the order of `rows` if given; every point is one."""
+    """The arrays of a ranker, in the order of `rows` if given, checked."""
     arrays = {"item_points": model.item_points}
     if model.history_points is not model.item_points:
         arrays["history_points"] = model.history_points
@@ -271,7 +267,7 @@ def _points_of(model: Model, rows: NDArray[np.int64] | None = None) -> dict[str,
 
 
 def _rows_of_twin(model: Model, twin: Model) -> NDArray[np.int64] | None:
-    """Where the items of `model` stand in its twin; None if in the same rows."""
+    """The rows of the items of `model` in its twin; None if they are the same."""
     if twin.items == model.items:
         return None
     rows = twin.items.rows(model.items.series)
@@ -286,7 +282,7 @@ def _rows_of_twin(model: Model, twin: Model) -> NDArray[np.int64] | None:
 def _checked_map(disk_map: NDArray[np.float32], count: int) -> NDArray[np.float32]:
     if disk_map.shape != (count, 2) or disk_map.dtype != np.float32:
         raise InputError(
-            f"the map is {disk_map.dtype} {disk_map.shape}: give float32 ({count}, 2), a place for each item"
+            f"the map is {disk_map.dtype} {disk_map.shape}: give float32 ({count}, 2), a position for each item"
         )
     outside = ~(np.square(disk_map.astype(np.float64)).sum(axis=1) < 1)
     if outside.any():
@@ -295,17 +291,11 @@ def _checked_map(disk_map: NDArray[np.float32], count: int) -> NDArray[np.float3
 
 
 def _space(config: TrainingConfig) -> dict[str, Any]:
-    return {"geometry": config.geometry, "score": config.score, "recency": config.recency}
+    return {name: getattr(config, name) for name in SPACE}
 
 
 def _ranker(points: Mapping[str, NDArray[np.float32]], space: Mapping[str, Any]) -> Ranker:
-    return Ranker(
-        points["item_points"],
-        points.get("history_points"),
-        geometry=space["geometry"],
-        score=space["score"],
-        recency=space["recency"],
-    )
+    return Ranker(points["item_points"], points.get("history_points"), **{name: space[name] for name in SPACE})
 
 
 def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any]], verify: bool) -> None:
@@ -313,9 +303,9 @@ def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any]], verify: b
         if not (folder / name).is_file():
             raise ArtifactError(f"{folder / name} is missing: copy the whole version again, or publish again")
         if (folder / name).stat().st_size != expected["bytes"]:
-            raise _damaged(folder / name, f"it has not the {expected['bytes']} bytes that {MARKER} says")
+            raise _damaged(folder / name, f"it does not have the {expected['bytes']} bytes recorded in {MARKER}")
     if verify:
-        # Hashing leaves Python's lock alone, so that files are read side by side.
+        # Hashing releases Python's lock, so files are read in parallel.
         with ThreadPoolExecutor(min(len(files) or 1, os.cpu_count() or 1)) as pool:
             for name, found in zip(files, pool.map(lambda name: checksum(folder / name), files), strict=True):
                 if found != files[name]["sha256"]:

@@ -1,1 +1,1 @@
-"""What the service answers, one file per noun, from message to question and from answer to message."""
+"""The routes of the service, by what they are about."""

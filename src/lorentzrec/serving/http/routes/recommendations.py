@@ -1,38 +1,29 @@
-"""Recommendations: for a history, for a customer, for a basket, and around an item."""
+"""Recommendations: for a history, for a customer, for a basket, and similar to an item."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from litestar import get, post
 from litestar.params import FromQuery, JSONBody, QueryParameter
 
 from lorentzrec.errors import RecordDamaged, StoreUnavailable
+from lorentzrec.model.fallbacks import render_fallbacks
 from lorentzrec.serving.http.costs import cost
-from lorentzrec.serving.http.current import Serving
-from lorentzrec.serving.http.guarded_store import GuardedStore
-from lorentzrec.serving.http.identifiers import text, texts
-from lorentzrec.serving.http.messages import (
-    LARGEST_K,
-    BasketRequest,
-    Reason,
-    Recommended,
-    RecommendedItem,
-    RecommendRequest,
-    Wishes,
-)
-from lorentzrec.serving.http.metrics import Metrics
-from lorentzrec.serving.http.problems import HISTORY_DAMAGED, STORE_AWAY, described
-from lorentzrec.serving.http.routes.path_ids import ItemInPath, UserInPath, from_path
-from lorentzrec.serving.http.routes.worker import TheWorker
-from lorentzrec.serving.recommending.recommender import Answer, Question
+from lorentzrec.serving.http.messages import BasketRequest, RecommendRequest, RecommendResponse
+from lorentzrec.serving.http.problems import HISTORY_DAMAGED, READING, READING_ITEM, STORE_UNAVAILABLE, WITH_BODY
+from lorentzrec.serving.http.requests import ItemInPath, TheWorker, UserInPath, Worker, decode_id
+from lorentzrec.serving.recommending.query import LARGEST_K, Id, RankedItems, RankingOptions
+from lorentzrec.serving.recommending.recommender import Recommender
 from lorentzrec.serving.stores.store import USUAL_HISTORY
 
-Count = Annotated[int, QueryParameter(ge=1, le=LARGEST_K, description="How many items.")]
+# Litestar ignores the limits of msgspec.Meta in query parameters, so they are repeated here.
+Count = Annotated[int, QueryParameter(ge=1, le=LARGEST_K, description="The number of items.")]
 Diversity = Annotated[
-    float, QueryParameter(ge=0, le=1, description="0: the best items; towards 1: more different ones.")
+    float, QueryParameter(ge=0, le=1, description="0: the best items; towards 1: items that differ from one another.")
 ]
 Categories = Annotated[list[str] | None, QueryParameter(max_items=1_000, description="Only these; may be repeated.")]
 Excluded = Annotated[list[str] | None, QueryParameter(max_items=1_000, description="Never these; may be repeated.")]
@@ -40,33 +31,23 @@ Excluded = Annotated[list[str] | None, QueryParameter(max_items=1_000, descripti
 logger = logging.getLogger("lorentzrec.serving")
 
 
-@post("/recommend", status_code=200, responses=described(400, 401, 403, 413, 415, 421))
-async def recommend(
-    data: JSONBody[RecommendRequest],
-    worker: TheWorker,
-) -> Recommended:
-    """What somebody might like: by the history in the request, or by that of a customer in the store.
+@post("/recommend", status_code=200, responses=WITH_BODY)
+async def recommend(data: JSONBody[RecommendRequest], worker: TheWorker) -> RecommendResponse:
+    """Recommend items for the history in the request, or for that of a customer in the store.
 
-    Anybody can be asked for: of a customer without a history the popular items are the answer, and `fallback` says so.
+    Every history is accepted: for an unknown or empty one the popular items are returned, and `fallback` reports it.
     """
 
-    def handle() -> Recommended:
-        begun, serving = perf_counter(), worker.current.serving
-        if data.history is not None:
-            history, degraded = texts(data.history), None
-            weights: tuple[float, ...] = ()
-        else:
-            history, weights, degraded = _history_of(text(data.user or ""), worker.store)
-        context = texts(data.context)
-        if weights:
-            weights += (1.0,) * len(context)
-        question = _question(data, history + context, weights, exclude_seen=data.exclude_seen)
-        return _message(serving, serving.answerer.recommend(question), begun, worker.metrics, degraded)
+    def rank(recommender: Recommender) -> tuple[RankedItems, str | None]:
+        read = _History(data.history or ()) if data.user is None else _read_history(str(data.user), worker)
+        weights = [*read.weights, *[1.0] * len(data.context)] if read.weights else ()
+        items = [*read.items, *data.context]
+        return recommender.recommend(items, data, weights=weights, exclude_seen=data.exclude_seen), read.degraded
 
-    return await worker.costly.run(_cost(data, data.history_length), handle)
+    return await _run(worker, data, data.history_length, rank)
 
 
-@get("/users/{user:str}/recommendations", responses=described(400, 401, 403, 421))
+@get("/users/{user:str}/recommendations", responses=READING)
 async def recommend_for_user(
     user: UserInPath,
     worker: TheWorker,
@@ -74,32 +55,24 @@ async def recommend_for_user(
     diversity: Diversity = 0.0,
     categories: Categories = None,
     reasons: FromQuery[bool] = False,
-) -> Recommended:
-    """A customer's own page. An event sent a moment ago counts already."""
-    wishes = Wishes(k=k, diversity=diversity, categories=categories or [], reasons=reasons)
+) -> RecommendResponse:
+    """Recommend items for a customer. An event sent a moment ago already counts."""
+    options = RankingOptions(k=k, diversity=diversity, categories=categories or [], reasons=reasons)
 
-    def handle() -> Recommended:
-        begun, serving = perf_counter(), worker.current.serving
-        history, weights, degraded = _history_of(from_path(user), worker.store)
-        answer = serving.answerer.recommend(_question(wishes, history, weights))
-        return _message(serving, answer, begun, worker.metrics, degraded)
+    def rank(recommender: Recommender) -> tuple[RankedItems, str | None]:
+        read = _read_history(decode_id(user), worker)
+        return recommender.recommend(read.items, options, weights=read.weights), read.degraded
 
-    return await worker.costly.run(_cost(wishes, USUAL_HISTORY), handle)
+    return await _run(worker, options, USUAL_HISTORY, rank)
 
 
-@post("/basket", status_code=200, responses=described(400, 401, 403, 413, 415, 421))
-async def complete_basket(data: JSONBody[BasketRequest], worker: TheWorker) -> Recommended:
-    """What goes with the items of a basket: items of other categories than those that are in it."""
-
-    def handle() -> Recommended:
-        begun, serving = perf_counter(), worker.current.serving
-        answer = serving.answerer.basket(_question(data, texts(data.items)))
-        return _message(serving, answer, begun, worker.metrics)
-
-    return await worker.costly.run(_cost(data, len(data.items)), handle)
+@post("/basket", status_code=200, responses=WITH_BODY)
+async def complete_basket(data: JSONBody[BasketRequest], worker: TheWorker) -> RecommendResponse:
+    """Recommend items that complement those of a basket: items of categories that are not in it."""
+    return await _run(worker, data, len(data.items), lambda one: (one.complete_basket(data.items, data), None))
 
 
-@get("/items/{item:str}/similar", responses=described(400, 401, 403, 404, 421))
+@get("/items/{item:str}/similar", responses=READING_ITEM)
 async def similar_items(
     item: ItemInPath,
     worker: TheWorker,
@@ -108,74 +81,58 @@ async def similar_items(
     categories: Categories = None,
     exclude: Excluded = None,
     twin: FromQuery[bool] = False,
-) -> Recommended:
+) -> RecommendResponse:
     """The items nearest to an item."""
+    options = RankingOptions(k, exclude or [], categories=categories or [], diversity=diversity, twin=twin)
+    return await _run(worker, options, 1, lambda one: (one.similar(decode_id(item), options), None))
 
-    def handle() -> Recommended:
-        begun, serving = perf_counter(), worker.current.serving
-        answer = serving.answerer.similar(
-            from_path(item),
-            k,
-            categories=tuple(categories or ()),
-            exclude=tuple(exclude or ()),
-            diversity=diversity,
-            twin=twin,
+
+async def _run(
+    worker: Worker, options: RankingOptions, history: int, rank: Callable[[Recommender], tuple[RankedItems, str | None]]
+) -> RecommendResponse:
+    """Run `rank` in a thread; it returns the items, and why the history could not be read, if it could not.
+
+    history: the number of items in the history, at most.
+    """
+
+    def handle() -> RecommendResponse:
+        begun, served = perf_counter(), worker.versions.served
+        ranked, degraded = rank(served.recommender)
+        kinds = [fallback.kind for fallback in ranked.fallbacks]
+        for kind in kinds:
+            worker.metrics.fallbacks.labels(kind).inc()
+        if degraded:
+            worker.metrics.degraded.inc()
+        return RecommendResponse(
+            items=ranked.items,
+            model=served.version.name,
+            fallback=render_fallbacks(ranked.fallbacks),
+            fallback_kinds=kinds,
+            degraded=degraded,
+            milliseconds=round((perf_counter() - begun) * 1000, 3),
         )
-        return _message(serving, answer, begun, worker.metrics)
 
-    return await worker.costly.run(_cost(Wishes(k=k, diversity=diversity), 1), handle)
-
-
-def _cost(wishes: Wishes, history: int) -> int:
-    ids = history + len(wishes.exclude) + len(wishes.allow or ())
-    return cost(wishes.k, ids, history=history, diversity=wishes.diversity, reasons=wishes.reasons)
+    ids = history + len(options.exclude) + len(options.allow or ())
+    units = cost(options.k, ids, history=history, diversity=options.diversity, reasons=options.reasons)
+    return await worker.costly.run(units, handle)
 
 
-def _history_of(user: str, store: GuardedStore) -> tuple[tuple[str, ...], tuple[float, ...], str | None]:
-    """The history of a customer with its weights, read on every request; or nothing, and why it could not be read."""
+class _History(NamedTuple):
+    items: Sequence[Id]
+    weights: Sequence[float] = ()
+    """Empty: all equal."""
+    degraded: str | None = None
+    """Why the history could not be read."""
+
+
+def _read_history(user: str, worker: Worker) -> _History:
+    """The stored history of a customer."""
     try:
-        touches = store.call(lambda opened: opened.history(user))
+        events = worker.store.call(lambda store: store.history(user))
     except StoreUnavailable:
-        return (), (), f"the history of the customer could not be read: {STORE_AWAY}"
+        return _History((), degraded=f"the history of the customer could not be read: {STORE_UNAVAILABLE}")
     except RecordDamaged as error:
         logger.error("%s", error)
-        return (), (), f"the history of the customer could not be read: {HISTORY_DAMAGED}"
-    weights = tuple([touch.weight for touch in touches])
-    weighted = weights.count(1) < len(weights)
-    return tuple([touch.item for touch in touches]), weights if weighted else (), None
-
-
-def _question(
-    wishes: Wishes, history: tuple[str, ...], weights: tuple[float, ...] = (), *, exclude_seen: bool = True
-) -> Question:
-    return Question(
-        history=history,
-        weights=weights,
-        k=wishes.k,
-        exclude=texts(wishes.exclude),
-        allow=None if wishes.allow is None else texts(wishes.allow),
-        categories=tuple(wishes.categories),
-        exclude_seen=exclude_seen,
-        diversity=wishes.diversity,
-        reasons=wishes.reasons,
-        twin=wishes.twin,
-    )
-
-
-def _message(
-    serving: Serving, answer: Answer, begun: float, metrics: Metrics, degraded: str | None = None
-) -> Recommended:
-    metrics.count_fallback(answer.fallback, degraded)
-    items = [
-        RecommendedItem(
-            item.id,
-            item.row,
-            item.score,
-            item.title,
-            item.category,
-            [Reason(reason.item, reason.title, reason.share) for reason in item.because],
-        )
-        for item in answer.items
-    ]
-    milliseconds = round((perf_counter() - begun) * 1000, 3)
-    return Recommended(items, serving.version.name, answer.fallback, degraded, milliseconds)
+        return _History((), degraded=f"the history of the customer could not be read: {HISTORY_DAMAGED}")
+    weights = [event.weight for event in events]
+    return _History([event.item for event in events], weights if weights.count(1) < len(weights) else ())

@@ -1,4 +1,4 @@
-"""The items that may be recommended now, and their order for a query or by popularity."""
+"""The items that may be recommended now, ranked for a query or by popularity."""
 
 from __future__ import annotations
 
@@ -8,23 +8,25 @@ from numpy.typing import NDArray
 from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.geometry import FloatArray
 from lorentzrec.model.ranking import Ranker, Rows
+from lorentzrec.serving.recommending.reasons import Reasons
 from lorentzrec.serving.versions.index import INDEXED_ITEMS, Index, IndexedRanker, Score
 
 Ranked = tuple[NDArray[np.int64], NDArray[np.float32]]
 """Rows and scores, best first."""
 
 
-class LiveItems:
-    """Ranks the live items of a version; rows that go in and out are those of the version.
+class LiveRanker:
+    """Ranks the live items of a version by its model, or by its twin; all rows are those of the version.
 
     Where not all items are live, the points of those that are get packed once, so that nothing else is ever scored:
-    unless there is an index, and so many are live that it pays to ask it.
+    unless there is an index, and enough items are live for it to pay.
     """
 
     def __init__(
         self, ranker: Ranker, counts: NDArray[np.int64], live: Rows | None = None, index: Index | None = None
     ) -> None:
         """`live`: rows in rising order; None if every item is live."""
+        self.all_items, self.reasons = ranker, Reasons(ranker)
         rows: Rows = np.arange(len(counts)) if live is None else live
         self._counts, self._popular = counts, rows[np.argsort(-counts[rows], kind="stable")]
         self._index = index if len(rows) >= INDEXED_ITEMS else None
@@ -34,10 +36,10 @@ class LiveItems:
             self._places = np.full(len(counts), UNKNOWN, np.int64)
             self._places[self._packed] = np.arange(len(self._packed))
         points = ranker.item_points if self._packed is None else ranker.item_points[self._packed]
-        self._nearest = self._ranker(points, ranker.hyperbolic, "distance")
-        self._scored = self._nearest if ranker.by_distance else self._ranker(points, ranker.hyperbolic, "inner")
+        self._nearest = self._make_ranker(points, ranker.hyperbolic, "distance")
+        self._scored = self._nearest if ranker.by_distance else self._make_ranker(points, ranker.hyperbolic, "inner")
 
-    def _ranker(self, points: NDArray[np.float32], hyperbolic: bool, score: Score) -> Ranker:
+    def _make_ranker(self, points: NDArray[np.float32], hyperbolic: bool, score: Score) -> Ranker:
         if self._index is not None:
             return IndexedRanker(points, self._index, self._live, hyperbolic=hyperbolic, score=score)
         return Ranker(points, geometry="hyperboloid" if hyperbolic else "euclidean", score=score)
@@ -51,7 +53,7 @@ class LiveItems:
         return places if self._packed is None else self._packed[places].astype(np.int64), scores
 
     def popular(self, k: int, excluded: Rows, allowed: Rows | None) -> Ranked:
-        """The `k` with the most events in training, scored by their number; equal ones by row."""
+        """The `k` items with the most events in training, scored by that number; ties by row."""
         rows = self._popular
         if allowed is not None:
             permitted = np.zeros(len(self._counts), bool)
@@ -62,7 +64,7 @@ class LiveItems:
         return best, self._counts[best].astype(np.float32)
 
     def _places_of(self, rows: Rows) -> Rows:
-        """Rows of the version as rows of what is ranked; those that are not live drop out."""
+        """Rows of the version as rows of the packed points; those that are not live drop out."""
         if self._packed is None:
             return rows
         places = self._places[rows]

@@ -64,7 +64,7 @@ def test_types_that_are_json(service: TestClient[Any], kind: str) -> None:
     assert service.request("DELETE", "/v1/users/nobody").status_code == 200
 
 
-def test_only_names_of_this_machine_are_answered_to(service: TestClient[Any]) -> None:
+def test_only_names_of_this_machine_are_accepted(service: TestClient[Any]) -> None:
     good = ["localhost", "LOCALHOST:8000", "127.0.0.1:1", "[::1]", "[::1]:8000"]
     bad = ["evil.example", "evil.example:8000", "localhost.evil.example", "127.0.0.2", "[::2]:8000", "localhost:1:2"]
     assert statuses(service, [{"Host": name} for name in good]) == [200] * len(good)
@@ -78,7 +78,7 @@ def test_only_names_of_this_machine_are_answered_to(service: TestClient[Any]) ->
 
 
 @pytest.mark.parametrize(
-    ("settings", "answered", "refused"),
+    ("settings", "accepted", "refused"),
     [
         ({"allowed_hosts": ("shop.example", "::2")}, ["shop.example:80", "[::2]", "localhost"], ["other.example"]),
         ({"allowed_hosts": ("*",)}, ["shop.example", "x"], []),
@@ -87,9 +87,9 @@ def test_only_names_of_this_machine_are_answered_to(service: TestClient[Any]) ->
         ({"host": "fe80::1"}, ["[fe80::1]:8000"], ["[fe80::2]:8000"]),
     ],
 )
-def test_names_that_are_allowed(store: str, settings: Any, answered: list[str], refused: list[str]) -> None:
+def test_names_that_are_allowed(store: str, settings: Any, accepted: list[str], refused: list[str]) -> None:
     with service_here(store, **settings) as service:
-        assert statuses(service, [{"Host": name} for name in answered]) == [200] * len(answered)
+        assert statuses(service, [{"Host": name} for name in accepted]) == [200] * len(accepted)
         assert statuses(service, [{"Host": name} for name in refused]) == [421] * len(refused)
 
 
@@ -121,7 +121,7 @@ def test_pages_of_other_sites_may_not_call(store: str) -> None:
 
 @pytest.mark.parametrize("host", ["http://shop.example", "shop.example:80", "shop.example/", "", "a b"])
 def test_hosts_that_are_no_names(host: str) -> None:
-    with pytest.raises(ConfigError, match="is no host name: give"):
+    with pytest.raises(ConfigError, match="is not a host name: give"):
         ServiceSettings("file:store", allowed_hosts=(host,))
 
 

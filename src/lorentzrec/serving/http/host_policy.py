@@ -1,4 +1,4 @@
-"""Which host names and web sites a service without API keys answers to.
+"""Which host names and web sites a service without API keys accepts.
 
 A browser on the same machine reaches a service on 127.0.0.1, and so does every web page open in it. `Origin` names the
 site of such a page. `Host` is checked because a site can let its own name point to 127.0.0.1 after it was loaded (DNS
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from ipaddress import ip_address
-from typing import NamedTuple
 
+from lorentzrec.serving.http.problems import ServiceProblem
 from lorentzrec.serving.http.settings import ServiceSettings
 
 OWN_HOSTS = ("localhost", "127.0.0.1", "[::1]")
@@ -19,15 +19,7 @@ EVERY_ADDRESS = ("0.0.0.0", "::")
 _PORT = re.compile(rb":\d*$")
 
 
-class Refusal(NamedTuple):
-    """What a problem document says."""
-
-    status: int
-    detail: str
-    kind: str
-
-
-class Visitors:
+class HostPolicy:
     """Decides by `Host` and `Origin` whether a request is handled."""
 
     def __init__(self, settings: ServiceSettings) -> None:
@@ -36,29 +28,24 @@ class Visitors:
         # With keys a page of another site needs one of them, and the browser does not show it the response.
         self._origins = None if keyed or ANY in settings.allowed_origins else {*settings.allowed_origins}
 
-    def refusal(self, host: bytes, origin: bytes | None) -> Refusal | None:
-        """Why a request is not handled; None if it is."""
+    def problem_of(self, host: bytes, origin: bytes | None) -> ServiceProblem | None:
+        """Why a request is refused; None if it is not."""
         if self._hosts is not None and _PORT.sub(b"", host).lower() not in self._hosts:
             name = _readable(_PORT.sub(b"", host))
-            return Refusal(
-                421,
-                f"this service does not answer to the host name {name!r}: use localhost, "
-                f"or start it with --allow-host NAME or with --api-key-file",
-                "unknown-host",
+            hint = "use localhost, or start it with --allow-host NAME or with --api-key-file"
+            return ServiceProblem(
+                f"this service does not answer to the host name {name!r}: {hint}", 421, "unknown-host"
             )
         if origin is None or self._origins is None or origin.partition(b"://")[2].lower() == host.lower():
             return None
         if origin.decode("ascii", "replace") in self._origins:
             return None
-        return Refusal(
-            403,
-            f"pages of {_readable(origin)!r} may not use this service: start it with --allow-origin SITE to allow them",
-            "unknown-origin",
-        )
+        hint = "start it with --allow-origin SITE to allow them"
+        return ServiceProblem(f"pages of {_readable(origin)!r} may not use this service: {hint}", 403, "unknown-origin")
 
 
 def _names(settings: ServiceSettings) -> frozenset[bytes] | None:
-    """The host names that are answered to, lower case and without ports; None for any."""
+    """The accepted host names, lower case and without ports; None for any."""
     if ANY in settings.allowed_hosts:
         return None
     bound = () if settings.host in EVERY_ADDRESS else (settings.host,)

@@ -1,4 +1,4 @@
-"""The version that answers now, and the thread that sees to it that it is the newest good one."""
+"""The version in use, and the thread that replaces it when a newer good one is published."""
 
 from __future__ import annotations
 
@@ -14,80 +14,76 @@ from threading import Event, Thread
 from lorentzrec.errors import ArtifactError, LorentzrecError, StoreUnavailable
 from lorentzrec.serving.http.guarded_store import GuardedStore
 from lorentzrec.serving.http.metrics import Metrics
-from lorentzrec.serving.http.problems import STORE_AWAY, ServiceUnavailable
-from lorentzrec.serving.recommending.recommender import Answerer
+from lorentzrec.serving.http.problems import STORE_UNAVAILABLE, NotReady
+from lorentzrec.serving.recommending.recommender import Recommender
 from lorentzrec.serving.versions.version import Version, open_version
 
 START_SECONDS = 15.0
-"""The longest that a start waits for the first look at the store."""
+"""How long a start waits for the first poll of the store."""
 FETCH_SECONDS = 3600.0
 """A version may be large, and its store far away."""
 REFUSAL_SECONDS = 30.0
-"""A refused version is looked at again after this long: somebody may have repaired it."""
+"""A refused version is opened again after this long: it may have been repaired."""
 
 logger = logging.getLogger("lorentzrec.serving")
 
 
 @dataclass(frozen=True)
-class Serving:
-    """What requests are answered with. Immutable; a request takes it once, and keeps it to its end."""
+class ServedVersion:
+    """A version with its recommender. Immutable; a request reads it once and uses it to its end."""
 
     version: Version
-    answerer: Answerer
+    recommender: Recommender
     live_revision: int
 
 
-class Current:
-    """Holds one reference to what is served, and changes it in one step.
+class VersionWatcher:
+    """Holds the version in use and replaces it in one step.
 
-    Requests under way keep what they took; when the last of them is done, the old version's memory is released. A
-    version that is damaged is refused, and the last good one stays. At the start, when there is no last good one, and
-    when the one in use is found to be damaged, the newest good one that was ever live replaces it.
+    Requests under way keep the version they started with; its memory is released after the last of them. A damaged
+    version is refused, and the last good one stays in use. At the start, when there is no last good one, and when the
+    one in use is found to be damaged, the newest good one that was ever live replaces it.
     """
 
     def __init__(self, store: GuardedStore, cache: Path, metrics: Metrics, poll_seconds: float) -> None:
         self._store, self._cache, self._metrics, self._poll_seconds = store, cache, metrics, poll_seconds
-        self._serving: Serving | None = None
-        self._refused: dict[str, float] = {}  # when each may be looked at again
+        self._served: ServedVersion | None = None
+        self._refused: dict[str, float] = {}  # when each may be opened again
         self._damaged: dict[str, float] = {}  # when each was last found to be damaged while it was in use
         self._wanted: str | None = None
         self._warning: str | None = None  # of the store
-        self._failure: str | None = None  # of the last look at the store
+        self._failure: str | None = None  # of the last poll
         self._noted: Version | None = None  # the damaged version in use that was reported
-        self._looked, self._stopped, self._nudged = Event(), Event(), Event()
-        self._thread = Thread(target=self._watch, name="current", daemon=True)
+        self._polled, self._stopped, self._nudged = Event(), Event(), Event()
+        self._thread = Thread(target=self._watch, name="versions", daemon=True)
 
     @property
-    def serving(self) -> Serving:
-        """What to answer with. Take it once a request."""
-        if (serving := self._serving) is None:
-            raise ServiceUnavailable(self._missing())
-        return serving
+    def served(self) -> ServedVersion:
+        """The version in use with its recommender; read it once per request. `NotReady` if there is none."""
+        if (served := self._served) is None:
+            raise NotReady(self._missing())
+        return served
 
     @property
     def version(self) -> Version | None:
-        return None if self._serving is None else self._serving.version
-
-    @property
-    def name(self) -> str | None:
-        """The name of the version in use; None if there is none."""
-        return None if self._serving is None else self._serving.version.name
+        """The version in use; None if there is none."""
+        return None if self._served is None else self._served.version
 
     @property
     def warnings(self) -> list[str]:
-        """What an operator should know, although requests are answered."""
+        """What an operator should know although the service works."""
         warnings = [f"version {name} is refused, and the log of the service says why" for name in self._refused.copy()]
         if self._failure is not None:
             warnings.append("the store cannot be checked for a new version, and the log of the service says why")
         return warnings if self._warning is None else [self._warning, *warnings]
 
     def start(self) -> None:
-        """Look at the store from now on, in a thread. If there is a version, it serves when this returns.
+        """Poll the store from now on, in a thread. If there is a version, it is usually in use when this returns.
 
-        A version that takes long to fetch is not waited for: meanwhile somebody may want to know whether we are alive.
+        A version that takes long to fetch is not waited for, so that liveness probes succeed meanwhile.
         """
         self._thread.start()
-        self._looked.wait(START_SECONDS)
+        self._polled.wait(START_SECONDS)
 
     def stop(self) -> None:
         self._stopped.set()
@@ -95,24 +91,24 @@ class Current:
         self._thread.join(timeout=1)
 
     def nudge(self) -> None:
-        """Look at the store now: something has changed in it."""
+        """Poll now: something in the store has changed."""
         self._nudged.set()
 
     def _watch(self) -> None:
         while not self._stopped.is_set():
             self._nudged.clear()
-            self._refresh_and_say()
-            self._looked.set()
-            # Workers that started together should not all ask together.
+            self._poll()
+            self._polled.set()
+            # Workers that started together should not all poll together.
             self._nudged.wait(self._poll_seconds * random.uniform(0.8, 1.2))
 
-    def _refresh_and_say(self) -> None:
+    def _poll(self) -> None:
         was_up = self._store.trouble is None
         try:
             self.refresh()
         except StoreUnavailable as error:
-            if self._store.trouble is None:  # else the guard has said it
-                logger.warning("the store has no time for a look at it: %s", error)
+            if self._store.trouble is None:  # else the guard has logged it
+                logger.warning("the store is too busy to be polled: %s", error)
         except Exception as error:
             if self._failure != repr(error):  # once, not every second
                 logger.exception("the check of the store failed; the version in use stays")
@@ -125,19 +121,19 @@ class Current:
         self._metrics.store_writable.set(self._store.trouble is None and self._store.write_trouble is None)
 
     def refresh(self) -> None:
-        """Take into use what the store says is current, if it is another than now."""
+        """Take the current version and live items of the store into use, if they have changed."""
         state = self._store.call(lambda store: store.state(), probe=True)
-        self._wanted, before = state.version, self._serving
+        self._wanted, before = state.version, self._served
         if state.warning is not None and state.warning != self._warning:
             logger.warning("%s", state.warning)
         self._warning = state.warning
         for version in self._choices(state.version, self.version):
             if before is not None and version is before.version and state.live_revision == before.live_revision:
                 return
-            if (answerer := self._answerer(version)) is not None:
-                self._serving, self._noted = Serving(version, answerer, state.live_revision), None
+            if (recommender := self._load(version)) is not None:
+                self._served, self._noted = ServedVersion(version, recommender, state.live_revision), None
                 if before is None or version is not before.version:
-                    self._tell(before, version)
+                    self._announce(before, version)
                 return
 
     def _choices(self, wanted: str | None, in_use: Version | None) -> Iterator[Version]:
@@ -195,16 +191,16 @@ class Current:
         self._refused.pop(name, None)
         return version
 
-    def _answerer(self, version: Version) -> Answerer | None:
-        """What answers with a version, warm; None if the version cannot answer."""
+    def _load(self, version: Version) -> Recommender | None:
+        """The recommender of a version, warmed up; None if the version is refused."""
         live = self._store.call(lambda store: store.live_items(), seconds=FETCH_SECONDS)
         try:
-            answerer = Answerer(version, live)
-            answerer.warm_up()
-        except Exception as error:  # it fits its checksums, and yet it makes no sense
+            recommender = Recommender(version, live)
+            recommender.warm_up()
+        except Exception as error:  # its checksums are right, but its content makes no sense
             self._refuse(version.name, error)
             return None
-        return answerer
+        return recommender
 
     def _refuse(self, name: str, reason: Exception | str) -> None:
         if name not in self._refused:
@@ -213,8 +209,8 @@ class Current:
             logger.error("version %s is refused, and the last good one stays: %s%s", name, kind, reason)
         self._refused[name] = time.monotonic() + REFUSAL_SECONDS
 
-    def _tell(self, before: Serving | None, version: Version) -> None:
-        logger.info("version %s answers now: %d items", version.name, len(version.items))
+    def _announce(self, before: ServedVersion | None, version: Version) -> None:
+        logger.info("version %s is in use: %d items", version.name, len(version.items))
         for line in version.notes:
             logger.warning(line)
         self._metrics.swaps.inc()
@@ -223,23 +219,23 @@ class Current:
         self._metrics.serving.labels(version.name).set(1)  # second: it may be the same version, opened again
         self._prune_cache(version.name)
 
-    def _prune_cache(self, serving: str) -> None:
+    def _prune_cache(self, served: str) -> None:
         """Remove versions from the cache that the store has discarded, with the locks and remains of their downloads.
 
-        Whoever still maps their files may go on.
+        A process that still maps their files can continue to use them.
         """
         try:
-            kept = {serving, *self._store.call(lambda store: store.versions())}
+            keep = {served, *self._store.call(lambda store: store.versions())}
         except LorentzrecError:
             return
         for path in self._cache.glob("*"):
-            # Another worker may be downloading a version that is kept, to a folder with its name and more.
-            if not any(name in path.name for name in kept):
+            # Another worker may be downloading such a version, to a folder whose name contains its name.
+            if not any(name in path.name for name in keep):
                 shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
     def _missing(self) -> str:
         if self._store.trouble is not None:
-            return STORE_AWAY
+            return STORE_UNAVAILABLE
         if self._wanted is None:
             return "the store holds no version yet: publish one with `lorentzrec publish MODEL --to STORE`"
         return "; ".join([*self.warnings, "publish the model again"])

@@ -1,4 +1,4 @@
-"""The gate in front of the application: what holds for every request, whatever its route."""
+"""What applies to every request, before any route: limits, checks of the headers, request ids, logs and metrics."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import msgspec
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
+from lorentzrec.serving.http.host_policy import HostPolicy
 from lorentzrec.serving.http.metrics import Metrics
-from lorentzrec.serving.http.problems import MEDIA_TYPE, ClientGone, Overloaded, headers_of, problem
+from lorentzrec.serving.http.problems import MEDIA_TYPE, ClientGone, Overloaded, ServiceProblem
 from lorentzrec.serving.http.settings import ServiceSettings
-from lorentzrec.serving.http.visitors import Refusal, Visitors
 
 ALWAYS_OPEN = ("/healthz", "/readyz", "/metrics")
-"""Answered under overload and under any host name: probes and scrapers use the address of a container."""
+"""Available under overload and under any host name: probes and scrapers use the address of a container."""
 SANE_REQUEST_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 JSON_TYPE = re.compile(rb"application/([\w.+-]+\+)?json\s*(;.*)?", re.IGNORECASE)
 KNOWN_METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
@@ -30,15 +30,15 @@ TOO_MANY = "too many requests at once: come back in a second"
 logger = logging.getLogger("lorentzrec.serving.requests")
 
 
-class Gate:
+class RequestMiddleware:
     """An ASGI application around another: bounds the number, size and time of requests, and logs and counts them.
 
     A request takes one of the worker's slots only when its body is complete, so slow clients do not keep others out.
     Bodies that are still arriving have their own, larger limits. Beyond these limits the oldest body is given up, or
     the largest if it is about bytes: a body that arrives at a normal speed is never the oldest for long.
 
-    The gate also passes the path on as it was sent, percent signs and all. Servers decode it first, and then an id with
-    a slash in it (%2F) cannot be told from two parts of a path. `routes/path_ids.py` decodes the parts.
+    The path is passed on as it was sent, still percent-encoded. Servers decode it first, and then an id with a slash in
+    it (%2F) cannot be distinguished from two parts of a path. `requests.decode_id` decodes the parts.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Gate:
     ) -> None:
         """`methods`: the methods of each route, by the template of its path."""
         self.app, self._settings, self._metrics, self._methods = app, settings, metrics, methods
-        self._visitors = Visitors(settings)
+        self._host_policy = HostPolicy(settings)
         self._slots_taken = 0
         self._arriving: dict[_Exchange, None] = {}
         self._arriving_bytes = 0
@@ -65,8 +65,8 @@ class Gate:
             self._record(exchange)
 
     async def _pass(self, exchange: _Exchange) -> None:
-        if refusal := self._refusal(exchange):
-            await exchange.refuse(*refusal)
+        if problem := self._check_headers(exchange):
+            await exchange.refuse(problem)
             return
         try:
             async with asyncio.timeout(self._settings.request_seconds) as exchange.deadline:
@@ -79,30 +79,32 @@ class Gate:
                 finally:
                     self._no_longer_arriving(exchange)
         except Overloaded as error:
-            await exchange.refuse(503, str(error), "overloaded")
+            await exchange.refuse(error)
         except TimeoutError:
             if exchange.status is not None:
                 raise  # the response has begun, so all that is left is to close the connection
-            seconds = f"{self._settings.request_seconds:g} seconds"
-            if exchange.given_up:
-                await exchange.refuse(503, TOO_MANY, "overloaded")
-            elif exchange.complete:
-                await exchange.refuse(503, f"there was no answer within {seconds}: come back in a second", "too-slow")
-            else:
-                await exchange.refuse(408, f"the body did not arrive within {seconds}: send it faster", "too-slow")
+            await exchange.refuse(self._timeout_problem(exchange))
 
-    def _refusal(self, exchange: _Exchange) -> Refusal | None:
+    def _timeout_problem(self, exchange: _Exchange) -> ServiceProblem:
+        seconds = f"{self._settings.request_seconds:g} seconds"
+        if exchange.given_up:
+            return Overloaded(TOO_MANY)
+        if exchange.complete:
+            return ServiceProblem(f"there was no answer within {seconds}: come back in a second", 503, "too-slow")
+        return ServiceProblem(f"the body did not arrive within {seconds}: send it faster", 408, "too-slow")
+
+    def _check_headers(self, exchange: _Exchange) -> ServiceProblem | None:
         headers = exchange.headers
         hosts = [value for name, value in exchange.scope["headers"] if name == b"host"]
         if len(hosts) > 1 or (not any(hosts) and exchange.scope["http_version"] not in ("1", "1.0")):
-            return Refusal(400, "the request needs one Host header: send exactly one", "invalid-request")
+            return ServiceProblem("the request needs one Host header: send exactly one", 400, "invalid-request")
         # Browsers let any web page send text and forms to any address, but JSON only where that is allowed.
         sends = exchange.has_body and exchange.method in WRITING_METHODS
         if sends and not JSON_TYPE.fullmatch(headers.get(b"content-type", b"")):
-            return Refusal(415, "the body is not sent as JSON: set Content-Type: application/json", "not-json")
+            return ServiceProblem("the body is not sent as JSON: set Content-Type: application/json", 415, "not-json")
         if exchange.scope["path"] in ALWAYS_OPEN or not any(hosts):
             return None
-        return self._visitors.refusal(hosts[0], headers.get(b"origin"))
+        return self._host_policy.problem_of(hosts[0], headers.get(b"origin"))
 
     def complete(self, exchange: _Exchange) -> None:
         """The request is complete and takes a slot; `Overloaded` if there is none left."""
@@ -148,7 +150,7 @@ class Gate:
         route = str(exchange.scope.get("path_template") or "none")
         method = exchange.method if exchange.method in KNOWN_METHODS else "other"
         seconds = perf_counter() - exchange.begun
-        # 499 as in nginx: the client went away. What was sent then, if anything, nobody has read.
+        # 499 as in nginx: the client closed the connection, and has not read what was sent, if anything.
         status = 499 if exchange.gone or exchange.status is None else exchange.status
         self._metrics.requests.labels(method, route, status).inc()
         self._metrics.seconds.labels(route).observe(seconds)
@@ -165,8 +167,8 @@ class Gate:
 class _Exchange:
     """One request and its response, seen while they pass."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, gate: Gate) -> None:
-        self._receive, self._send, self._gate = receive, send, gate
+    def __init__(self, scope: Scope, receive: Receive, send: Send, middleware: RequestMiddleware) -> None:
+        self._receive, self._send, self._middleware = receive, send, middleware
         self.begun = perf_counter()
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         values: dict[str, Any] = {**scope}
@@ -195,11 +197,11 @@ class _Exchange:
         if message["type"] == "http.disconnect":
             self.gone = True
             raise ClientGone("the body ends too early or its chunks are damaged: send it whole")
-        self._gate.count_bytes(self, len(message.get("body", b"")))
+        self._middleware.count_bytes(self, len(message.get("body", b"")))
         if 0 < self.length <= self.received:
             message["more_body"] = False  # the server would say so in one more message
         if not message.get("more_body", False):
-            self._gate.complete(self)
+            self._middleware.complete(self)
         return message
 
     async def send(self, message: Message) -> None:
@@ -215,17 +217,17 @@ class _Exchange:
         await self._send(message)
 
     def _allow(self, value: bytes) -> bytes:
-        return self._gate.allow(self, {method.strip() for method in value.decode().split(",")})
+        return self._middleware.allow(self, {method.strip() for method in value.decode().split(",")})
 
-    async def refuse(self, status: int, detail: str, kind: str) -> None:
-        body = msgspec.json.encode(problem(status, detail, kind))
-        headers = {"content-type": MEDIA_TYPE, "content-length": str(len(body)), **headers_of(status)}
+    async def refuse(self, problem: ServiceProblem) -> None:
+        body = msgspec.json.encode(problem.document)
+        headers = {"content-type": MEDIA_TYPE, "content-length": str(len(body)), **(problem.headers or {})}
         encoded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-        await self.send({"type": "http.response.start", "status": status, "headers": encoded})
+        await self.send({"type": "http.response.start", "status": problem.status_code, "headers": encoded})
         await self.send({"type": "http.response.body", "body": body, "more_body": False})
 
 
 def _request_id(sent: bytes) -> str:
-    """The caller's own number for the request, if it can do no harm in a log, else a new one."""
+    """The client's own id of the request, if it is safe in a log, else a new one."""
     text = sent.decode("latin-1")
     return text if SANE_REQUEST_ID.fullmatch(text) else secrets.token_hex(8)

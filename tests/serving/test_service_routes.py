@@ -1,4 +1,4 @@
-"""Every route of the service, on the small shop: what goes in, what comes out."""
+"""Every route of the service, on the small shop."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from litestar.testing import TestClient
 
+from lorentzrec.model.fallbacks import FallbackKind
 from lorentzrec.serving.stores.store import Store
 from serving.running_service import service_here, shop_store, wait_until
 from serving.small_shop import ITEMS, shop_model, shop_table
@@ -36,53 +37,56 @@ def service(store: Store) -> Iterator[TestClient[Any]]:
         yield client
 
 
-def ids(answer: dict[str, Any]) -> list[str]:
-    return [item["id"] for item in answer["items"]]
+def ids(body: dict[str, Any]) -> list[str]:
+    return [item["id"] for item in body["items"]]
 
 
-def test_a_history_is_answered_as_the_model_answers_it(service: TestClient[Any], store: Store) -> None:
-    answer = service.post("/v1/recommend", json={"history": ["i3", "i7"], "k": 5}).json()
+def test_recommendations_for_a_history_are_those_of_the_model(service: TestClient[Any], store: Store) -> None:
+    body = service.post("/v1/recommend", json={"history": ["i3", "i7"], "k": 5}).json()
     expected = shop_model().recommend(["i3", "i7"], k=5)
-    assert ids(answer) == expected.ids
-    assert [item["score"] for item in answer["items"]] == pytest.approx(expected.scores.tolist())
-    first = answer["items"][0]
+    assert ids(body) == expected.ids
+    assert [item["score"] for item in body["items"]] == pytest.approx(expected.scores.tolist())
+    first = body["items"][0]
     assert first["title"] == f"Piece number {first['row']}"
     assert first["because"] == []
-    assert (answer["model"], answer["fallback"], answer["degraded"]) == (store.state().version, None, None)
-    assert answer["milliseconds"] > 0
+    assert (body["model"], body["degraded"]) == (store.state().version, None)
+    assert (body["fallback"], body["fallback_kinds"]) == (None, [])
+    assert body["milliseconds"] > 0
 
 
-def test_what_is_looked_at_now_is_the_newest_of_the_history(service: TestClient[Any]) -> None:
-    answer = service.post("/v1/recommend", json={"history": ["i3"], "context": ["i7"], "k": 5}).json()
-    assert ids(answer) == shop_model().recommend(["i3", "i7"], k=5).ids
+def test_the_context_is_the_newest_part_of_the_history(service: TestClient[Any]) -> None:
+    body = service.post("/v1/recommend", json={"history": ["i3"], "context": ["i7"], "k": 5}).json()
+    assert ids(body) == shop_model().recommend(["i3", "i7"], k=5).ids
 
 
-def test_wishes_are_kept(service: TestClient[Any]) -> None:
-    question: dict[str, Any] = {"history": ["i3"], "k": 3}
-    best = ids(service.post("/v1/recommend", json=question).json())
+def test_options_of_a_query(service: TestClient[Any]) -> None:
+    query: dict[str, Any] = {"history": ["i3"], "k": 3}
+    best = ids(service.post("/v1/recommend", json=query).json())
 
-    def wish(**wishes: Any) -> list[str]:
-        return ids(service.post("/v1/recommend", json=question | wishes).json())
+    def with_options(**options: Any) -> list[str]:
+        return ids(service.post("/v1/recommend", json=query | options).json())
 
-    assert best[0] not in wish(exclude=[best[0]])
-    assert sorted(wish(allow=["i9", "i10"])) == ["i10", "i9"]
-    assert wish(allow=[]) == []
-    assert all(int(item[1:]) % 4 == 1 for item in wish(categories=["hats"]))
-    assert wish(exclude_seen=False)[0] == "i3"
-    assert wish(twin=True) == shop_model(geometry="euclidean").recommend(["i3"], k=3).ids
-    reasons = service.post("/v1/recommend", json=question | {"reasons": True}).json()["items"][0]["because"]
+    assert best[0] not in with_options(exclude=[best[0]])
+    assert sorted(with_options(allow=["i9", "i10"])) == ["i10", "i9"]
+    assert with_options(allow=[]) == []
+    assert all(int(item[1:]) % 4 == 1 for item in with_options(categories=["hats"]))
+    assert with_options(exclude_seen=False)[0] == "i3"
+    assert with_options(twin=True) == shop_model(geometry="euclidean").recommend(["i3"], k=3).ids
+    reasons = service.post("/v1/recommend", json=query | {"reasons": True}).json()["items"][0]["because"]
     assert reasons == [{"item": "i3", "title": "Piece number 3", "share": 1.0}]
 
 
-def test_numbers_are_ids_too(service: TestClient[Any]) -> None:
-    answer = service.post("/v1/events", json={"user": 17, "item": 4, "id": 1}).json()
-    assert (answer["accepted"], answer["unknown_items"]) == (1, 1)  # the shop sells i4, not 4
+def test_numbers_are_ids(service: TestClient[Any]) -> None:
+    body = service.post("/v1/events", json={"user": 17, "item": 4, "id": 1}).json()
+    assert (body["accepted"], body["unknown_items"]) == (1, 1)  # the shop sells i4, not 4
     assert [one["item"] for one in service.get("/v1/users/17/history").json()["history"]] == ["4"]
 
 
-def test_an_event_counts_in_the_next_answer(service: TestClient[Any]) -> None:
+def test_an_event_counts_in_the_next_response(service: TestClient[Any]) -> None:
     unknown = service.get("/v1/users/ann/recommendations?k=2").json()
     assert (ids(unknown), unknown["fallback"]) == (["i0", "i1"], "popular: the history is empty")
+    assert unknown["fallback_kinds"] == ["popular"]
+    assert 'lorentzrec_fallbacks_total{kind="popular"} ' in service.get("/metrics").text
     for seen in (["i3"], ["i3", "i7"]):
         sent = service.post("/v1/events", json={"user": "ann", "item": seen[-1]}).json()
         assert (sent["accepted"], sent["duplicates"], sent["unknown_items"]) == (1, 0, 0)
@@ -105,11 +109,11 @@ def test_kinds_of_events_weigh_as_in_training(tmp_path: Path) -> None:
         history = service.get("/v1/users/kim/history").json()["history"]
         assert [(event["item"], event["weight"]) for event in history] == [("i3", 4.0), ("i7", 0.25), ("i9", 0.5)]
         query = {"user": "kim", "k": 5, "context": ["i1"], "reasons": True}
-        answer = service.post("/v1/recommend", json=query).json()
+        body = service.post("/v1/recommend", json=query).json()
         expected = shop_model().recommend(["i3", "i7", "i9", "i1"], k=5, weights=[4.0, 0.25, 0.5, 1.0])
-        assert ids(answer) == expected.ids
-        assert ids(answer) != shop_model().recommend(["i3", "i7", "i9", "i1"], k=5).ids
-        assert [item["score"] for item in answer["items"]] == pytest.approx(expected.scores.tolist())
+        assert ids(body) == expected.ids
+        assert ids(body) != shop_model().recommend(["i3", "i7", "i9", "i1"], k=5).ids
+        assert [item["score"] for item in body["items"]] == pytest.approx(expected.scores.tolist())
         unknown = service.post("/v1/events", json={"user": "kim", "item": "i3", "kind": "gift"})
         assert unknown.status_code == 400
         assert "send one of view, buy, or a weight" in unknown.json()["detail"]
@@ -121,10 +125,10 @@ def test_kinds_of_events_weigh_as_in_training(tmp_path: Path) -> None:
 def test_events_without_times_keep_the_order_in_which_they_are_sent(service: TestClient[Any]) -> None:
     sent = ["i7", "i2", "i9", "i4", "i1"]
     service.post("/v1/events", json={"events": [{"user": "eve", "item": item} for item in sent]})
-    assert [touch["item"] for touch in service.get("/v1/users/eve/history").json()["history"]] == sent
+    assert [event["item"] for event in service.get("/v1/users/eve/history").json()["history"]] == sent
 
 
-def test_events_come_twice_and_in_any_order(service: TestClient[Any]) -> None:
+def test_events_may_arrive_twice_and_in_any_order(service: TestClient[Any]) -> None:
     late = {"user": "bob", "item": "i5", "time": 300, "id": "c"}
     early = {"user": "bob", "item": "i6", "time": 100, "id": "a"}
     assert service.post("/v1/events", json={"events": [late, early, late]}).json()["duplicates"] == 1
@@ -139,18 +143,18 @@ def test_events_come_twice_and_in_any_order(service: TestClient[Any]) -> None:
 
 
 @pytest.mark.parametrize("user", ["a/b", "a%2Fb", "../../etc/passwd", "'; DROP TABLE events; --", "ü ☃", "a?b#c", "."])
-def test_ids_may_hold_anything_readable(service: TestClient[Any], user: str) -> None:
+def test_ids_may_contain_any_printable_text(service: TestClient[Any], user: str) -> None:
     # A lone dot would be taken out of the path by the client itself.
     path = "/v1/users/" + (quote(user, safe="") if user != "." else "%2E")
     assert service.post("/v1/events", json={"user": user, "item": "i1", "id": "x"}).json()["accepted"] == 1
-    answer = service.get(f"{path}/history").json()
-    assert (answer["user"], len(answer["history"])) == (user, 1)
-    assert service.delete(path).json() == {"user": user, "events": 1, "model": answer["model"]}
+    body = service.get(f"{path}/history").json()
+    assert (body["user"], len(body["history"])) == (user, 1)
+    assert service.delete(path).json() == {"user": user, "events": 1, "model": body["model"]}
 
 
 def test_similar_items(service: TestClient[Any]) -> None:
-    answer = service.get("/v1/items/i3/similar?k=3").json()
-    assert ids(answer) == shop_model().similar_items("i3", 3).ids
+    body = service.get("/v1/items/i3/similar?k=3").json()
+    assert ids(body) == shop_model().similar_items("i3", 3).ids
     hats = service.get("/v1/items/i3/similar?k=40&categories=hats&categories=coats&exclude=i0").json()
     assert {item["category"] for item in hats["items"]} == {"hats", "coats"}
     assert len(hats["items"]) == 19  # ten of each, without i0
@@ -159,12 +163,12 @@ def test_similar_items(service: TestClient[Any]) -> None:
 
 
 def test_a_basket_is_completed_with_other_categories(service: TestClient[Any]) -> None:
-    answer = service.post("/v1/basket", json={"items": ["i0", "i1"], "k": 40}).json()
-    assert {item["category"] for item in answer["items"]} == {"shoes", None}
-    assert answer["fallback"] is None
+    body = service.post("/v1/basket", json={"items": ["i0", "i1"], "k": 40}).json()
+    assert {item["category"] for item in body["items"]} == {"shoes", None}
+    assert body["fallback"] is None
 
 
-def test_items_are_found(service: TestClient[Any], store: Store) -> None:
+def test_search_and_details_of_items(service: TestClient[Any], store: Store) -> None:
     found = service.get("/v1/items?query=number 12&limit=5").json()
     assert ids(found) == ["i12"]
     assert ids(service.get("/v1/items?limit=2").json()) == ["i0", "i1"]
@@ -174,7 +178,7 @@ def test_items_are_found(service: TestClient[Any], store: Store) -> None:
     assert service.get("/v1/items/none").status_code == 404
 
 
-def test_live_items(service: TestClient[Any], store: Store) -> None:
+def test_live_items_can_be_set_and_changed(service: TestClient[Any], store: Store) -> None:
     def live_now() -> int:
         return int(service.get("/v1/model").json()["live"])
 
@@ -193,7 +197,7 @@ def test_live_items(service: TestClient[Any], store: Store) -> None:
     wait_until(lambda: live_now() == ITEMS)
 
 
-def test_the_model_tells_what_it_is(service: TestClient[Any], store: Store) -> None:
+def test_information_about_the_model(service: TestClient[Any], store: Store) -> None:
     assert service.get("/v1/model").json() == {
         "model": store.state().version,
         "items": ITEMS,
@@ -209,17 +213,17 @@ def test_the_model_tells_what_it_is(service: TestClient[Any], store: Store) -> N
     }
 
 
-def test_the_map(service: TestClient[Any], store: Store) -> None:
-    answer = service.get("/v1/map")
-    assert answer.headers["X-Items"] == str(ITEMS)
-    assert answer.headers["ETag"] == f'"{store.state().version}"'
-    places, codes, counts = np.split(np.frombuffer(answer.content, "<f4"), [2 * ITEMS, 3 * ITEMS])
+def test_the_map_and_its_rows(service: TestClient[Any], store: Store) -> None:
+    response = service.get("/v1/map")
+    assert response.headers["X-Items"] == str(ITEMS)
+    assert response.headers["ETag"] == f'"{store.state().version}"'
+    places, codes, counts = np.split(np.frombuffer(response.content, "<f4"), [2 * ITEMS, 3 * ITEMS])
     assert places.reshape(ITEMS, 2).tolist() == DISK.tolist()
     names = ["coats", "hats", "shoes"]
     expected = [-1 if name is None else names.index(name) for name in shop_table()["category"]]
     assert codes.view("<i4").tolist() == expected
     assert counts.tolist() == list(range(2 * ITEMS, ITEMS, -1))
-    unchanged = service.get("/v1/map", headers={"If-None-Match": answer.headers["ETag"]})
+    unchanged = service.get("/v1/map", headers={"If-None-Match": response.headers["ETag"]})
     assert (unchanged.status_code, unchanged.content) == (304, b"")
     assert ids(service.get("/v1/map/items?rows=2,0").json()) == ["i2", "i0"]
     assert service.get(f"/v1/map/items?rows={ITEMS}").status_code == 400
@@ -235,12 +239,17 @@ def test_the_page_and_its_files(service: TestClient[Any]) -> None:
     assert (again.status_code, again.content) == (304, b"")
 
 
+def test_the_page_explains_every_kind_of_fallback(service: TestClient[Any]) -> None:
+    script = service.get("/page/notices.js").text
+    assert all(f"\n  {kind}: " in script for kind in FallbackKind)
+
+
 @pytest.mark.parametrize("name", ["none.js", "../app.py", "..%2Fapp.py", "%2Fetc%2Fpasswd", "/etc/passwd", ""])
 def test_no_path_reaches_the_disk(service: TestClient[Any], name: str) -> None:
     assert service.get(f"/page/{name}").status_code == 404
 
 
-def test_a_version_without_map_or_twin_says_so(tmp_path: Path) -> None:
+def test_a_version_without_map_or_twin(tmp_path: Path) -> None:
     store = shop_store(tmp_path)
     with service_here(store.url) as service:
         missing = service.get("/v1/map")

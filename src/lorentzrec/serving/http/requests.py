@@ -1,0 +1,73 @@
+"""What route handlers receive: bodies of exactly the declared type, decoded ids from paths, and the worker's parts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, TypeAlias
+from urllib.parse import unquote
+
+import msgspec
+from litestar import Request
+from litestar.datastructures import State
+from litestar.di import NamedDependency
+from litestar.params import PathParameter
+
+from lorentzrec.errors import InputError
+from lorentzrec.serving.http.costs import CostlyRequests
+from lorentzrec.serving.http.guarded_store import GuardedStore
+from lorentzrec.serving.http.metrics import Metrics
+from lorentzrec.serving.http.version_watcher import VersionWatcher
+from lorentzrec.serving.recommending.query import ID_PATTERN
+from lorentzrec.serving.stores.store import LONGEST_ID
+
+LARGE_BODY = 2**14
+"""Bytes. Larger bodies are decoded in a thread: 10,000 ids take 5 ms, in which a worker could do nothing else."""
+BYTES_A_UNIT = 10
+"""Bytes of a body that are decoded at the cost of one unit; see `costs.py`."""
+_ID_SCHEMA = {"minLength": 1, "maxLength": LONGEST_ID, "pattern": ID_PATTERN}
+
+ItemInPath: TypeAlias = Annotated[str, PathParameter(description="The id of an item.", schema_extra=_ID_SCHEMA)]
+UserInPath: TypeAlias = Annotated[str, PathParameter(description="The id of a customer.", schema_extra=_ID_SCHEMA)]
+
+
+@dataclass(frozen=True)
+class Worker:
+    """The parts of one process. One dependency, since Litestar starts a task for each as soon as there are two."""
+
+    versions: VersionWatcher
+    store: GuardedStore
+    metrics: Metrics
+    costly: CostlyRequests
+
+
+TheWorker: TypeAlias = NamedDependency[Worker]
+
+
+class StrictRequest(Request[Any, Any, State]):
+    """Litestar decodes a body as any JSON and converts it later, so that "10" is accepted for 10. This one is strict.
+
+    Decoding straight into the type is also faster, and stops at the first error.
+    """
+
+    async def json(self) -> Any:
+        body = await self.body()
+        field = self.route_handler.parsed_data_field
+        if field is None:
+            return None
+        if len(body) <= LARGE_BODY:
+            return msgspec.json.decode(body, type=field.annotation)
+        costly: CostlyRequests = self.app.state.costly
+        return await costly.run(len(body) // BYTES_A_UNIT, partial(msgspec.json.decode, body, type=field.annotation))
+
+
+def decode_id(part: str) -> str:
+    """The id in a part of a path. Percent signs are decoded here, since `RequestMiddleware` passes paths on as sent."""
+    try:
+        decoded = unquote(part, errors="strict")
+    except UnicodeDecodeError:
+        raise InputError("the id in the path is not UTF-8: encode it as UTF-8, then with percent signs") from None
+    if len(decoded) > LONGEST_ID or not re.search(ID_PATTERN, decoded):
+        raise InputError(f"the id in the path is empty, longer than {LONGEST_ID} or has control characters: check it")
+    return decoded

@@ -1,0 +1,140 @@
+"""The catalogue: the version in use, its items and its map, and which items are live."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import numpy as np
+from litestar import Request, Response, get, patch, post, put
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.params import JSONBody, QueryParameter
+
+from lorentzrec.errors import InputError
+from lorentzrec.serving.http.messages import (
+    ItemResponse,
+    ItemsResponse,
+    LiveItemsChange,
+    LiveItemsChanged,
+    LiveItemsRequest,
+    LiveItemsResponse,
+    ModelInformation,
+    RowsRequest,
+    RowsResponse,
+)
+from lorentzrec.serving.http.problems import READING, READING_ITEM, WITH_BODY, NoMap
+from lorentzrec.serving.http.requests import ItemInPath, TheWorker, Worker, decode_id
+from lorentzrec.serving.recommending.recommender import UnknownItem
+
+Words = Annotated[
+    str, QueryParameter(name="query", max_length=500, description="Words of a title, or beginnings of them, or an id.")
+]
+Limit = Annotated[int, QueryParameter(ge=1, le=1_000, description="The largest number of items.")]
+RowList = Annotated[
+    str,
+    QueryParameter(pattern=r"^[0-9]{1,9}(,[0-9]{1,9}){0,999}$", description="Up to 1,000 rows, separated by commas."),
+]
+NOT_MODIFIED = ResponseSpec(None, generate_examples=False, description="The version is still the one of If-None-Match.")
+LIVE_SECONDS = 8.0
+"""There may be a million live items, and a store that is sending them is not to be given up."""
+
+
+@get("/items", sync_to_thread=True, responses=READING)
+def search_items(worker: TheWorker, words: Words = "", limit: Limit = 20) -> ItemsResponse:
+    """Items by the words of their titles, popular ones first; without a query, the most popular ones."""
+    version = worker.versions.served.version
+    return ItemsResponse(version.items.search(words, limit), version.name)
+
+
+@get("/items/{item:str}", sync_to_thread=True, responses=READING_ITEM)
+def get_item(item: ItemInPath, worker: TheWorker) -> ItemResponse:
+    """The details of an item."""
+    version, id = worker.versions.served.version, decode_id(item)
+    (row,) = version.items.rows([id]).tolist()
+    if row < 0:
+        raise UnknownItem(id, version.name)
+    (found,) = version.items.items([row])
+    return ItemResponse(**asdict(found), model=version.name)
+
+
+@get("/live", sync_to_thread=True, responses=READING)
+def get_live_items(worker: TheWorker) -> LiveItemsResponse:
+    """The live items in the store."""
+    version = worker.versions.version
+    items = worker.store.call(lambda store: store.live_items(), seconds=LIVE_SECONDS)
+    return LiveItemsResponse(items, version.name if version else None)
+
+
+@put("/live", sync_to_thread=True, opt={"writes": True}, responses=WITH_BODY)
+def set_live_items(data: JSONBody[LiveItemsRequest], worker: TheWorker) -> LiveItemsChanged:
+    """Replace the live items; null makes every item live. Every worker follows within about a second."""
+    items = None if data.items is None else [str(id) for id in data.items]
+    live = worker.store.call(lambda store: store.set_live_items(items), writes=True, seconds=LIVE_SECONDS)
+    return _report_change(worker, live, items or ())
+
+
+@patch("/live", sync_to_thread=True, opt={"writes": True}, responses=WITH_BODY)
+def change_live_items(data: JSONBody[LiveItemsChange], worker: TheWorker) -> LiveItemsChanged:
+    """Add items to the live ones and remove others: what comes into stock, and what is sold out."""
+    add, remove = [str(id) for id in data.add], [str(id) for id in data.remove]
+    live = worker.store.call(lambda store: store.change_live_items(add, remove), writes=True, seconds=LIVE_SECONDS)
+    return _report_change(worker, live, add + remove)
+
+
+def _report_change(worker: Worker, live: int | None, ids: Sequence[str]) -> LiveItemsChanged:
+    worker.versions.nudge()
+    version = worker.versions.version
+    unknown = len(ids) if version is None else int((version.items.rows(ids) < 0).sum())
+    return LiveItemsChanged(live, unknown, version.name if version else None)
+
+
+@get("/model", sync_to_thread=False, responses=READING)
+def get_model(worker: TheWorker) -> ModelInformation:
+    """The version in use."""
+    served = worker.versions.served
+    version = served.version
+    copied = ("items", "geometry", "dimension", "score", "recency", "metrics", "map")
+    return ModelInformation(
+        **{name: version.manifest[name] for name in copied},
+        model=version.name,
+        twin=version.twin_ranker is not None,
+        categories=version.categories,
+        live=served.recommender.live_count,
+    )
+
+
+@get("/map", sync_to_thread=True, media_type="application/octet-stream", responses=READING_ITEM | {304: NOT_MODIFIED})
+def get_map(worker: TheWorker, request: Request[Any, Any, Any]) -> Response[bytes]:
+    """The positions of all items in the Poincaré disk, little-endian, in row order.
+
+    First float32 x and y of each item, then int32 category codes (-1: none), then float32 popularity.
+    """
+    version = worker.versions.served.version
+    if version.map is None:
+        raise NoMap(f"version {version.name} has no map: publish one with a map")
+    headers = {"ETag": f'"{version.name}"', "X-Items": str(len(version.map)), "Cache-Control": "no-cache"}
+    if headers["ETag"] in request.headers.get("if-none-match", ""):
+        return Response(b"", status_code=304, headers=headers)
+    parts = (version.map.astype("<f4"), version.category_codes.astype("<i4"), version.item_counts.astype("<f4"))
+    return Response(b"".join(part.tobytes() for part in parts), headers=headers)
+
+
+@get("/map/items", sync_to_thread=True, responses=READING)
+def get_items_of_rows(worker: TheWorker, rows: RowList) -> ItemsResponse:
+    """The items in some rows of the map."""
+    version = worker.versions.served.version
+    wanted = np.array([int(row) for row in rows.split(",")])
+    if wanted.max() >= len(version.items):
+        raise InputError(
+            f"row {wanted.max()} is beyond the {len(version.items)} items of version {version.name}: check it"
+        )
+    return ItemsResponse(version.items.items(wanted), version.name)
+
+
+@post("/map/rows", status_code=200, sync_to_thread=True, responses=WITH_BODY)
+def get_rows_of_items(data: JSONBody[RowsRequest], worker: TheWorker) -> RowsResponse:
+    """The rows of items on the map."""
+    version = worker.versions.served.version
+    rows = version.items.rows([str(id) for id in data.items]).tolist()
+    return RowsResponse([None if row < 0 else row for row in rows], version.name)

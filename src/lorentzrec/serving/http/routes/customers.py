@@ -1,0 +1,87 @@
+"""Customers: their events, their history, and its erasure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from secrets import token_hex
+from typing import Annotated
+
+from litestar import delete, get, post
+from litestar.params import JSONBody, QueryParameter
+
+from lorentzrec.errors import InputError
+from lorentzrec.serving.http.messages import (
+    ErasureResponse,
+    EventsRequest,
+    EventsResponse,
+    HistoryEvent,
+    HistoryResponse,
+    NewEvent,
+)
+from lorentzrec.serving.http.problems import READING, WITH_BODY
+from lorentzrec.serving.http.requests import TheWorker, UserInPath, decode_id
+from lorentzrec.serving.stores.store import Event, usual_id
+
+Limit = Annotated[int, QueryParameter(ge=1, le=10_000, description="The largest number of events: the newest.")]
+
+STEP_SECONDS = 1e-6
+"""Between events of one request that have no time: the smallest step that seconds since 1970 distinguish."""
+EVENTS_A_SECOND = 200
+"""What the slowest store writes when every event is of another customer, so that a busy store is not given up."""
+ERASURE_SECONDS = 8.0
+"""Files are rewritten, which waits for their readers."""
+
+
+@post("/events", status_code=200, sync_to_thread=True, opt={"writes": True}, responses=WITH_BODY)
+def add_events(data: JSONBody[EventsRequest], worker: TheWorker) -> EventsResponse:
+    """Store events. A 200 means that they are durable; after a 503 they may not be: send them again, same ids.
+
+    Order does not matter, since a history is ordered by time; only events without a time happen now, in the order in
+    which they are sent. An event sent twice under one id counts once, and so does an item at one time under two ids.
+    """
+    now, version = time.time(), worker.versions.version
+    weights = {} if version is None else version.event_weights
+    events = [_to_event(event, now + place * STEP_SECONDS, weights) for place, event in enumerate(data.all())]
+    seconds = worker.store.seconds + len(events) / EVENTS_A_SECOND
+    added = worker.store.call(lambda store: store.add_events(events), writes=True, seconds=seconds)
+    known = 0 if version is None else int((version.items.rows([event.item for event in events]) >= 0).sum())
+    worker.metrics.events.labels("accepted").inc(added.accepted)
+    worker.metrics.events.labels("duplicate").inc(added.duplicates)
+    worker.metrics.events.labels("unknown_item").inc(len(events) - known)
+    return EventsResponse(added.accepted, added.duplicates, len(events) - known, version.name if version else None)
+
+
+def _to_event(event: NewEvent, now: float, weights: Mapping[str, float]) -> Event:
+    """A stored event: with an id, a time and a weight."""
+    item, weight = str(event.item), event.weight or 1.0
+    usual = token_hex(12) if event.time is None else usual_id(item, event.time)
+    id = usual if event.id is None else str(event.id)
+    if event.kind is not None and weights:
+        if event.kind not in weights:
+            raise InputError(
+                f"events of the kind {event.kind!r} have no weight here: send one of {', '.join(weights)}, or a weight"
+            )
+        weight = weights[event.kind]
+    return Event(str(event.user), item, now if event.time is None else event.time, id, weight)
+
+
+@get("/users/{user:str}/history", sync_to_thread=True, responses=READING)
+def get_history(user: UserInPath, worker: TheWorker, limit: Limit = 100) -> HistoryResponse:
+    """The newest events of a customer, oldest first. An unknown customer has none."""
+    id, version = decode_id(user), worker.versions.version
+    events = worker.store.call(lambda store: store.history(id, limit))
+    titles: dict[str, str | None] = {}
+    if version is not None:
+        rows = version.items.rows([event.item for event in events])
+        titles = {item.id: item.title for item in version.items.items(rows[rows >= 0])}
+    history = [HistoryEvent(event.item, event.time, titles.get(event.item), event.weight) for event in events]
+    return HistoryResponse(id, history, version.name if version else None)
+
+
+@delete("/users/{user:str}", status_code=200, sync_to_thread=True, opt={"writes": True}, responses=WITH_BODY)
+def forget_user(user: UserInPath, worker: TheWorker) -> ErasureResponse:
+    """Erase all events of a customer. A hash of the id stays, so that a dataset published later leaves them out."""
+    id, version = decode_id(user), worker.versions.version
+    events = worker.store.call(lambda store: store.forget(id), writes=True, seconds=ERASURE_SECONDS)
+    return ErasureResponse(id, events, version.name if version else None)

@@ -1,0 +1,89 @@
+"""Routes that never need a key: probes, metrics, and the page, whose few files are read once at the start."""
+
+from __future__ import annotations
+
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from litestar import MediaType, Request, Response, get
+from litestar.exceptions import NotFoundException
+from litestar.params import FromPath
+
+from lorentzrec.errors import StoreUnavailable
+from lorentzrec.serving.http.messages import Liveness, Readiness
+from lorentzrec.serving.http.problems import describe_problems
+from lorentzrec.serving.http.requests import TheWorker
+
+PAGE_HEADERS = {
+    # Browsers check each time whether a file has changed: after an update, no page runs old scripts.
+    "Cache-Control": "no-cache",
+    # Nothing from other sites: no script, style, picture or frame; and no script inside the page itself.
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'self'; "
+    "frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+}
+MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+"""Not those of the system, whose list may have been changed."""
+
+
+@get("/healthz", sync_to_thread=False)
+def get_liveness() -> Liveness:
+    """The process runs. Restart it if this does not respond. The store is not checked."""
+    return Liveness()
+
+
+@get("/readyz", sync_to_thread=False, responses=describe_problems())
+def get_readiness(worker: TheWorker) -> Readiness:
+    """There is a version, and the store can be read. If not, 503 gives the reason; `warnings` report everything else.
+
+    A worker that is not ready still handles what it can, so take it out of rotation only if others are better off.
+    """
+    served = worker.versions.served
+    if worker.store.trouble is not None:
+        raise StoreUnavailable(worker.store.trouble)
+    return Readiness(True, served.version.name, [*worker.versions.warnings, *worker.store.warnings])
+
+
+@get("/metrics", sync_to_thread=True, media_type=MediaType.TEXT)
+def get_metrics(worker: TheWorker) -> Response[bytes]:
+    """Metrics of all workers, in the text format of Prometheus."""
+    return Response(worker.metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+@get("/", sync_to_thread=False, include_in_schema=False)
+def get_page(request: Request[Any, Any, Any]) -> Response[bytes]:
+    return _respond("index.html", request)
+
+
+@get("/page/{name:path}", sync_to_thread=False, include_in_schema=False)
+def get_page_file(name: FromPath[str], request: Request[Any, Any, Any]) -> Response[bytes]:
+    return _respond(name.removeprefix("/"), request)
+
+
+class _File(NamedTuple):
+    content: bytes
+    media_type: str
+    tag: str
+
+
+@cache
+def _page_files() -> dict[str, _File]:
+    """All files of the page by name. A request only selects one of them, so no path of a request reaches the disk."""
+    found = {}
+    for entry in (files("lorentzrec.serving") / "page").iterdir():
+        if media_type := MEDIA_TYPES.get(entry.name.rpartition(".")[2]):
+            content = entry.read_bytes()
+            found[entry.name] = _File(content, media_type, f'"{sha256(content).hexdigest()[:16]}"')
+    return found
+
+
+def _respond(name: str, request: Request[Any, Any, Any]) -> Response[bytes]:
+    file = _page_files().get(name)
+    if file is None:
+        raise NotFoundException("the page has no such file")
+    headers = {"ETag": file.tag, **PAGE_HEADERS}
+    if file.tag in request.headers.get("if-none-match", ""):
+        return Response(b"", status_code=304, media_type=file.media_type, headers=headers)
+    return Response(file.content, media_type=file.media_type, headers=headers)

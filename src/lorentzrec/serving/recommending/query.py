@@ -1,0 +1,72 @@
+"""Options and results of the recommender; they are also the JSON of the HTTP interface."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple, TypeAlias
+
+from msgspec import Meta, Struct
+
+from lorentzrec.model.fallbacks import Fallback
+from lorentzrec.serving.stores.store import LONGEST_ID
+
+LARGEST_K = 1_000
+LONGEST_HISTORY = 10_000
+ID_PATTERN = "^[^\\u0000-\\u001f\\u007f-\\u009f]+(?!\\n)$"
+"""No control characters; `$` alone would let Python accept one line break at the end."""
+
+Id: TypeAlias = (
+    Annotated[str, Meta(min_length=1, max_length=LONGEST_ID, pattern=ID_PATTERN)]
+    | Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+)
+"""An id in JSON. A shop that numbers its products sends integers; they mean the same as their text."""
+Ids: TypeAlias = Annotated[Sequence[Id], Meta(max_length=LONGEST_HISTORY)]
+Count: TypeAlias = Annotated[int, Meta(ge=1, le=LARGEST_K, description="The number of items.")]
+Categories: TypeAlias = Annotated[Sequence[str], Meta(max_length=1_000)]
+Diversity: TypeAlias = Annotated[
+    float, Meta(ge=0, le=1, description="0: the best items; towards 1: items that differ from one another.")
+]
+
+
+class RankingOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which items may be recommended, and how. Ids that the version does not contain are counted, not refused."""
+
+    k: Count = 10
+    exclude: Ids = ()
+    """Items never to recommend."""
+    allow: Ids | None = None
+    """Recommend only these; null allows all."""
+    categories: Categories = ()
+    """Recommend only items of these categories; an empty list means all."""
+    diversity: Diversity = 0.0
+    """Has no effect on popular items, the fallback for an unknown history."""
+    reasons: bool = False
+    """For each recommendation, list the items of the history that contribute most to it."""
+    twin: bool = False
+    """Use the Euclidean twin, if the version has one."""
+
+
+class Reason(Struct, frozen=True):
+    """An item of the history that contributes to a recommendation; see `reasons.py`."""
+
+    item: str
+    title: str | None
+    share: float
+    """Its share of the contributions of the whole history."""
+
+
+class RecommendedItem(Struct, frozen=True):
+    id: str
+    row: int
+    """Its row on the map."""
+    score: float
+    title: str | None
+    category: str | None
+    because: tuple[Reason, ...] = ()
+
+
+class RankedItems(NamedTuple):
+    """Recommended items, best first, and what is different from what was requested."""
+
+    items: tuple[RecommendedItem, ...]
+    fallbacks: tuple[Fallback, ...] = ()

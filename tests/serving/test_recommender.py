@@ -1,0 +1,228 @@
+"""The recommender against the model itself, and against filters written as a list."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lorentzrec.errors import InputError
+from lorentzrec.model.fallbacks import Cause, Fallback
+from lorentzrec.serving.recommending.query import RankedItems, RankingOptions
+from lorentzrec.serving.recommending.recommender import Recommender, UnknownItem
+from lorentzrec.serving.versions.version import Version
+from serving.small_shop import CATEGORIES, ITEMS, shop_model, shop_version
+
+IDS = [f"i{number}" for number in range(ITEMS)]
+HISTORY = ("i3", "i17", "i8")
+MODELS: dict[str, dict[str, Any]] = {
+    "distance": {},
+    "inner": {"score": "inner"},
+    "separate": {"targets": "separate", "score": "inner"},
+    "flat": {"geometry": "euclidean"},
+    "flat inner": {"geometry": "euclidean", "score": "inner"},
+    "symmetric": {"model": "symmetric"},
+}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def named(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def version(tmp_path_factory: pytest.TempPathFactory) -> Version:
+    return shop_version(tmp_path_factory.mktemp("version") / "version", twin=shop_model(geometry="euclidean"))
+
+
+@pytest.fixture(scope="module")
+def recommender(version: Version) -> Recommender:
+    return Recommender(version)
+
+
+def ids(ranked: RankedItems) -> list[str]:
+    return [item.id for item in ranked.items]
+
+
+def category(item: str) -> str | None:
+    number = int(item[1:])
+    return None if number % 4 == 3 else CATEGORIES[number % 4]
+
+
+def test_recommendations_are_those_of_the_model(tmp_path: Path, named: str) -> None:
+    model = shop_model(**MODELS[named])
+    recommender = Recommender(shop_version(tmp_path / "version", model))
+    options = RankingOptions(7, exclude=["i5", "what"])
+    for history in (HISTORY, ("i3",), ("i3", "gone", "i3"), ("gone",), ()):
+        for exclude_seen in (True, False):
+            expected = model.recommend(history, k=7, exclude=["i5", "what"], exclude_history=exclude_seen)
+            ranked = recommender.recommend(history, options, exclude_seen=exclude_seen)
+            assert ids(ranked) == expected.ids
+            assert [item.score for item in ranked.items] == expected.scores.tolist()
+            assert ranked.fallbacks == tuple(replace(fallback, id_type=None) for fallback in expected.fallbacks)
+    nearest, similar = model.similar_items("i9", 5), recommender.similar("i9", RankingOptions(5))
+    assert ids(similar) == nearest.ids
+    assert [item.score for item in similar.items] == nearest.scores.tolist()
+
+
+@given(
+    history=st.lists(st.sampled_from([*IDS, "gone"]), max_size=6),
+    live=st.none() | st.lists(st.sampled_from([*IDS, "gone"])),
+    allow=st.none() | st.lists(st.sampled_from([*IDS, "gone"])),
+    exclude=st.lists(st.sampled_from(IDS), max_size=5),
+    categories=st.lists(st.sampled_from([*CATEGORIES, "ghosts"]), max_size=2),
+    k=st.integers(1, 50),
+    twin=st.booleans(),
+)
+def test_filters_are_those_of_a_list(
+    version: Version,
+    history: list[str],
+    live: list[str] | None,
+    allow: list[str] | None,
+    exclude: list[str],
+    categories: list[str],
+    k: int,
+    twin: bool,
+) -> None:
+    """Everything ranked without a filter, then filtered one item at a time."""
+    everything = Recommender(version).recommend(history, RankingOptions(ITEMS, twin=twin), exclude_seen=False)
+    expected = [
+        item
+        for item in everything.items
+        if (live is None or item.id in live)
+        and (allow is None or item.id in allow)
+        and item.id not in exclude
+        and item.id not in history
+        and (not categories or category(item.id) in categories)
+    ][:k]
+    options = RankingOptions(k, exclude, allow, categories, twin=twin)
+    assert Recommender(version, live).recommend(history, options).items == tuple(expected)
+
+
+def test_unknown_ids_and_categories_are_counted(recommender: Recommender) -> None:
+    options = RankingOptions(allow=["i2", "z"], categories=["hats", "ghosts"])
+    assert recommender.recommend(["i1", "x", "y"], options).fallbacks == (
+        Fallback(Cause.UNKNOWN_HISTORY_ITEMS, 2, 3),
+        Fallback(Cause.UNKNOWN_ALLOWED_ITEMS, 1, 2),
+        Fallback(Cause.UNKNOWN_CATEGORIES, 1, 2),
+    )
+
+
+def test_items_have_their_details(recommender: Recommender) -> None:
+    (first,) = recommender.recommend((), RankingOptions(allow=["i1"])).items
+    assert (first.id, first.row, first.title, first.category, first.because) == ("i1", 1, "Piece number 1", "hats", ())
+    assert first.score == 2 * ITEMS - 1
+
+
+@pytest.mark.parametrize("history", [(), ("gone",)])
+def test_popular_items_are_ordered_by_popularity_for_any_diversity(
+    recommender: Recommender, history: tuple[str, ...]
+) -> None:
+    ranked = recommender.recommend(history, RankingOptions(6, diversity=1.0))
+    assert ids(ranked) == [f"i{number}" for number in range(6)]
+
+
+def test_unknown_live_items_are_ignored(version: Version) -> None:
+    assert Recommender(version, ["i1", "x", "i2", "i1"]).live_count == 2
+    assert Recommender(version).live_count == ITEMS
+    assert Recommender(version, []).recommend(HISTORY).items == ()
+
+
+def test_items_similar_to_one_that_is_not_live(version: Version) -> None:
+    recommender = Recommender(version, ["i1", "i2", "i4"])
+    everything = ids(Recommender(version).similar("i9", RankingOptions(ITEMS)))
+    assert ids(recommender.similar("i9")) == [item for item in everything if item in ("i1", "i2", "i4")]
+    assert ids(recommender.similar("i9", RankingOptions(categories=["hats"], exclude=["i4"]))) == ["i1"]
+    assert "i9" not in everything
+    with pytest.raises(UnknownItem, match=r"the item 'x' is not in version .*: check the id"):
+        recommender.similar("x")
+
+
+def test_a_basket_is_completed_from_other_categories(recommender: Recommender) -> None:
+    basket, options = ("i0", "i5"), RankingOptions(40)  # a coat and a hat
+    ranked = recommender.complete_basket(basket, options)
+    everything = ids(recommender.recommend(basket, options))
+    assert ids(ranked) == [item for item in everything if category(item) not in ("coats", "hats")]
+    assert {category(item) for item in ids(ranked)} == {"shoes", None}
+    assert ranked.fallbacks == ()
+
+
+def test_baskets_without_a_category_to_leave_out(recommender: Recommender) -> None:
+    unknown = recommender.complete_basket(["i3"], RankingOptions(5))
+    assert ids(unknown) == ids(recommender.recommend(["i3"], RankingOptions(5)))
+    assert unknown.fallbacks == (Fallback(Cause.BASKET_WITHOUT_CATEGORIES),)
+    basket, options = ("i0", "i1", "i2"), RankingOptions(5, categories=CATEGORIES)
+    full = recommender.complete_basket(basket, options)
+    assert ids(full) == ids(recommender.recommend(basket, options))
+    assert full.fallbacks == (Fallback(Cause.BASKET_OF_ALL_CATEGORIES),)
+    assert recommender.complete_basket(()).fallbacks == (Fallback(Cause.EMPTY_HISTORY),)
+
+
+def test_reasons_are_items_of_the_history_and_add_up(recommender: Recommender) -> None:
+    history = ("i3", "i17", "gone", "i8", "i30", "i3")
+    ranked = recommender.recommend(history, RankingOptions(20, reasons=True))
+    assert any(len(item.because) > 1 for item in ranked.items)
+    for item in ranked.items:
+        shares = [reason.share for reason in item.because]
+        assert shares == sorted(shares, reverse=True)
+        assert 0 <= sum(shares) <= 1 + 1e-9
+        assert {reason.item for reason in item.because} <= {"i3", "i17", "i8", "i30"}
+        assert all(reason.title == f"Piece number {reason.item[1:]}" for reason in item.because)
+    assert all(item.because == () for item in recommender.recommend((), RankingOptions(reasons=True)).items)
+
+
+def test_reasons_computed_in_parts_are_the_same(recommender: Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = RankingOptions(20, reasons=True)
+    at_once = recommender.recommend(HISTORY, options)
+    monkeypatch.setattr("lorentzrec.serving.recommending.recommender.SHARES_AT_ONCE", 7 * len(HISTORY))
+    in_parts = recommender.recommend(HISTORY, options)
+    for one, other in zip(at_once.items, in_parts.items, strict=True):
+        assert [reason.item for reason in one.because] == [reason.item for reason in other.because]
+        # A product of matrices may round its last digit by its size.
+        assert [reason.share for reason in one.because] == pytest.approx([reason.share for reason in other.because])
+
+
+def test_one_item_is_the_whole_reason(recommender: Recommender) -> None:
+    (nearest, *_) = recommender.recommend(["i20"], RankingOptions(1, reasons=True)).items
+    assert [(reason.item, reason.share) for reason in nearest.because] == [("i20", 1.0)]
+
+
+def test_diversity_reaches_beyond_the_best(recommender: Recommender) -> None:
+    best = ids(recommender.recommend(HISTORY, RankingOptions(5)))
+    varied = ids(recommender.recommend(HISTORY, RankingOptions(5, diversity=0.8)))
+    assert varied[0] == best[0]
+    assert set(varied) != set(best)
+    assert set(varied) <= set(ids(recommender.recommend(HISTORY, RankingOptions(25))))
+
+
+@pytest.mark.parametrize("options", [{"k": 0}, {"diversity": -0.1}, {"diversity": 1.1}, {"diversity": float("nan")}])
+def test_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(msgspec.ValidationError, match=r"Expected `(int|float)` [<>]= .* - at `\$\.(k|diversity)`"):
+        msgspec.convert(options, RankingOptions)
+
+
+def test_a_version_without_a_twin_cannot_use_one(tmp_path: Path) -> None:
+    alone = Recommender(shop_version(tmp_path / "version"))
+    with pytest.raises(InputError, match="has no twin: send the query without it, or publish with --twin"):
+        alone.recommend((), RankingOptions(twin=True))
+
+
+def test_many_threads_use_one_recommender(version: Version) -> None:
+    recommender = Recommender(version, IDS[::2])
+    options = RankingOptions(10, categories=["coats"], reasons=True, diversity=0.3)
+    expected = recommender.recommend(HISTORY, options)
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(lambda _: recommender.recommend(HISTORY, options) == expected, range(100)))
+
+
+def test_rows_are_those_of_the_version(version: Version) -> None:
+    ranked = Recommender(version, IDS[5::3]).recommend(HISTORY)
+    assert version.items.rows(ids(ranked)).tolist() == [item.row for item in ranked.items]
+    assert np.all(np.array([item.row for item in ranked.items]) % 3 == 2)

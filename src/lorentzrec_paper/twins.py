@@ -21,7 +21,7 @@ from lorentzrec import __version__
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import TrainingError
 from lorentzrec.model.config import TrainingConfig
-from lorentzrec.tuning.comparison import GEOMETRIES, Comparer, Difference, Runs, systems_of
+from lorentzrec.tuning.comparison import GEOMETRIES, Comparer, Difference, Runs, make_systems
 from lorentzrec.tuning.parts import Part
 from lorentzrec.tuning.search import Search, tune
 from lorentzrec.tuning.search_spaces import SPACES
@@ -132,8 +132,8 @@ def measure(
     comparer = Comparer(split, context.parts, task.metric, seeds, THREADS, say)
     rows = []
     for dimension in dimensions:
-        curved, flat = comparer.runs(systems_of(GEOMETRIES, configs, dimension))
-        rows.append(TwinRow(dimension, curved, flat, comparer.difference(curved, flat)))
+        curved, flat = comparer.run(make_systems(GEOMETRIES, configs, dimension))
+        rows.append(TwinRow(dimension, curved, flat, comparer.compare(curved, flat)))
     before, test = split.before_test, split.require_test()
     return Measured(
         title=found.title,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from lorentzrec import Interactions
+from lorentzrec.data.arrays import Integers
 from lorentzrec.errors import InputError
 from lorentzrec.networks import power_law as tail
 from lorentzrec.networks.power_law import fit_power_law, log_zeta
@@ -20,7 +21,7 @@ from lorentzrec.networks.statistics import PAPER_TABLE, network_statistics, netw
 Pairs = list[tuple[int, int]]
 
 
-def zipf(exponent: float, minimum: int, count: int, seed: int = 0) -> tail.Integers:
+def zipf(exponent: float, minimum: int, count: int, seed: int = 0) -> Integers:
     """Whole numbers from a power law, drawn by SciPy from 1, those from `minimum` on."""
     drawn = stats.zipf(exponent).rvs(size=count, random_state=seed).astype(np.int64)
     return drawn[drawn >= minimum]

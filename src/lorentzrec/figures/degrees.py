@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lorentzrec.data.arrays import Floats, Integers
 from lorentzrec.errors import InputError
 from lorentzrec.figures.canvas import BLUE, COLUMN_WIDTH, VERMILION, canvas
-from lorentzrec.networks.power_law import Floats, Integers, PowerLawFit, log_zeta
+from lorentzrec.networks.power_law import PowerLawFit, log_zeta
 from lorentzrec.networks.statistics import NetworkStatistics
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ import sqlite3
 import weakref
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any

@@ -105,15 +105,33 @@ def time_of(squared_space, settings):
 
 
 @kernel
+def _measure_tangent(points, row, vectors, slot, product, settings):
+    """Complete a tangent vector at a point: writes its time coordinate and returns its squared length. `product` is the
+    sum of products over all coordinates; what the vector's time coordinate was before does not matter.
+
+    The length of a tangent vector v at a point x of the hyperboloid is the flat length of v carried to the origin: |v -
+    v0 / (1 + x0) x| over the space parts, with v0 = v.x / x0 by tangency. That is a sum of squares; |v|^2 - v0^2 is
+    equal, but far from the origin it is the small difference of two large numbers.
+    """
+    time = points[row, 0]
+    tangent_time = (product - vectors[slot, 0] * time) / time if settings.curved else _ZERO
+    vectors[slot, 0] = tangent_time
+    share = tangent_time / (_ONE + time)
+    squared_norm = _ZERO
+    for k in range(points.shape[1]):
+        part = vectors[slot, k] - share * points[row, k]
+        squared_norm += part * part
+    # the time coordinate has no part in it; its term is (v0 / (1 + x0))^2, no larger than |v|^2
+    own = tangent_time - share * time
+    return max(squared_norm - own * own, _ZERO)
+
+
+@kernel
 def step_rows(table, rows, chosen, gradients, settings, counters):
     """One step for each chosen slot: row rows[slot] of a table moves down gradients[slot] (the metric already applied),
     which is overwritten.
 
     The paper's three steps: h = g^-1 gradient (the caller's), h_t = h + <x, h> x, x' = Exp_x(-factor h_t).
-
-    The length of a tangent vector v at a point x of the hyperboloid is the flat length of v carried to the origin: |v -
-    v0 / (1 + x0) x| over the space parts, with v0 = v.x / x0 by tangency. That is a sum of squares; |v|^2 - v0^2 is
-    equal, but far from the origin it is the small difference of two large numbers.
     """
     points, squared, momentum, steps = table
     width = points.shape[1]
@@ -131,16 +149,7 @@ def step_rows(table, rows, chosen, gradients, settings, counters):
         for k in range(width):
             gradients[slot, k] += added * points[row, k]
             product += gradients[slot, k] * points[row, k]
-        tangent_time = (product - gradients[slot, 0] * time) / time if settings.curved else _ZERO
-        gradients[slot, 0] = tangent_time
-        share = tangent_time / (_ONE + time)
-        squared_norm = _ZERO
-        for k in range(width):
-            part = gradients[slot, k] - share * points[row, k]
-            squared_norm += part * part
-        # the time coordinate has no part in it; its term is (v0 / (1 + x0))^2, no larger than |v|^2
-        own = tangent_time - share * time
-        squared_norm = max(squared_norm - own * own, _ZERO)
+        squared_norm = _measure_tangent(points, row, gradients, slot, product, settings)
         if settings.optimiser == Optimiser.ADAM:
             clipping = clipping_of(squared_norm, settings)
             counters[CLIPPED] += clipping < _ONE
@@ -156,15 +165,7 @@ def step_rows(table, rows, chosen, gradients, settings, counters):
             unbiased = squared[row] / (_ONE - np.exp(steps[row] * _LOG_SQUARED_DECAY))
             factor = settings.learning_rate / (_ONE - np.exp(steps[row] * _LOG_DECAY))
             factor /= np.sqrt(unbiased) + f32(ADAM_EPSILON)
-            tangent_time = (product - gradients[slot, 0] * time) / time if settings.curved else _ZERO
-            gradients[slot, 0] = tangent_time
-            share = tangent_time / (_ONE + time)
-            squared_norm = _ZERO
-            for k in range(width):
-                part = gradients[slot, k] - share * points[row, k]
-                squared_norm += part * part
-            own = tangent_time - share * time
-            squared_norm = max(squared_norm - own * own, _ZERO)
+            squared_norm = _measure_tangent(points, row, gradients, slot, product, settings)
             allowed = capped(factor, squared_norm)
             counters[CAPPED] += allowed < factor
             factor = allowed

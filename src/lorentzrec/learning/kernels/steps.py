@@ -90,18 +90,22 @@ def step_factor(squared_norm, squared, settings):
     return allowed, squared, int(clipping < _ONE), int(allowed < factor)
 
 
-@inlined
-def shrink_of(squared_space, settings):
-    """What pulls a point with this squared space part back to the largest radius; 1 where it is within, or flat."""
+@kernel
+def settle(table, row, squared_space, settings, counters):
+    """Finish a step whose space part has this squared length: pull the point back to the largest radius, and give it
+    the time coordinate that belongs to its space part, so that it is on the sheet by construction."""
+    points, _, momentum, _ = table
     if settings.curved and squared_space > _LARGEST_SPACE_SQUARED:
-        return np.sqrt(_LARGEST_SPACE_SQUARED / squared_space)
-    return _ONE
-
-
-@inlined
-def time_of(squared_space, settings):
-    """The time coordinate that belongs to a space part: on the sheet by construction."""
-    return np.sqrt(_ONE + squared_space) if settings.curved else _ZERO
+        counters[CAPPED] += 1
+        shrink = np.sqrt(_LARGEST_SPACE_SQUARED / squared_space)
+        for k in range(points.shape[1]):
+            points[row, k] *= shrink
+            if settings.optimiser == Optimiser.ADAM:
+                momentum[row, k] *= shrink  # or its length would grow with every step that is taken back
+        squared_space *= shrink * shrink
+    points[row, 0] = np.sqrt(_ONE + squared_space) if settings.curved else _ZERO
+    if not is_finite(squared_space) and counters[BROKEN] == 0:
+        counters[BROKEN] = row + 1
 
 
 @kernel
@@ -190,14 +194,4 @@ def step_rows(table, rows, chosen, gradients, settings, counters):
             points[row, k] = moved
             squared_space += moved * moved
         time = points[row, 0]
-        squared_space = max(squared_space - time * time, _ZERO)
-        shrink = shrink_of(squared_space, settings)
-        if shrink < _ONE:
-            counters[CAPPED] += 1
-            for k in range(width):
-                points[row, k] *= shrink
-                if settings.optimiser == Optimiser.ADAM:
-                    momentum[row, k] *= shrink  # or its length would grow with every step that is taken back
-        points[row, 0] = time_of(shrink * shrink * squared_space, settings)
-        if not is_finite(squared_space) and counters[BROKEN] == 0:
-            counters[BROKEN] = row + 1
+        settle(table, row, max(squared_space - time * time, _ZERO), settings, counters)

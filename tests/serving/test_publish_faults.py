@@ -58,7 +58,7 @@ def folders(tmp_path: Path) -> list[str]:
 def killed(url: str, stage: str) -> None:
     command = [sys.executable, "-c", KILLED, url, stage]
     tests = str(Path(__file__).parents[1])
-    done = subprocess.run(command, env={"PYTHONPATH": tests}, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env={"PYTHONPATH": tests}, capture_output=True, text=True, timeout=300)
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 

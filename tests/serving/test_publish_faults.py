@@ -99,6 +99,15 @@ def test_a_killed_publish_is_never_live(store: Store, url: str, tmp_path: Path, 
     assert rollback(store) == second
 
 
+def test_rollback_passes_over_what_could_not_be_cleaned_up(store: Store, url: str, tmp_path: Path) -> None:
+    first = publish(shop_model(), store).name
+    killed(url, STAGES[-1])
+    with closing(open_store(url)) as other, other.publishing():  # nothing is removed meanwhile
+        second = publish(shop_model(), store).name
+    assert [folders(tmp_path)[0], folders(tmp_path)[2]] == [first, second], "a killed one is between them"
+    assert rollback(store) == first
+
+
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_publish_leaves_that_of_another_process_alone(store: Store, url: str, tmp_path: Path, stage: str) -> None:
     model, others = shop_model(), list[str]()

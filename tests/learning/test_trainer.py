@@ -189,7 +189,7 @@ def test_ctrl_c_ends_with_a_model(tmp_path: Path) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "go\n"
     process.send_signal(2)
-    out, errors = process.communicate(timeout=120)
+    out, errors = process.communicate(timeout=300)
     assert (process.returncode, errors) == (0, "")
     assert out.startswith("(60, 7) True interrupted in epoch ")
 

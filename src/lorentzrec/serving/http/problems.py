@@ -24,7 +24,6 @@ RETRY_SECONDS = 1
 
 STORE_UNAVAILABLE = "the store cannot answer now, and the log of the service says why: try again in a second"
 """The detail for clients. The reason may name internal hosts and users, so it is only logged."""
-HISTORY_DAMAGED = "the history of this customer is damaged in the store: erase the customer or restore a copy"
 VERSION_DAMAGED = "files of the version are damaged, and the log of the service has the details: try again"
 
 TITLES = {
@@ -89,18 +88,6 @@ class Overloaded(ServiceProblem):
     status_code, kind = 503, "overloaded"
 
 
-class ClientGone(ServiceProblem):
-    """The client closed the connection or violated HTTP before its request was complete; it may still read this."""
-
-    status_code, kind = 400, "invalid-request"
-
-
-class NoMap(ServiceProblem):
-    """The version was published without a map."""
-
-    status_code, kind = 404, "no-map"
-
-
 def describe_problems(*statuses: int) -> dict[int, ResponseSpec]:
     """The problems of a route for the OpenAPI document; 500 and 503, which every route has, are added."""
     return {
@@ -130,12 +117,10 @@ def _from_litestar(error: HTTPException) -> ServiceProblem:
 
 def _faults(error: ValidationException) -> list[Fault]:
     """Litestar's errors in our terms: it calls the body data, and an empty body a missing key."""
-    found = error.extra if isinstance(error.extra, list) else []
-    pairs = [(one.get("key", "data"), one["message"]) for one in found if isinstance(one, dict) and "message" in one]
-    return [
-        Fault("body" if key == "data" else key, "is empty: send JSON" if what == "'data'" else what)
-        for key, what in pairs
-    ]
+    found = [one for one in error.extra or () if isinstance(one, dict) and "message" in one]
+    where, what = {"data": "body"}, {"'data'": "is empty: send JSON"}
+    keys = [(one.get("key", "data"), one["message"]) for one in found]
+    return [Fault(where.get(key, key), what.get(message, message)) for key, message in keys]
 
 
 def _from_decoding(error: Exception) -> ServiceProblem:
@@ -155,7 +140,7 @@ def _from_decoding(error: Exception) -> ServiceProblem:
 
 def _from_damaged_record(error: RecordDamaged) -> ServiceProblem:
     logger.error("%s", error)
-    return ServiceProblem(HISTORY_DAMAGED, 500, "damaged-history")
+    return ServiceProblem(str(error), 500, "damaged-history")
 
 
 def log_failure(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:

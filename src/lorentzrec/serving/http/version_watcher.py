@@ -7,6 +7,7 @@ import random
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
@@ -178,29 +179,32 @@ class VersionWatcher:
         """A version, fetched and checked; None if it is damaged."""
         if name in self._refused and time.monotonic() < self._refused[name]:
             return None
-        try:
+        with self._refuse_if_damaged(name):
             folder = self._store.call(lambda store: store.fetch(name, self._cache), seconds=FETCH_SECONDS)
             version = open_version(folder, verify=False)  # `fetch` has just read and checked every byte
             if version.name != name:
                 raise ArtifactError(f"{folder} holds version {version.name!r}: publish the model again")
-        except StoreUnavailable:
-            raise
-        except Exception as error:
-            self._refuse(name, error)
-            return None
-        self._refused.pop(name, None)
-        return version
+            self._refused.pop(name, None)
+            return version
+        return None
 
     def _load(self, version: Version) -> Recommender | None:
         """The recommender of a version, warmed up; None if the version is refused."""
         live = self._store.call(lambda store: store.live_items(), seconds=FETCH_SECONDS)
-        try:
+        with self._refuse_if_damaged(version.name):  # its checksums are right, but its content may make no sense
             recommender = Recommender(version, live)
             recommender.warm_up()
-        except Exception as error:  # its checksums are right, but its content makes no sense
-            self._refuse(version.name, error)
-            return None
-        return recommender
+            return recommender
+        return None
+
+    @contextmanager
+    def _refuse_if_damaged(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            self._refuse(name, error)
 
     def _refuse(self, name: str, reason: Exception | str) -> None:
         if name not in self._refused:

@@ -138,9 +138,7 @@ class PostgresStore(ChunkedVersions, SqlStore):
         return int(version)
 
     def _end_upload(self, version: int) -> bool:
-        with self._connections.statement() as cursor:
-            update = "UPDATE lorentzrec.versions SET complete = true WHERE id = %s"
-            return cursor.execute(update, (version,)).rowcount == 1
+        return bool(self._rows("UPDATE lorentzrec.versions SET complete = true WHERE id = %s RETURNING id", version))
 
     def _find_version(self, name: str) -> tuple[int, bytes]:
         query = "SELECT id, manifest FROM lorentzrec.versions WHERE name = %s AND complete"
@@ -157,12 +155,10 @@ class PostgresStore(ChunkedVersions, SqlStore):
             "INSERT INTO lorentzrec.version_chunks VALUES (%s, %s, %s, %s, %s)"
             " ON CONFLICT (version, file, number) DO UPDATE SET sha256 = excluded.sha256, data = excluded.data"
         )
-        with self._connections.statement() as cursor:
-            try:
-                cursor.execute(insert, (version, file, number, digest, data))
-            except errors.ForeignKeyViolation:
-                return False
-        return True
+        with self._connections.statement() as cursor, suppress(errors.ForeignKeyViolation):
+            cursor.execute(insert, (version, file, number, digest, data))
+            return True
+        return False
 
     def _read_chunk(self, version: int, file: str, number: int) -> bytes | None:
         query = "SELECT data FROM lorentzrec.version_chunks WHERE version = %s AND file = %s AND number = %s"

@@ -72,8 +72,7 @@ class SqlStore(Store, Protocol):
 
     def _rows(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
         with self._reading() as cursor:
-            rows: list[tuple[Any, ...]] = cursor.execute(query, parameters).fetchall()
-        return rows
+            return list(cursor.execute(query, parameters).fetchall())
 
     def _add_events(self, events: Sequence[Event], respect_erasures: bool) -> Added:
         erased: frozenset[str] = frozenset()

@@ -23,7 +23,7 @@ from lorentzrec.serving.http.messages import (
     RowsRequest,
     RowsResponse,
 )
-from lorentzrec.serving.http.problems import READING, READING_ITEM, WITH_BODY, NoMap
+from lorentzrec.serving.http.problems import READING, READING_ITEM, WITH_BODY, ServiceProblem
 from lorentzrec.serving.http.requests import ItemInPath, TheWorker, Worker, decode_id
 from lorentzrec.serving.recommending.recommender import UnknownItem
 
@@ -112,7 +112,7 @@ def get_map(worker: TheWorker, request: Request[Any, Any, Any]) -> Response[byte
     """
     version = worker.versions.served.version
     if version.map is None:
-        raise NoMap(f"version {version.name} has no map: publish one with a map")
+        raise ServiceProblem(f"version {version.name} has no map: publish one with a map", 404, "no-map")
     headers = {"ETag": f'"{version.name}"', "X-Items": str(len(version.map)), "Cache-Control": "no-cache"}
     if headers["ETag"] in request.headers.get("if-none-match", ""):
         return Response(b"", status_code=304, headers=headers)

@@ -14,7 +14,7 @@ from lorentzrec.errors import RecordDamaged, StoreUnavailable
 from lorentzrec.model.fallbacks import render_fallbacks
 from lorentzrec.serving.http.costs import cost
 from lorentzrec.serving.http.messages import BasketRequest, RecommendRequest, RecommendResponse
-from lorentzrec.serving.http.problems import HISTORY_DAMAGED, READING, READING_ITEM, STORE_UNAVAILABLE, WITH_BODY
+from lorentzrec.serving.http.problems import READING, READING_ITEM, STORE_UNAVAILABLE, WITH_BODY
 from lorentzrec.serving.http.requests import ItemInPath, TheWorker, UserInPath, Worker, decode_id
 from lorentzrec.serving.recommending.query import LARGEST_K, Id, RankedItems, RankingOptions
 from lorentzrec.serving.recommending.recommender import Recommender
@@ -133,6 +133,6 @@ def _read_history(user: str, worker: Worker) -> _History:
         return _History((), degraded=f"the history of the customer could not be read: {STORE_UNAVAILABLE}")
     except RecordDamaged as error:
         logger.error("%s", error)
-        return _History((), degraded=f"the history of the customer could not be read: {HISTORY_DAMAGED}")
+        return _History((), degraded=f"the history of the customer could not be read: {error}")
     weights = [event.weight for event in events]
     return _History([event.item for event in events], weights if weights.count(1) < len(weights) else ())

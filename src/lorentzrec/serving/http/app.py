@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -39,8 +40,10 @@ SECURITY_SCHEMES: dict[str, SecurityScheme | Reference] = {
     "bearer": SecurityScheme(type="http", scheme="bearer"),
     "key": SecurityScheme(type="apiKey", name="X-API-Key", security_scheme_in="header"),
 }
-METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
-REQUEST_HEADERS = ("authorization", "content-type", "x-api-key", "x-request-id")
+CORS = CORSConfig(
+    allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+    allow_headers=["authorization", "content-type", "x-api-key", "x-request-id"],
+)
 """What pages of allowed sites may use."""
 
 
@@ -71,7 +74,7 @@ def create_app(settings: ServiceSettings, keys: ApiKeys | None = None) -> Reques
                 store.close()
 
     v1 = _routes_of(recommendations, catalogue, customers)
-    origins = settings.allowed_origins
+    origins = [*settings.allowed_origins]
     app = Litestar(
         [Router("/v1", route_handlers=v1, guards=[authorise] if keys else []), *_routes_of(public)],
         dependencies={"worker": Provide(lambda: worker, sync_to_thread=False)},
@@ -81,7 +84,7 @@ def create_app(settings: ServiceSettings, keys: ApiKeys | None = None) -> Reques
         request_class=StrictRequest,
         lifespan=[running],
         openapi_config=_openapi_config(keyed=keys is not None),
-        cors_config=CORSConfig([*origins], [*METHODS], allow_headers=[*REQUEST_HEADERS]) if origins else None,
+        cors_config=replace(CORS, allow_origins=origins) if origins else None,
         request_max_body_size=settings.body_bytes,
         logging_config=None,
     )

@@ -25,7 +25,7 @@ SANE_REQUEST_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 JSON_TYPE = re.compile(rb"application/([\w.+-]+\+)?json\s*(;.*)?", re.IGNORECASE)
 KNOWN_METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 WRITING_METHODS = {"POST", "PUT", "PATCH", "DELETE"}
-TOO_MANY = "too many requests at once: come back in a second"
+TOO_MANY = "too many requests at once: try again in a second"
 
 logger = logging.getLogger("lorentzrec.serving.requests")
 
@@ -70,10 +70,12 @@ class RequestMiddleware:
         self._check_headers(exchange)
         try:
             async with asyncio.timeout(self._settings.request_seconds) as exchange.deadline:
-                if exchange.has_body:
-                    self._arrives(exchange)
-                else:
+                if not exchange.has_body:
                     self.complete(exchange)
+                else:
+                    self._arriving[exchange] = None
+                    if len(self._arriving) > self._settings.arriving_bodies:
+                        self._give_up(next(iter(self._arriving)))
                 try:
                     await self.app(exchange.scope, exchange.receive, exchange.send)
                 finally:
@@ -88,7 +90,7 @@ class RequestMiddleware:
         if exchange.given_up:
             return Overloaded(TOO_MANY)
         if exchange.complete:
-            return ServiceProblem(f"there was no answer within {seconds}: come back in a second", 503, "too-slow")
+            return ServiceProblem(f"there was no response within {seconds}: try again in a second", 503, "too-slow")
         return ServiceProblem(f"the body did not arrive within {seconds}: send it faster", 408, "too-slow")
 
     def _check_headers(self, exchange: _Exchange) -> None:
@@ -113,11 +115,6 @@ class RequestMiddleware:
             raise Overloaded(TOO_MANY)
         exchange.has_slot = True
         self._slots_taken += 1
-
-    def _arrives(self, exchange: _Exchange) -> None:
-        self._arriving[exchange] = None
-        if len(self._arriving) > self._settings.arriving_bodies:
-            self._give_up(next(iter(self._arriving)))
 
     def count_bytes(self, exchange: _Exchange, count: int) -> None:
         exchange.received += count
@@ -165,7 +162,7 @@ class RequestMiddleware:
 class _Exchange:
     """One request and its response, seen while they pass."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, middleware: RequestMiddleware) -> None:
+    def __init__(self, scope: Any, receive: Receive, send: Send, middleware: RequestMiddleware) -> None:
         self._receive, self._send, self._middleware = receive, send, middleware
         self.begun = perf_counter()
         self.headers: dict[bytes, bytes] = dict(scope["headers"])

@@ -22,7 +22,7 @@ MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 1
 """The value of Retry-After: a worker polls its store about once per second."""
 
-STORE_UNAVAILABLE = "the store cannot answer now, and the log of the service says why: try again in a second"
+STORE_UNAVAILABLE = "the store is unavailable, and the log of the service has the reason: try again in a second"
 """The detail for clients. The reason may name internal hosts and users, so it is only logged."""
 VERSION_DAMAGED = "files of the version are damaged, and the log of the service has the details: try again"
 
@@ -35,9 +35,9 @@ TITLES = {
     408: "The request took too long to arrive",
     413: "The request is too large",
     415: "The media type cannot be read",
-    421: "The service does not answer to this host name",
+    421: "The service does not accept this host name",
     500: "The service failed",
-    503: "The service cannot answer now",
+    503: "The service is unavailable",
 }
 HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": str(RETRY_SECONDS)}}
 
@@ -117,10 +117,12 @@ def _from_litestar(error: HTTPException) -> ServiceProblem:
 
 def _faults(error: ValidationException) -> list[Fault]:
     """Litestar's errors in our terms: it calls the body data, and an empty body a missing key."""
-    found = [one for one in error.extra or () if isinstance(one, dict) and "message" in one]
-    where, what = {"data": "body"}, {"'data'": "is empty: send JSON"}
-    keys = [(one.get("key", "data"), one["message"]) for one in found]
-    return [Fault(where.get(key, key), what.get(message, message)) for key, message in keys]
+    found = error.extra if isinstance(error.extra, list) else []
+    pairs = [(one.get("key", "data"), one["message"]) for one in found if isinstance(one, dict) and "message" in one]
+    return [
+        Fault("body" if key == "data" else key, "is empty: send JSON" if what == "'data'" else what)
+        for key, what in pairs
+    ]
 
 
 def _from_decoding(error: Exception) -> ServiceProblem:

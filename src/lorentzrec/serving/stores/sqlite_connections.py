@@ -252,13 +252,8 @@ class SqliteConnections:
 @contextmanager
 def transaction_of(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("BEGIN IMMEDIATE")
-    try:
+    with connection:  # commits, or rolls back
         yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:

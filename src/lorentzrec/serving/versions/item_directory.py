@@ -138,11 +138,7 @@ class ItemDirectory:
             self._count = int(count)
             if (first, last) != (0, self._count - 1):
                 raise self._damaged(f"its rows are {first} to {last} and not 0 to {self._count - 1}")
-        except DirectoryDamaged:
-            _close(self._idle)
-            raise
         except sqlite3.Error as error:
-            _close(self._idle)
             raise self._damaged(str(error)) from error
 
     def __len__(self) -> int:

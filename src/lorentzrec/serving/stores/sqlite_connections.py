@@ -89,7 +89,7 @@ class SqliteConnections:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """All or nothing. When it ends without an error, it is on disk, in the file that has the name."""
         with self._writing, self.connection() as connection:
-            self._check_writable(connection)
+            self._check(connection)
             with transaction_of(connection):
                 yield connection
             self._check(connection)
@@ -101,7 +101,7 @@ class SqliteConnections:
             raise StoreFault.BUSY.error(store=self.path, reason="another thread writes")
         try:
             with self.connection() as connection:
-                self._check_writable(connection)
+                self._check(connection)
                 connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
                 try:
                     yield connection
@@ -177,16 +177,13 @@ class SqliteConnections:
         return found.st_dev, found.st_ino
 
     def _check(self, connection: _Connection) -> None:
-        """The file that has the name is the one that this connection writes to."""
+        """The file that has the name is the one that this connection may write to."""
+        if not connection.place.writable:
+            raise StoreFault.READ_ONLY.error(store=self.path)
         if self._place() != connection.place:
             raise StoreFault.MOVED.error(store=self.path)
         if self._log() != connection.log:
             raise StoreFault.LOG_REMOVED.error(store=self.path)
-
-    def _check_writable(self, connection: _Connection) -> None:
-        if not connection.place.writable:
-            raise StoreFault.READ_ONLY.error(store=self.path)
-        self._check(connection)
 
     def _refuse_a_log_left_behind(self, place: _Place) -> None:
         """The log of the previous file does not fit another one: SQLite would mix the two without noticing."""

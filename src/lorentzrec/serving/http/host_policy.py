@@ -8,7 +8,6 @@ rebinding): the browser then takes the service for a part of that site, and only
 from __future__ import annotations
 
 import re
-from ipaddress import ip_address
 
 from lorentzrec.serving.http.problems import ServiceProblem
 from lorentzrec.serving.http.settings import ServiceSettings
@@ -30,8 +29,7 @@ class HostPolicy:
 
     def check(self, host: bytes, origin: bytes | None) -> None:
         """Raise a `ServiceProblem` if the request is refused."""
-        name = _PORT.sub(b"", host)
-        if self._hosts is not None and name.lower() not in self._hosts:
+        if self._hosts is not None and (name := _PORT.sub(b"", host)).lower() not in self._hosts:
             hint = "use localhost, or start it with --allow-host NAME or with --api-key-file"
             text = f"this service does not accept the host name {_readable(name)!r}: {hint}"
             raise ServiceProblem(text, 421, "unknown-host")
@@ -47,15 +45,9 @@ def _names(settings: ServiceSettings) -> frozenset[bytes] | None:
     if ANY in settings.allowed_hosts:
         return None
     bound = () if settings.host in EVERY_ADDRESS else (settings.host,)
-    return frozenset(_bracketed(name).lower().encode() for name in (*OWN_HOSTS, *bound, *settings.allowed_hosts))
-
-
-def _bracketed(name: str) -> str:
-    """An IPv6 address has brackets in `Host`."""
-    try:
-        return f"[{name}]" if ip_address(name).version == 6 else name
-    except ValueError:
-        return name
+    names = (*OWN_HOSTS, *bound, *settings.allowed_hosts)
+    # An IPv6 address has brackets in `Host`.
+    return frozenset((f"[{name}]" if re.match("[^[]*:", name) else name).lower().encode() for name in names)
 
 
 def _readable(value: bytes) -> str:

@@ -23,10 +23,8 @@ from granian.server import MPServer
 from lorentzrec.atomic import scratch_directory
 from lorentzrec.errors import InputError
 from lorentzrec.serving.http.keys import ApiKeys
-from lorentzrec.serving.http.settings import ServiceSettings
+from lorentzrec.serving.http.settings import METRICS_FOLDER, ServiceSettings
 
-METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""Repeated here, since `metrics.py` may be imported only once this is set."""
 SHORT_LIFE = 10.0
 """Seconds. A worker that ends sooner, and not by a signal, could not start."""
 MOST_SHORT_LIVES = 5

@@ -73,6 +73,8 @@ logger = logging.getLogger("lorentzrec.serving")
 class FileStore(SqlStore):
     """The store in the folder `folder`; see `Store` for what each method means."""
 
+    _connections: SqliteConnections
+
     def __init__(self, folder: Path, *, create: bool = False) -> None:
         self.url = f"file:{folder}"
         self._folder = folder.absolute()
@@ -86,13 +88,13 @@ class FileStore(SqlStore):
                 self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._versions.mkdir(exist_ok=True)
                 with suppress(FileExistsError):
-                    os.close(os.open(self._database, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+                    self._database.touch(0o600, exist_ok=False)
             except OSError as error:
                 raise InputError(f"cannot make a store in {folder}: {error.strerror}; choose another folder") from error
         elif not self._database.is_file():
             raise StoreFault.NO_STORE.error(store=self.url)
         self._connections = SqliteConnections(self._database, self._prepare)
-        with self._reading():  # which brings the file up to date
+        with self._connections.statement():  # which brings the file up to date
             pass
 
     @property
@@ -103,15 +105,6 @@ class FileStore(SqlStore):
         if self._bytes_remain:
             found.append(BYTES_REMAIN)
         return found
-
-    def close(self) -> None:
-        self._connections.close()
-
-    def _reading(self) -> AbstractContextManager[sqlite3.Connection]:
-        return self._connections.connection()
-
-    def _writing(self, *, long: bool = False) -> AbstractContextManager[sqlite3.Connection]:
-        return self._connections.transaction()
 
     # Versions
 
@@ -144,7 +137,7 @@ class FileStore(SqlStore):
     def upload(self, folder: Path, progress: Callable[[int], None] | None = None) -> None:
         manifest, content = read_manifest(folder)
         place = self._versions / manifest.name
-        with self._writing():  # not for its tables: so that two uploads do not make the folder at once
+        with self._connections.transaction():  # not for its tables: so that two uploads do not make the folder at once
             if not place.exists():
                 with atomic_directory(place):
                     pass
@@ -182,7 +175,7 @@ class FileStore(SqlStore):
         return place
 
     def activate(self, name: str) -> None:
-        with self._writing():  # not for its tables: so that no process discards the version meanwhile
+        with self._connections.transaction():  # not for its tables: so that no process discards the version meanwhile
             self._complete(name)
             activated = [other for other in self._activations() if other != name]
             with atomic_file(self._folder / CURRENT) as partial:
@@ -192,7 +185,7 @@ class FileStore(SqlStore):
                 partial.write_text("".join(f"{line}\n" for line in [*activated, name]))
 
     def discard(self, name: str) -> None:
-        with self._writing():
+        with self._connections.transaction():
             place = self._versions / check_name(name)
             if not place.is_dir():
                 raise self._no_version(name)
@@ -202,7 +195,7 @@ class FileStore(SqlStore):
         shutil.rmtree(place, ignore_errors=True)
 
     def clean(self) -> int:
-        with self._writing(), file_lock(self._folder / PUBLISHING, 0) as locked:
+        with self._connections.transaction(), file_lock(self._folder / PUBLISHING, 0) as locked:
             if not locked:
                 return 0
             activated = self._activations()
@@ -268,7 +261,7 @@ class FileStore(SqlStore):
     # Histories
 
     def _adding(self, count: int, respect_erasures: bool) -> AbstractContextManager[sqlite3.Connection]:
-        return self._writing()
+        return self._connections.transaction()
 
     def _user_key(self, user: str) -> str:
         return user

@@ -21,11 +21,10 @@ from psycopg import conninfo, errors, pq
 
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.serving.stores.faults import StoreFault, format_recent
+from lorentzrec.serving.stores.sql_store import LONG_SECONDS
 
 CONNECT_SECONDS = 3
 RESPONSE_SECONDS = 5.0
-LONG_SECONDS = 300.0
-"""For what moves gigabytes inside the server: removing a version."""
 MOST_CONNECTIONS = 24
 """For each process. A service has 16 threads that read and 8 that write: neither takes the connections of the other."""
 

@@ -73,7 +73,7 @@ class SqliteConnections:
         return found
 
     @contextmanager
-    def connection(self) -> Iterator[_Connection]:
+    def statement(self) -> Iterator[_Connection]:
         """A connection for reading that no other thread uses meanwhile. SQLite's errors become `StoreFault` errors."""
         try:
             connection = self._take()
@@ -86,9 +86,12 @@ class SqliteConnections:
             raise fault.error(store=self.path, reason=error) from error
 
     @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All or nothing. When it ends without an error, it is on disk, in the file that has the name."""
-        with self._writing, self.connection() as connection:
+    def transaction(self, patience: float | None = None) -> Iterator[sqlite3.Connection]:
+        """All or nothing. When it ends without an error, it is on disk, in the file that has the name.
+
+        patience: not used, since there is no server that could be silent.
+        """
+        with self._writing, self.statement() as connection:
             self._check(connection)
             with transaction_of(connection):
                 yield connection
@@ -100,7 +103,7 @@ class SqliteConnections:
         if not self._writing.acquire(timeout=seconds):
             raise StoreFault.BUSY.error(store=self.path, reason="another thread writes")
         try:
-            with self.connection() as connection:
+            with self.statement() as connection:
                 self._check(connection)
                 connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
                 try:

@@ -8,7 +8,6 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
 
@@ -29,15 +28,6 @@ REFUSAL_SECONDS = 30.0
 logger = logging.getLogger("lorentzrec.serving")
 
 
-@dataclass(frozen=True)
-class ServedVersion:
-    """A version with its recommender. Immutable; a request reads it once and uses it to its end."""
-
-    version: Version
-    recommender: Recommender
-    live_revision: int
-
-
 class VersionWatcher:
     """Holds the version in use and replaces it in one step.
 
@@ -48,7 +38,8 @@ class VersionWatcher:
 
     def __init__(self, store: GuardedStore, cache: Path, metrics: Metrics, poll_seconds: float) -> None:
         self._store, self._cache, self._metrics, self._poll_seconds = store, cache, metrics, poll_seconds
-        self._served: ServedVersion | None = None
+        self._recommender: Recommender | None = None
+        self._live_revision = 0  # of its live items
         self._refused: dict[str, float] = {}  # when each may be opened again
         self._damaged: dict[str, float] = {}  # when each was last found to be damaged while it was in use
         self._wanted: str | None = None
@@ -59,16 +50,16 @@ class VersionWatcher:
         self._thread = Thread(target=self._watch, name="versions", daemon=True)
 
     @property
-    def served(self) -> ServedVersion:
-        """The version in use with its recommender; read it once per request. `NotReady` if there is none."""
-        if (served := self._served) is None:
+    def recommender(self) -> Recommender:
+        """That of the version in use; a request reads it once and uses it to its end. `NotReady` if there is none."""
+        if (recommender := self._recommender) is None:
             raise NotReady(self._missing())
-        return served
+        return recommender
 
     @property
     def version(self) -> Version | None:
         """The version in use; None if there is none."""
-        return None if self._served is None else self._served.version
+        return None if self._recommender is None else self._recommender.version
 
     @property
     def warnings(self) -> list[str]:
@@ -124,15 +115,15 @@ class VersionWatcher:
     def refresh(self) -> None:
         """Take the current version and live items of the store into use, if they have changed."""
         state = self._store.call(lambda store: store.state(), probe=True)
-        self._wanted, before = state.version, self._served
+        self._wanted, before = state.version, self._recommender
         if state.warning is not None and state.warning != self._warning:
             logger.warning("%s", state.warning)
         self._warning = state.warning
         for version in self._choices(state.version, self.version):
-            if before is not None and version is before.version and state.live_revision == before.live_revision:
+            if before is not None and version is before.version and state.live_revision == self._live_revision:
                 return
             if (recommender := self._load(version)) is not None:
-                self._served, self._noted = ServedVersion(version, recommender, state.live_revision), None
+                self._recommender, self._live_revision, self._noted = recommender, state.live_revision, None
                 if before is None or version is not before.version:
                     self._announce(before, version)
                 return
@@ -213,7 +204,7 @@ class VersionWatcher:
             logger.error("version %s is refused, and the last good one stays: %s%s", name, kind, reason)
         self._refused[name] = time.monotonic() + REFUSAL_SECONDS
 
-    def _announce(self, before: ServedVersion | None, version: Version) -> None:
+    def _announce(self, before: Recommender | None, version: Version) -> None:
         logger.info("version %s is in use: %d items", version.name, len(version.items))
         for line in version.notes:
             logger.warning(line)

@@ -96,8 +96,8 @@ async def _run(
     """
 
     def handle() -> RecommendResponse:
-        begun, served = perf_counter(), worker.versions.served
-        ranked, degraded = rank(served.recommender)
+        begun, recommender = perf_counter(), worker.versions.recommender
+        ranked, degraded = rank(recommender)
         kinds = [fallback.kind for fallback in ranked.fallbacks]
         for kind in kinds:
             worker.metrics.fallbacks.labels(kind).inc()
@@ -105,7 +105,7 @@ async def _run(
             worker.metrics.degraded.inc()
         return RecommendResponse(
             items=ranked.items,
-            model=served.version.name,
+            model=recommender.version.name,
             fallback=render_fallbacks(ranked.fallbacks),
             fallback_kinds=kinds,
             degraded=degraded,

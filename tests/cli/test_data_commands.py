@@ -68,7 +68,7 @@ def test_a_person_sees_every_step(events_file: Path, tmp_path: Path) -> None:
     )
     text = run(*arguments).stdout
     assert "720 events, 60 users, 30 items" in text
-    assert "Its parts: 660 train, 60 test events" in text
+    assert "Events of its parts: train 660, test 60" in text
     assert "the same dataset exists already, so nothing was done" in run(*arguments).stderr
     assert "already" not in run(*arguments, "--force").stderr
 

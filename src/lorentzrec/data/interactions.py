@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.atomic import read_directory
+from lorentzrec.counting import Count
 from lorentzrec.data.arrays import Booleans, Integers, update_digest
 from lorentzrec.data.arrays import offsets_of as offsets_of
 from lorentzrec.data.times import TimeUnit, convert_to_seconds
@@ -167,8 +168,9 @@ class Interactions:
 
     def __repr__(self) -> str:
         order = "in time order" if self.ordered else "without order"
-        users, items = int((self.lengths > 0).sum()), int((self.item_counts > 0).sum())
-        return f"Interactions({len(self):,} events of {users:,} users with {items:,} items, {order})"
+        events, users, items = map(Count, (len(self), (self.lengths > 0).sum(), (self.item_counts > 0).sum()))
+        counts = f"{events:event|events} of {users:user|users} with {items:item|items}"
+        return f"Interactions({counts}, {order})"
 
     @property
     def ordered(self) -> bool:

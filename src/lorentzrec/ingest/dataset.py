@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.atomic import MARKER, atomic_directory, checksum, current_directory
+from lorentzrec.counting import with_counts
 from lorentzrec.data.arrays import update_digest
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import Vocabulary
@@ -252,8 +253,8 @@ class Dataset:
     manifest: dict[str, Any]
 
     def __repr__(self) -> str:
-        counts = self.manifest["counts"]
-        return f"Dataset({counts['events']:,} events, {counts['users']:,} users, {counts['items']:,} items)"
+        text = "Dataset({events:event|events}, {users:user|users}, {items:item|items})"
+        return with_counts(text, self.manifest["counts"])
 
     @property
     def digest(self) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import narwhals as nw
 
+from lorentzrec.counting import Count
 from lorentzrec.data.splitting import EventColumns, find_rule, random_note, unseen_note
 from lorentzrec.data.times import MICROSECONDS, parse_moment
 from lorentzrec.errors import InputError
@@ -356,7 +357,7 @@ class Pipeline:
             self.notes.append(random_note(how))
         if self._rows_now < before:
             self.notes.append(
-                f"{before - self._rows_now:,} events left out, of customers first seen after training ends"
+                f"{Count(before - self._rows_now):event|events} left out, of customers first seen after training ends"
             )
         return kept, ("train", *rule.parts)
 

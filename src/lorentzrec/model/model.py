@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.atomic import atomic_file
+from lorentzrec.counting import Count
 from lorentzrec.data.arrays import gather_groups
 from lorentzrec.data.interactions import Interactions, offsets_of
 from lorentzrec.data.vocabulary import UNKNOWN, Id, Vocabulary
@@ -105,8 +106,9 @@ class Model:
             object.__setattr__(self, name, array)
 
     def __repr__(self) -> str:
-        config, users = self.config, f", {len(self.users):,} users" if self.users is not None else ""
-        return f"Model({config.geometry} {config.model} d={config.dimension}, {len(self.items):,} items{users})"
+        config, items = self.config, f"{Count(len(self.items)):item|items}"
+        users = f", {Count(len(self.users)):user|users}" if self.users is not None else ""
+        return f"Model({config.geometry} {config.model} d={config.dimension}, {items}{users})"
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -172,7 +172,7 @@ def test_ordered_files(tmp_path: Path) -> None:
     assert dataset.manifest["times"] == "positions"
     assert dataset.interactions("test").history_ids("ann") == ["jam"]
     line = error_of("prepare", path, "--out", tmp_path / "shop", "--ordered", "--split", "last_days")
-    assert line == "the --split last_days needs times, and positions are none: use another split"
+    assert line == "the --split last_days needs times, and positions are not times: use another split"
 
 
 def test_a_model_is_no_event_file(model: Path, tmp_path: Path) -> None:

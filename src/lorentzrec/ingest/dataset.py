@@ -195,7 +195,7 @@ def new_dataset(address: str | Path) -> Iterator[DatasetDraft]:
             yield DatasetDraft(str(folder))
         return
     if read_content(join(address, MARKER)) is None and _has_files(str(address)):
-        raise InputError(f"{address} holds files but no {MARKER}, so it is no dataset: choose another name")
+        raise InputError(f"{address} holds files but no {MARKER}, so it is not a dataset: choose another name")
     draft = DatasetDraft(str(address))
     try:
         yield draft
@@ -374,7 +374,7 @@ def open_dataset(address: str | Path) -> Dataset:
     address = _current(address)
     content = read_content(join(address, MARKER))
     if content is None:
-        raise ArtifactError(f"{address} holds no {MARKER}, so it is no dataset: make one with lorentzrec prepare")
+        raise ArtifactError(f"{address} holds no {MARKER}, so it is not a dataset: make one with lorentzrec prepare")
     return Dataset(address, check_manifest(content, address))
 
 

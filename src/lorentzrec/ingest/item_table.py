@@ -64,7 +64,7 @@ def read_item_table(
             path = fetch(file.address, Path(scratch))
             layout = detect_layout(path, source, file.address, wanted)
             if layout.format == "parquet":
-                with parquet_faults(file.address, "it is no Parquet file, give one", InputError):
+                with parquet_faults(file.address, "it is not a Parquet file, give one", InputError):
                     table = pl.read_parquet(path, columns=list(layout.roles.values()))
             else:
                 table = scan_lines(path, source, layout, file.address, Path(scratch, str(number))).collect()

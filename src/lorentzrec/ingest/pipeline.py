@@ -295,7 +295,7 @@ class Pipeline:
         return self._record("test events", together, why, rows_in=self._rows_now + self._count(test))
 
     def _number_rows(self, events: Frame, users: Frame, items: Frame) -> tuple[Frame, Frame, Frame]:
-        """Codes to rows: the most frequent first, equal ones by id."""
+        """Codes to rows: the most frequent first, ties by id."""
         tables = []
         for role, ids in (("user", users), ("item", items)):
             code = f"{role}_code"

@@ -316,7 +316,7 @@ def _check_roles(config: PrepareConfig, first: EventInput) -> None:
     if config.split not in (None, "given"):
         rule = find_rule(str(config.split), config.split_options, ordered="time" in roles or ordered)
         if rule.needs_times and ordered:
-            raise InputError(f"the `split` {config.split} needs times, and positions are none: use another split")
+            raise InputError(f"the `split` {config.split} needs times, and positions are not times: use another split")
 
 
 def _run_pipeline(

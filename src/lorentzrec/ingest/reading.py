@@ -37,7 +37,7 @@ INTEGER = r"^(0|-?[1-9][0-9]{0,17})\z"
 def scan_events(path: Path, source: Source, layout: Layout, label: str, scratch: Path) -> pl.LazyFrame:
     """The events of one local file, lazily. Text is parsed once, into a Parquet file in `scratch`.
 
-    Polars parses a sound text file in one pass; one in another encoding, or with escapes, is copied as plain UTF-8
+    Polars parses a valid text file in one pass; one in another encoding, or with escapes, is copied as plain UTF-8
     first. If there is any fault, the file is read again line by line, so that every fault is reported with its line.
     """
     import polars as pl

@@ -262,12 +262,12 @@ class Model:
     def _user_queries(self, users: Iterable[Id], exclude_history: bool) -> Iterator[_Query]:
         if self.users is None or (self.histories is None and self.user_points is None):
             raise InputError(
-                "this model holds no training histories and supports histories only: give a history, "
+                "this model has no training histories and supports histories only: give a history, "
                 "or save the model with histories=True"
             )
         if self.histories is None and exclude_history:
             raise InputError(
-                "this model holds no training histories and does not know what a user has seen: "
+                "this model has no training histories and does not know what a user has seen: "
                 "pass exclude_history=False, or save the model with histories=True"
             )
         for row in _known_rows(self.users, users, "user"):
@@ -333,7 +333,7 @@ def _rows(vocabulary: Vocabulary, ids: Iterable[Id], name: str) -> NDArray[np.in
     try:
         return vocabulary.rows(plain)
     except TypeError:
-        raise InputError(f"{name} holds something that is no id: give a flat list of strings or integers") from None
+        raise InputError(f"{name} contains something that is not an id: give a list of strings or integers") from None
 
 
 def _known_rows(vocabulary: Vocabulary, ids: Iterable[Id], name: str) -> NDArray[np.int64]:

@@ -33,9 +33,7 @@ class HostPolicy:
         if self._hosts is not None and _PORT.sub(b"", host).lower() not in self._hosts:
             name = _readable(_PORT.sub(b"", host))
             hint = "use localhost, or start it with --allow-host NAME or with --api-key-file"
-            return ServiceProblem(
-                f"this service does not answer to the host name {name!r}: {hint}", 421, "unknown-host"
-            )
+            return ServiceProblem(f"this service does not accept the host name {name!r}: {hint}", 421, "unknown-host")
         if origin is None or self._origins is None or origin.partition(b"://")[2].lower() == host.lower():
             return None
         if origin.decode("ascii", "replace") in self._origins:

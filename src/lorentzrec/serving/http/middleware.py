@@ -25,7 +25,7 @@ SANE_REQUEST_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 JSON_TYPE = re.compile(rb"application/([\w.+-]+\+)?json\s*(;.*)?", re.IGNORECASE)
 KNOWN_METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 WRITING_METHODS = {"POST", "PUT", "PATCH", "DELETE"}
-TOO_MANY = "too many requests at once: come back in a second"
+TOO_MANY = "too many requests at once: try again in a second"
 
 logger = logging.getLogger("lorentzrec.serving.requests")
 
@@ -90,7 +90,7 @@ class RequestMiddleware:
         if exchange.given_up:
             return Overloaded(TOO_MANY)
         if exchange.complete:
-            return ServiceProblem(f"there was no answer within {seconds}: come back in a second", 503, "too-slow")
+            return ServiceProblem(f"there was no response within {seconds}: try again in a second", 503, "too-slow")
         return ServiceProblem(f"the body did not arrive within {seconds}: send it faster", 408, "too-slow")
 
     def _check_headers(self, exchange: _Exchange) -> ServiceProblem | None:
@@ -196,7 +196,7 @@ class _Exchange:
             return message
         if message["type"] == "http.disconnect":
             self.gone = True
-            raise ClientGone("the body ends too early or its chunks are damaged: send it whole")
+            raise ClientGone("the body ends too early or its chunks are damaged: send all of it")
         self._middleware.count_bytes(self, len(message.get("body", b"")))
         if 0 < self.length <= self.received:
             message["more_body"] = False  # the server would say so in one more message

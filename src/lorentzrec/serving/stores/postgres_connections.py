@@ -76,7 +76,7 @@ class PostgresConnections:
             "connect_timeout": CONNECT_SECONDS,
             "application_name": "lorentzrec",
             "tcp_user_timeout": round(RESPONSE_SECONDS * 1000),
-            # The server must not continue for ever with what no client waits for.
+            # The server must not continue forever with what no client waits for.
             "options": f"-c statement_timeout={round(LONG_SECONDS * 1000)}",
         }
         self._address = conninfo.make_conninfo(**{**defaults, **given, "client_encoding": "utf8"})
@@ -138,7 +138,7 @@ class PostgresConnections:
         self._close_idle()
 
     def _take(self) -> TimedConnection:
-        """An idle connection that is sound, or a new one."""
+        """An idle connection that works, or a new one."""
         with suppress(IndexError):
             while True:
                 if self._is_sound(connection := self._idle.pop()):

@@ -16,7 +16,7 @@ emulators := $(if $(shell command -v npm),$(foreach name,azurite cosmos,tests/$(
 
 .SILENT:
 .NOTPARALLEL:  # two targets never run pip in one environment at the same time
-.PHONY: help demo test soak check bench bench-serve constraints
+.PHONY: help demo test soak check site bench bench-serve constraints
 
 help: ## print this list
 	awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,10 @@ check: $(VENV)/installed-dev ## check lint, format, types, import layers and pro
 	$(VENV)/bin/mypy --strict --no-error-summary $(wildcard src tests benchmarks)
 	$(VENV)/bin/lint-imports --no-logo
 	$(VENV)/bin/python -m pytest --quiet tests/test_source_files.py
+
+site: $(VENV)/installed-dev ## the documentation site, in .build/site
+	$(VENV)/bin/python docs/settings_page.py
+	$(VENV)/bin/python -m sphinx -q -W -b html docs .build/site
 
 bench: $(VENV)/installed-bench ## run the benchmarks, alongside comparable libraries
 	$(VENV)/bin/lorentzrec bench

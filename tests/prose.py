@@ -39,9 +39,8 @@ SKIPPED = {"node_modules", "formats", "__pycache__", "prose.py", "test_prose.py"
 """Names of folders and files that are not searched: the work of others, and those that quote the words."""
 
 _NEXT_LINE = re.compile(r"\n[ \t]*(?:#|//|\*|<!--)?[ \t]*")
-_BANNED = re.compile(
-    "|".join(rf"(?P<p{n}>\b{pattern}\b)" for n, pattern in enumerate(REPLACEMENTS)).replace(" ", r"\s+"), re.IGNORECASE
-)
+_PATTERNS = "|".join(f"(?P<p{n}>{pattern})" for n, pattern in enumerate(REPLACEMENTS)).replace(" ", r"\s+")
+_BANNED = re.compile(rf"\b(?:{_PATTERNS})\b", re.IGNORECASE)
 
 
 class Finding(NamedTuple):

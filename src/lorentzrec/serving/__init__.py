@@ -1,1 +1,1 @@
-"""From a published model to recommendations over HTTP: versions, stores, service, page."""
+"""From a published model to a response over HTTP: versions, stores, service, page."""

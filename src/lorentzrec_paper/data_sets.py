@@ -161,7 +161,7 @@ class DataFolder:
             there = [path for path in paths if path.is_file()]
             if there and len(there) < len(paths):
                 lost = next(path for path in paths if not path.is_file())
-                raise DamagedData(f"{wanted.title} is not whole, {lost} is missing: get it from {wanted.page}")
+                raise DamagedData(f"{wanted.title} is incomplete, {lost} is missing: get it from {wanted.page}")
             if there:
                 empty = [path for path in paths if path.stat().st_size == 0]
                 if empty:

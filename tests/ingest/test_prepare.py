@@ -238,7 +238,7 @@ def test_item_table(tmp_path: Path) -> None:
     report = prepare(replace(config, items=films))
     items = open_dataset(tmp_path / "out").items
     assert items.rows() == [(0, 1, 1, "Alien (1979)", "Horror|Sci-Fi"), (1, 2, 1, None, None)]
-    assert report.notes == ("the item table covers 1 of 2 items (1 rows for other items)",)
+    assert report.notes == ("the item table covers 1 of 2 items (1 row for other items)",)
     table = write(tmp_path, '{"item":"1","name":"A","price":9.5}\n{"item":"2","name":"B"}\n', "items.jsonl")
     config = replace(config, items=table, item_source=Source(), item_columns={"title": "name"})
     prepare(config)

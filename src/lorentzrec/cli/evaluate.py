@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lorentzrec.cli.inputs import dataset_at, events_at, parts_of
 from lorentzrec.cli.options import event_file_options
 from lorentzrec.cli.output import note, print_json, progress, show, table
+from lorentzrec.counting import with_counts
 from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
@@ -90,7 +91,9 @@ def report_table(reports: Mapping[str, Mapping[str, Report]], metrics: Sequence[
         for row, (system, both) in enumerate(reports.items()):
             cells = [str(report.metrics[name]) if name in report.metrics else "" for report in both.values()]
             rows.append([name if row == 0 else "", *([system] if systems else []), *cells])
-    title = f"{counts['events']:,} held-out items of {counts['users']:,} customers, with 95 % intervals"
+    title = with_counts(
+        "{events:held-out item|held-out items} of {users:customer|customers}, with 95 % intervals", counts
+    )
     return table(columns, rows, title=title)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from lorentzrec.atomic import atomic_file
 from lorentzrec.cli.output import print_json, show
 from lorentzrec.cli.results import FORMATS, refuse_target, write_table
+from lorentzrec.counting import Count
 from lorentzrec.errors import ConfigError
 
 
@@ -49,4 +50,4 @@ def export(model: Path, *, out: Path, to: str | None = None, force: bool = False
     if json:
         print_json({"file": str(out), "format": out.suffix[1:] or "parquet", "items": len(trained.items)})
     else:
-        show(f"{len(trained.items):,} items are in {out}")
+        show(f"{Count(len(trained.items)):item is|items are} in {out}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from lorentzrec.cli.inputs import item_table_at
 from lorentzrec.cli.options import Natural
 from lorentzrec.cli.output import note, print_json, progress, say, show
+from lorentzrec.counting import Count
 from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def plot(
         print_json({"file": str(out), "items": len(trained.items), "method": drawn.method, "kept": drawn.kept})
     else:
         say(drawn.description())
-        show(f"The map of {len(trained.items):,} items is in {out}")
+        show(f"The map of {Count(len(trained.items)):item|items} is in {out}")
 
 
 def _item_table(model: Model, place: str, category_column: str | None) -> pl.DataFrame:

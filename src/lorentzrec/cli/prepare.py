@@ -12,6 +12,7 @@ import typer
 from lorentzrec.cli.options import field_options, pop_fields
 from lorentzrec.cli.output import note, print_json, show, stages, table
 from lorentzrec.cli.results import refuse_unwritable
+from lorentzrec.counting import with_counts
 from lorentzrec.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -107,9 +108,11 @@ def prepare(
         print_json(report.to_dict())
         return
     show(step_table(report))
-    show(f"The dataset is in {out}: {_counts(report.counts)}")
+    counts = with_counts("{events:event|events}, {users:user|users}, {items:item|items}", report.counts)
+    show(f"The dataset is in {out}: {counts}")
     if report.parts:
-        show(f"Its parts: {_counts(report.parts)} events")
+        parts = ", ".join(f"{name} {count:,}" for name, count in report.parts.items())
+        show(f"Events of its parts: {parts}")
     note(report.notes)
     note(["the same dataset exists already, so nothing was done"] if report.unchanged else [])
 
@@ -138,10 +141,6 @@ def step_table(report: PrepareReport) -> Table:
     ]
     columns = {"step": "left bold", "events in": "right", "out": "right", "dropped": "right", "which": "left dim"}
     return table(columns, rows, title=f"Prepared with {report.engine} in {report.seconds:.1f} s")
-
-
-def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{count:,} {name}" for name, count in counts.items())
 
 
 def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:

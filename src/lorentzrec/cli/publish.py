@@ -11,6 +11,7 @@ import typer
 from lorentzrec.cli.inputs import dataset_at, item_table_at, read_ids, split_ids
 from lorentzrec.cli.options import Positive
 from lorentzrec.cli.output import flag_of, note, print_json, show, stages
+from lorentzrec.counting import Count
 from lorentzrec.errors import InputError
 
 VERSION_OPTIONS = ("items", "twin", "histories", "keep", "map", "index")
@@ -116,15 +117,16 @@ def _publish(
             }
         print_json({"model": published.name, "store": url, **entries, "events": counts, "versions": versions})
         return
-    show(f"{published.name} is the current version of {url}: {manifest['items']:,} items")
+    show(f"{published.name} is the current version of {url}: {Count(manifest['items']):item|items}")
     if added is not None:
-        show(f"Histories: {added.accepted:,} events added, {added.duplicates:,} were already there")
+        show(f"Histories: {Count(added.accepted):event|events} added, {added.duplicates:,} already there")
         if added.erased:
-            customers = "1 customer" if len(added.erased) == 1 else f"{len(added.erased):,} customers"
+            customers = f"{Count(len(added.erased)):customer|customers}"
             show(f"Histories: {customers} had been erased; their events before the erasure were skipped")
     note(manifest["notes"])
     if table is not None and manifest["described_items"] < manifest["items"]:
-        note([f"{manifest['items'] - manifest['described_items']:,} items have no title in {items}"])
+        untitled = Count(manifest["items"] - manifest["described_items"])
+        note([f"{untitled:item has|items have} no title in {items}"])
 
 
 def live(
@@ -166,4 +168,4 @@ def live(
     elif items is None:
         show(f"every item is live in {url}")
     else:
-        show(f"{len(items):,} items are live in {url}", *items)
+        show(f"{Count(len(items)):item is|items are} live in {url}", *items)

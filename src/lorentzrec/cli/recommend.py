@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lorentzrec.cli.inputs import Titles, parse_ids
 from lorentzrec.cli.output import note, print_json, progress, show, table
 from lorentzrec.cli.results import refuse_target, write_table
+from lorentzrec.counting import Count
 from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
@@ -148,8 +149,9 @@ def recommend_all(
         result = {"file": str(out), "users": len(users), "rows": rows, "users_without_events": skipped}
         print_json(result | {"seconds": time.perf_counter() - started})
         return
-    show(f"{rows:,} recommendations for {len(users):,} customers are in {out}")
-    note([f"skipped {skipped:,} customers without training events"] if skipped else [])
+    counts = f"{Count(rows):recommendation|recommendations} for {Count(len(users)):customer|customers}"
+    show(f"Wrote {counts} to {out}")
+    note([f"skipped {Count(skipped):customer|customers} without training events"] if skipped else [])
 
 
 def _block(model: Model, users: list[Id], options: dict[str, Any]) -> pl.DataFrame:

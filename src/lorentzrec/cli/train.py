@@ -19,6 +19,7 @@ from lorentzrec.cli.inputs import dataset_at, events_at, parts_of
 from lorentzrec.cli.options import event_file_options
 from lorentzrec.cli.output import note, print_json, say, show, table
 from lorentzrec.cli.results import refuse_unwritable
+from lorentzrec.counting import Count
 from lorentzrec.errors import ConfigError, InputError, TrainingInterrupted
 
 if TYPE_CHECKING:
@@ -210,4 +211,4 @@ def epoch_table(model: Model) -> Table:
         for epoch in chosen
     ]
     seconds = sum(epoch.seconds for epoch in model.record)
-    return table(columns, rows, title=f"{len(model.record)} epochs in {seconds:.1f} s")
+    return table(columns, rows, title=f"{Count(len(model.record)):epoch|epochs} in {seconds:.1f} s")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lorentzrec.cli.inputs import parts_of, require_dataset
 from lorentzrec.cli.output import note, print_json, say, show, table
+from lorentzrec.counting import Count
 from lorentzrec.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ def _trial_table(tuned: Tuned, metric: str) -> Table:
     """The best trials, and the importance of each hyper-parameter."""
     complete = sorted((row for row in tuned.trials if row.state == "complete"), key=lambda row: -(row.value or 0))
     states = [row.state for row in tuned.trials]
-    title = f"{tuned.geometry}: {len(states)} trials, {states.count('pruned')} pruned, {states.count('failed')} failed"
+    pruned, failed = states.count("pruned"), states.count("failed")
+    title = f"{tuned.geometry}: {Count(len(states)):trial|trials}, {pruned} pruned, {failed} failed"
     names = list(complete[0].settings) if complete else []
     rows: list[list[Any]] = [
         [row.number + 1, f"{row.value:.4f}", *(_format(row.settings.get(name)) for name in names)]
@@ -114,5 +116,5 @@ def _format(value: Any) -> str:
 
 def _notes(results: list[Tuned]) -> list[str]:
     failed = [row for tuned in results for row in tuned.trials if row.state == "failed"]
-    notes = [f"{len(failed)} trials failed, the first because {failed[0].remark}"] if failed else []
+    notes = [f"{Count(len(failed)):trial|trials} failed, the first because {failed[0].remark}"] if failed else []
     return notes + [f"no trial of the {tuned.geometry} is complete yet" for tuned in results if tuned.config is None]

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from lorentzrec.counting import Count
 from lorentzrec.data.arrays import Booleans, Integers, offsets_of
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
@@ -212,7 +213,7 @@ def random_note(how: str) -> str:
 
 
 def unseen_note(part: str, count: int) -> str:
-    return f"{count:,} {part} events removed because their item has no training event"
+    return f"{Count(count):{part} event|{part} events} removed because their item has no training event"
 
 
 def _columns_of(interactions: Interactions) -> EventColumns:
@@ -258,11 +259,13 @@ def _notes(interactions: Interactions, how: str, rule: Rule, masks: dict[str, Bo
     short = len(np.unique(interactions.user_rows[length < needed]))
     if short:
         what = "events" if interactions.labels is None else "targets, or a target after another event,"
-        notes.append(f"{short:,} customers with fewer than {needed} {what} stay entirely in training")
+        customers = f"{Count(short):customer|customers} with fewer than {needed} {what}"
+        notes.append(f"{customers} {'stays' if short == 1 else 'stay'} entirely in training")
     if how == "last_days":
         left_out = int(masks["left_out"].sum())
         newcomers = len(np.unique(interactions.user_rows[masks["left_out"]]))
-        notes.append(f"{left_out:,} events left out, of {newcomers:,} customers first seen after training ends")
+        customers = f"{Count(newcomers):customer|customers} first seen after training ends"
+        notes.append(f"{Count(left_out):event|events} left out, of {customers}")
     return notes
 
 
@@ -288,7 +291,8 @@ def _split_given(
         train.users, items, events.filter(keep).sort("user_row", maintain_order=True), test.notes
     )
     left_out = len(test) - len(part)
-    notes = [f"{left_out:,} test events left out because their customer has no training event"] if left_out else []
+    why = "left out because their customer has no training event"
+    notes = [f"{Count(left_out):test event|test events} {why}"] if left_out else []
     return [replace(train, items=items), part], ("test",), notes
 
 

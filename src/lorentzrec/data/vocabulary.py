@@ -11,6 +11,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.counting import Count
 from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ class Vocabulary:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"Vocabulary({len(self):,} {self.name}s, {'strings' if self.holds_strings else 'integers'})"
+        count = f"{Count(len(self)):{self.name}|{self.name}s}"
+        return f"Vocabulary({count}, {'strings' if self.holds_strings else 'integers'})"
 
     @property
     def holds_strings(self) -> bool:

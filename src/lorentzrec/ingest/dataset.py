@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.atomic import MARKER, atomic_directory, checksum, current_directory
+from lorentzrec.counting import with_counts
 from lorentzrec.data.arrays import update_digest
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import Vocabulary
@@ -194,7 +195,7 @@ def new_dataset(address: str | Path) -> Iterator[DatasetDraft]:
             yield DatasetDraft(str(folder))
         return
     if read_content(join(address, MARKER)) is None and _has_files(str(address)):
-        raise InputError(f"{address} holds files but no {MARKER}, so it is no dataset: choose another name")
+        raise InputError(f"{address} holds files but no {MARKER}, so it is not a dataset: choose another name")
     draft = DatasetDraft(str(address))
     try:
         yield draft
@@ -252,8 +253,8 @@ class Dataset:
     manifest: dict[str, Any]
 
     def __repr__(self) -> str:
-        counts = self.manifest["counts"]
-        return f"Dataset({counts['events']:,} events, {counts['users']:,} users, {counts['items']:,} items)"
+        text = "Dataset({events:event|events}, {users:user|users}, {items:item|items})"
+        return with_counts(text, self.manifest["counts"])
 
     @property
     def digest(self) -> str:
@@ -373,7 +374,7 @@ def open_dataset(address: str | Path) -> Dataset:
     address = _current(address)
     content = read_content(join(address, MARKER))
     if content is None:
-        raise ArtifactError(f"{address} holds no {MARKER}, so it is no dataset: make one with lorentzrec prepare")
+        raise ArtifactError(f"{address} holds no {MARKER}, so it is not a dataset: make one with lorentzrec prepare")
     return Dataset(address, check_manifest(content, address))
 
 

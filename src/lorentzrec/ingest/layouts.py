@@ -163,7 +163,7 @@ def _read_columns(path: Path, source: Source, label: str, file_format: str, sepa
     if file_format == "parquet":
         import polars as pl
 
-        with parquet_faults(label, "it is no Parquet file, give one", InputError):
+        with parquet_faults(label, "it is not a Parquet file, give one", InputError):
             schema = pl.read_parquet_schema(path)
         return {name: "integer" if kind.is_integer() else "text" for name, kind in schema.items()}
     kinds: dict[str, str] = {}

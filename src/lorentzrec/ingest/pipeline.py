@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import narwhals as nw
 
+from lorentzrec.counting import Count
 from lorentzrec.data.splitting import EventColumns, find_rule, random_note, unseen_note
 from lorentzrec.data.times import MICROSECONDS, parse_moment
 from lorentzrec.errors import InputError
@@ -294,7 +295,7 @@ class Pipeline:
         return self._record("test events", together, why, rows_in=self._rows_now + self._count(test))
 
     def _number_rows(self, events: Frame, users: Frame, items: Frame) -> tuple[Frame, Frame, Frame]:
-        """Codes to rows: the most frequent first, equal ones by id."""
+        """Codes to rows: the most frequent first, ties by id."""
         tables = []
         for role, ids in (("user", users), ("item", items)):
             code = f"{role}_code"
@@ -356,7 +357,7 @@ class Pipeline:
             self.notes.append(random_note(how))
         if self._rows_now < before:
             self.notes.append(
-                f"{before - self._rows_now:,} events left out, of customers first seen after training ends"
+                f"{Count(before - self._rows_now):event|events} left out, of customers first seen after training ends"
             )
         return kept, ("train", *rule.parts)
 

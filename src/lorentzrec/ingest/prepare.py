@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from lorentzrec.atomic import scratch_directory
+from lorentzrec.counting import with_counts
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.splitting import RULES, find_rule
 from lorentzrec.data.times import parse_moment
@@ -315,7 +316,7 @@ def _check_roles(config: PrepareConfig, first: EventInput) -> None:
     if config.split not in (None, "given"):
         rule = find_rule(str(config.split), config.split_options, ordered="time" in roles or ordered)
         if rule.needs_times and ordered:
-            raise InputError(f"the `split` {config.split} needs times, and positions are none: use another split")
+            raise InputError(f"the `split` {config.split} needs times, and positions are not times: use another split")
 
 
 def _run_pipeline(
@@ -333,7 +334,9 @@ def _run_pipeline(
 
 def _count_faulty(histories: Histories) -> str:
     step = histories.steps[0]
-    return f"{step.rows_in - step.rows_out:,} faulty rows skipped: {step.why}"
+    return with_counts(
+        "{rows:faulty row|faulty rows} skipped: {why}", {"rows": step.rows_in - step.rows_out, "why": step.why}
+    )
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lorentzrec.counting import Count
 from lorentzrec.data import times
 from lorentzrec.data.vocabulary import CONTROL_CHARACTERS, LONGEST_ID
 from lorentzrec.errors import InputError, RowFault
@@ -36,7 +37,7 @@ INTEGER = r"^(0|-?[1-9][0-9]{0,17})\z"
 def scan_events(path: Path, source: Source, layout: Layout, label: str, scratch: Path) -> pl.LazyFrame:
     """The events of one local file, lazily. Text is parsed once, into a Parquet file in `scratch`.
 
-    Polars parses a sound text file in one pass; one in another encoding, or with escapes, is copied as plain UTF-8
+    Polars parses a valid text file in one pass; one in another encoding, or with escapes, is copied as plain UTF-8
     first. If there is any fault, the file is read again line by line, so that every fault is reported with its line.
     """
     import polars as pl
@@ -68,7 +69,7 @@ def fault_error(row: dict[str, Any], *, count: int = 1, kinds: Iterable[str] = (
     options = list(dict.fromkeys(one.option for one in (fault, *map(RowFault.parse, kinds)) if one.option))
     if sum(option.startswith("`encoding=") for option in options) > 1:
         options.remove("`encoding='latin-1'`")  # cp1252 has all characters of latin-1
-    more = f" (and {count - 1:,} more faulty row{'s' if count > 2 else ''})" if count > 1 else ""
+    more = f" (and {Count(count - 1):more faulty row|more faulty rows})" if count > 1 else ""
     action = f"give {' and '.join(options)}, fix" if options else "fix"
     return InputError(
         f"{row['file']} line {row['line']}: {fault.reason}, in '{_shorten(row['text'])}'{more}: {action} the "

@@ -58,8 +58,8 @@ def test_fast_exp_matches_its_reference() -> None:
 def test_fast_log_matches_its_reference() -> None:
     for x in np.exp(np.linspace(-80, 80, 2001)).astype(np.float32):
         assert numbers.fast_log(x) == pytest.approx(np.log(np.float64(x)), rel=5e-7, abs=1e-7)
-    for beside_one in np.linspace(0.9, 1.1, 201, dtype=np.float32):
-        assert numbers.fast_log(beside_one) == pytest.approx(np.log(np.float64(beside_one)), rel=2e-6, abs=1e-10)
+    for near_one in np.linspace(0.9, 1.1, 201, dtype=np.float32):
+        assert numbers.fast_log(near_one) == pytest.approx(np.log(np.float64(near_one)), rel=2e-6, abs=1e-10)
     assert numbers.fast_log(np.float32(1)) == 0
 
 

@@ -1,4 +1,4 @@
-"""The command line: `lorentzrec COMMAND`, or `python -m lorentzrec.cli`."""
+"""The command line: `lorentzrec COMMAND`, or `python -m lorentzrec`."""
 
 from __future__ import annotations
 

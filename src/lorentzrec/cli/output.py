@@ -76,6 +76,15 @@ def say(text: str) -> None:
     _console(stderr=True).print(text, soft_wrap=True)
 
 
+def print_result(data: Any, *shown: RenderableType, json: bool, notes: Iterable[str] = ()) -> None:
+    """Print the result of a command: `data` as JSON for a program, or `shown` for a person; in any case the notes."""
+    if json:
+        print_json(data)
+    else:
+        show(*shown)
+    note(notes)
+
+
 def note(sentences: Iterable[str]) -> None:
     """Print what a reader of the result should know."""
     for sentence in sentences:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lorentzrec.cli.options import field_options, pop_fields
-from lorentzrec.cli.output import note, print_json, show, stages, table
+from lorentzrec.cli.output import print_result, stages, table
 from lorentzrec.cli.results import refuse_unwritable
 from lorentzrec.errors import ConfigError
 
@@ -103,15 +103,15 @@ def prepare(
     )
     with _engine(engine, master) as runner, stages() as report_stage:
         report = run(config, runner, scratch=scratch, watch=lambda stage: report_stage(stage, 0))
-    if json:
-        print_json(report.to_dict())
-        return
-    show(step_table(report))
-    show(f"The dataset is in {out}: {_counts(report.counts)}")
-    if report.parts:
-        show(f"Its parts: {_counts(report.parts)} events")
-    note(report.notes)
-    note(["the same dataset exists already, so nothing was done"] if report.unchanged else [])
+    unchanged = ["the same dataset exists already, so nothing was done"] if report.unchanged else []
+    print_result(
+        report.to_dict(),
+        step_table(report),
+        f"The dataset is in {out}: {_counts(report.counts)}",
+        *([f"Its parts: {_counts(report.parts)} events"] if report.parts else []),
+        json=json,
+        notes=[*report.notes, *unchanged],
+    )
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lorentzrec.cli.inputs import Titles, parse_ids
-from lorentzrec.cli.output import note, print_json, progress, show, table
+from lorentzrec.cli.output import print_result, progress, table
 from lorentzrec.cli.results import refuse_target, write_table
 from lorentzrec.errors import InputError
 
@@ -88,14 +88,10 @@ def recommendation_table(found: Recommendations, titles: Titles, title: str | No
 
 def _print(found: Recommendations, model: Path, titles: str | None, json: bool) -> None:
     names = Titles(titles)
-    if json:
-        items: list[dict[str, Any]] = [{"id": item, "score": score} for item, score in found]
-        if names:
-            items = [one | {"title": names[one["id"]]} for one in items]
-        print_json({"items": items, "model": str(model), "fallback": found.fallback})
-        return
-    show(recommendation_table(found, names))
-    note([found.fallback] if found.fallback else [])
+    items = [{"id": item, "score": score} | ({"title": names[item]} if names else {}) for item, score in found]
+    result = {"items": items, "model": str(model), "fallback": found.fallback}
+    notes = [found.fallback] if found.fallback else []
+    print_result(result, recommendation_table(found, names), json=json, notes=notes)
 
 
 def recommend_all(
@@ -144,12 +140,13 @@ def recommend_all(
                 done(start + USERS_PER_BLOCK)
 
         rows = write_table(blocks(), out)
-    if json:
-        result = {"file": str(out), "users": len(users), "rows": rows, "users_without_events": skipped}
-        print_json(result | {"seconds": time.perf_counter() - started})
-        return
-    show(f"{rows:,} recommendations for {len(users):,} customers are in {out}")
-    note([f"skipped {skipped:,} customers without training events"] if skipped else [])
+    result = {"file": str(out), "users": len(users), "rows": rows, "users_without_events": skipped}
+    print_result(
+        result | {"seconds": time.perf_counter() - started},
+        f"{rows:,} recommendations for {len(users):,} customers are in {out}",
+        json=json,
+        notes=[f"skipped {skipped:,} customers without training events"] if skipped else [],
+    )
 
 
 def _block(model: Model, users: list[Id], options: dict[str, Any]) -> pl.DataFrame:

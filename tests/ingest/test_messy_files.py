@@ -223,7 +223,7 @@ def test_batches_of_lines_are_read_like_single_lines(
     path = written(folder, f"user,item\n{body}")
     source = Source()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines_module, "_LINES_PER_BATCH", batch)
+        patch.setattr(lines_module, "_RECORDS_PER_BATCH", batch)
         frame = scan_lines(path, source, detect_layout(path, source, str(path)), str(path), folder / "lines").collect()
     ours = [
         (line, None if fault else (user or None, item or None))

@@ -88,7 +88,9 @@ def recommendation_table(found: Recommendations, titles: Titles, title: str | No
 
 def _print(found: Recommendations, model: Path, titles: str | None, json: bool) -> None:
     names = Titles(titles)
-    items = [{"id": item, "score": score} | ({"title": names[item]} if names else {}) for item, score in found]
+    items: list[dict[str, Any]] = [
+        {"id": item, "score": score} | ({"title": names[item]} if names else {}) for item, score in found
+    ]
     result = {"items": items, "model": str(model), "fallback": found.fallback}
     notes = [found.fallback] if found.fallback else []
     print_result(result, recommendation_table(found, names), json=json, notes=notes)

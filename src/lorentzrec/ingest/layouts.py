@@ -218,7 +218,7 @@ def _split_header(line: str, separator: str, source: Source, label: str) -> list
 def split_line(line: str, separator: str, quote: str | None) -> list[str]:
     """The fields of one CSV line; a `ValueError` with the fault of its quotes."""
     text = line.rstrip("\r\n")
-    if len(separator) > 1 or quote is None:
+    if len(separator) > 1 or quote is None or not (quote in text or "\r" in text):
         return text.split(separator)
     try:
         return next(csv.reader([text], delimiter=separator, quotechar=quote, strict=True), [""])

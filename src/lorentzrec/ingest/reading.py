@@ -20,7 +20,7 @@ from lorentzrec.data import times
 from lorentzrec.data.vocabulary import CONTROL_CHARACTERS, LONGEST_ID
 from lorentzrec.errors import InputError, RowFault
 from lorentzrec.ingest.layouts import Layout
-from lorentzrec.ingest.lines import explode_words, scan_lines
+from lorentzrec.ingest.lines import scan_lines
 from lorentzrec.ingest.sources import Source
 from lorentzrec.ingest.text import copy_as_utf8, decompress, detect_encoding, is_utf8
 
@@ -138,7 +138,8 @@ def _scan_text(path: Path, source: Source, layout: Layout) -> pl.LazyFrame:
     wanted = list(dict.fromkeys([*layout.roles.values(), layout.names[-1]]))
     if layout.format == "adjacency":
         words = pl.scan_lines(path, glob=False).select(words=pl.col("line").str.extract_all(r"\S+"))
-        return explode_words(words).with_columns(**nothing)
+        pairs = words.select(user=pl.col("words").list.first(), item=pl.col("words").list.slice(1))
+        return pairs.filter(pl.col("item").list.len() > 0).explode("item").with_columns(**nothing)
     if layout.format == "json":
         frame = pl.scan_ndjson(path, schema=dict.fromkeys(layout.roles.values(), pl.String))
         wanted = list(layout.roles.values())

@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -30,7 +30,7 @@ from lorentzrec.ingest.dataset import (
 from lorentzrec.ingest.engine import Engine, EventInput, PolarsEngine
 from lorentzrec.ingest.item_table import read_item_table, with_item_table
 from lorentzrec.ingest.layouts import detect_layout
-from lorentzrec.ingest.pipeline import Histories, Pipeline, Step
+from lorentzrec.ingest.pipeline import Pipeline, Step
 from lorentzrec.ingest.sources import Source, refuse_unknown, source_named
 from lorentzrec.ingest.storage import StoredFile, fetch, fetch_outline, list_files
 
@@ -200,18 +200,17 @@ def prepare(
         if config.items is not None:
             table = read_item_table(config.items, config.item_source, config.item_columns, reader=config.reader)
         with new_dataset(config.out) as draft:
-            histories = _run_pipeline(config, engine, inputs, watch)
-            recorded = list(histories.notes)
+            histories = Pipeline(config, engine, inputs, watch).run()
+            recorded, items = list(histories.notes), histories.items
             if histories.rejected is not None:
-                recorded.append(f"{_count_faulty(histories)}: see {REJECTED} in the dataset")
+                recorded.append(f"{histories.faults}: see {REJECTED} in the dataset")
+            if table is not None:
+                items, note = with_item_table(items, table)
+                recorded.append(note)
             watch("writing")
             draft.begin()
-            for name, frame in (("user", histories.users), ("item", histories.items)):
-                vocabulary = engine.collect(frame).sort("row")
-                if name == "item" and table is not None:
-                    vocabulary, note = with_item_table(vocabulary, table)
-                    recorded.append(note)
-                draft.write_vocabulary(vocabulary, name)
+            draft.write_vocabulary(histories.users, "user")
+            draft.write_vocabulary(items, "item")
             events = engine.write_events(histories.events, histories.order, draft.address, max(len(histories.parts), 1))
             if histories.rejected is not None:
                 draft.checksums[REJECTED] = engine.write_rejected(histories.rejected, draft.address, REJECTED)
@@ -239,13 +238,10 @@ def read_interactions(path: str | Path, reader: str | None = None, **options: An
     with _report_in_one_line(), scratch_directory("prepare") as folder:
         engine = PolarsEngine(folder)
         inputs = _detect_inputs(config, _list_inputs(config), folder, fetch)
-        histories = _run_pipeline(config, engine, inputs, lambda stage: None)
+        histories = Pipeline(config, engine, inputs, lambda stage: None).run()
         events = cast_columns(engine.collect(histories.events).sort(histories.order))
-        users, items = (
-            Vocabulary(engine.collect(frame).sort("row")["id"], name=name)
-            for name, frame in (("user", histories.users), ("item", histories.items))
-        )
-    notes = histories.notes if histories.rejected is None else (*histories.notes, _count_faulty(histories))
+    users, items = Vocabulary(histories.users["id"], name="user"), Vocabulary(histories.items["id"], name="item")
+    notes = histories.notes if histories.rejected is None else (*histories.notes, histories.faults)
     return Interactions.from_sorted(users, items, events, notes)
 
 
@@ -316,24 +312,6 @@ def _check_roles(config: PrepareConfig, first: EventInput) -> None:
         rule = find_rule(str(config.split), config.split_options, ordered="time" in roles or ordered)
         if rule.needs_times and ordered:
             raise InputError(f"the `split` {config.split} needs times, and positions are none: use another split")
-
-
-def _run_pipeline(
-    config: PrepareConfig, engine: Engine, inputs: list[EventInput], watch: Callable[[str], None]
-) -> Histories:
-    spelled = frozenset.intersection(*(one.layout.spelled for one in inputs))
-    id_types = {
-        role: "Int64" if all(role in one.layout.integers for one in inputs) else "String" for role in ("user", "item")
-    }
-    watch("reading")
-    histories = Pipeline(engine, config, spelled, watch).run(engine.read(inputs, id_types))
-    recognised = dict.fromkeys(note for one in inputs for note in one.layout.notes)
-    return replace(histories, notes=(*recognised, *histories.notes))
-
-
-def _count_faulty(histories: Histories) -> str:
-    step = histories.steps[0]
-    return f"{step.rows_in - step.rows_out:,} faulty rows skipped: {step.why}"
 
 
 @contextmanager

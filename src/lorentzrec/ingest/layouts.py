@@ -30,8 +30,11 @@ _FIRST_LINES = 20
 
 @dataclass(frozen=True)
 class Layout:
-    """One event file as it is to be read: its format, the names of its columns, and their roles."""
+    """One file as it is to be read: its format, the names of its columns, and their roles."""
 
+    label: str
+    """The address of the file, which errors name."""
+    source: Source
     format: str
     separator: str
     names: tuple[str, ...]
@@ -57,12 +60,12 @@ def detect_layout(path: Path, source: Source, label: str, wanted: Mapping[str, s
     file_format, usual = _detect_format(path, label, source)
     separator, notes = usual, []
     if file_format == "adjacency":
-        return Layout("adjacency", usual, ("user", "item"), {"user": "user", "item": "item"})
+        return Layout(label, source, "adjacency", usual, ("user", "item"), {"user": "user", "item": "item"})
     if file_format == "csr":
         if source.ordered:
             raise InputError(f"{label} is a matrix and has no order: leave `ordered` out")
         roles = {role: role for role in ("user", "item", "weight")}
-        return Layout("csr", "", tuple(roles), roles, integers=frozenset({"user", "item"}))
+        return Layout(label, source, "csr", "", tuple(roles), roles, integers=frozenset({"user", "item"}))
     if file_format == "csv" and source.separator is None:
         lines = read_first_lines(path, source.encoding, label, _FIRST_LINES)
         spaces = Path(file_name(label)).suffix not in _SEPARATORS
@@ -85,7 +88,7 @@ def detect_layout(path: Path, source: Source, label: str, wanted: Mapping[str, s
         frozenset(role for role, column in roles.items() if columns[column] in kinds)
         for kinds in (("either", "integer"), ("integer",))
     )
-    return Layout(file_format, separator, tuple(columns), roles, spelled, integers, tuple(notes))
+    return Layout(label, source, file_format, separator, tuple(columns), roles, spelled, integers, tuple(notes))
 
 
 def _event_roles(columns: Mapping[str, str], source: Source, label: str, notes: list[str]) -> dict[str, str]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from lorentzrec.errors import RowFault
 from lorentzrec.ingest.layouts import Layout, quote_fault, split_line
-from lorentzrec.ingest.sources import Source
 from lorentzrec.ingest.text import copy_as_utf8, has_unreadable, show_unreadable, suggest_encoding
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ _LONGEST_RECORD = 100
 """Lines that one quoted field may span before its opening quote is taken for the fault."""
 
 
-def scan_lines(path: Path, source: Source, layout: Layout, label: str, folder: Path) -> pl.LazyFrame:
+def scan_lines(path: Path, layout: Layout, folder: Path) -> pl.LazyFrame:
     """The fields of every record of a text file as text, with its `__line`, `__text`, and `__fault` if it has one.
 
     Records are written to Parquet files in `folder`.
@@ -33,10 +32,10 @@ def scan_lines(path: Path, source: Source, layout: Layout, label: str, folder: P
 
     folder.mkdir()
     plain = folder / "plain.txt"
-    copy_as_utf8(path, source, label, plain)
+    copy_as_utf8(path, layout.source, layout.label, plain)
     schema = dict.fromkeys([*layout.names, "__line", "__text", "__fault"], pl.String) | {"__line": pl.Int64}
     with plain.open(encoding="utf-8", newline="\n") as lines:
-        records, number = _split_records(lines, source, layout), 0
+        records, number = _split_records(lines, layout), 0
         while (batch := list(islice(records, _RECORDS_PER_BATCH))) or number == 0:
             frame = pl.DataFrame(dict(zip(schema, zip(*batch, strict=True), strict=False)), schema=schema)
             frame = frame.with_columns(pl.col(layout.names).replace("", None))
@@ -46,8 +45,9 @@ def scan_lines(path: Path, source: Source, layout: Layout, label: str, folder: P
     return pl.scan_parquet(folder)
 
 
-def _split_records(lines: Iterable[str], source: Source, layout: Layout) -> Iterator[tuple[Any, ...]]:
+def _split_records(lines: Iterable[str], layout: Layout) -> Iterator[tuple[Any, ...]]:
     """(fields, line, text, fault) of every record; with a fault, the fields are None."""
+    source = layout.source
     rest, ahead = enumerate((line.rstrip("\r\n") for line in lines), 1), deque[tuple[int, str]]()
     if layout.format == "csv" and source.has_header:
         next(rest, None)
@@ -58,9 +58,9 @@ def _split_records(lines: Iterable[str], source: Source, layout: Layout) -> Iter
         try:
             if has_unreadable(text):
                 raise ValueError(RowFault(f"bytes that are not {source.encoding}", suggest_encoding(text)))
-            if source.quote and layout.format == "csv":
+            if source.quote and layout.format == "csv" and len(layout.separator) == 1:
                 text = _join_lines(text, source.quote, ahead, rest)
-            for fields in _split_record(text, source, layout):
+            for fields in _split_record(text, layout):
                 yield *fields, number, text, None
         except ValueError as error:
             yield *[None] * len(layout.names), number, show_unreadable(text), str(error)
@@ -77,14 +77,14 @@ def _join_lines(text: str, quote: str, ahead: deque[tuple[int, str]], rest: Iter
     raise ValueError(quote_fault(text, quote, "a quote that is not closed"))
 
 
-def _split_record(text: str, source: Source, layout: Layout) -> list[Fields]:
+def _split_record(text: str, layout: Layout) -> list[Fields]:
     """The fields of a record; of an adjacency list, those of every (user, item) pair."""
     if layout.format == "adjacency":
         user, *items = text.split()
         return [(user, item) for item in items]
     if layout.format == "json":
         return [_split_json(text, layout)]
-    fields = split_line(text, layout.separator, source.quote)
+    fields = split_line(text, layout.separator, layout.source.quote)
     if len(fields) != len(layout.names):
         raise ValueError(f"{len(fields)} fields instead of {len(layout.names)}")
     return [tuple(fields)]

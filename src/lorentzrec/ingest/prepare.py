@@ -29,7 +29,7 @@ from lorentzrec.ingest.dataset import (
 )
 from lorentzrec.ingest.engine import Engine, EventInput, PolarsEngine
 from lorentzrec.ingest.item_table import read_item_table, with_item_table
-from lorentzrec.ingest.layouts import detect_layout
+from lorentzrec.ingest.layouts import Layout, detect_layout
 from lorentzrec.ingest.pipeline import Pipeline, Step
 from lorentzrec.ingest.sources import Source, refuse_unknown, source_named
 from lorentzrec.ingest.storage import StoredFile, fetch, fetch_outline, list_files
@@ -138,16 +138,13 @@ class PrepareConfig:
 
     def options(self) -> dict[str, Any]:
         """What is recorded in the manifest: every option that is not at its default."""
-        names = [one.name for one in fields(self) if one.name not in ("events", "out", "force")]
-        recorded = {name: getattr(self, name) for name in names}
+        recorded, defaults = asdict(self), asdict(Source())
         for name in ("source", "item_source"):
             if recorded[name] is not None:
-                defaults = asdict(Source())
-                recorded[name] = {key: value for key, value in asdict(recorded[name]).items() if value != defaults[key]}
+                recorded[name] = {key: value for key, value in recorded[name].items() if value != defaults[key]}
         # 0 is a value ("ratings of 0 or more"): only options that were not given are left out.
-        return {
-            name: value for name, value in recorded.items() if value is not None and value is not False and value != {}
-        }
+        given = [name for name, value in recorded.items() if value is not None and value is not False and value != {}]
+        return {name: recorded[name] for name in given if name not in ("events", "out", "force")}
 
 
 @dataclass(frozen=True)
@@ -281,32 +278,32 @@ def _detect_inputs(
     inputs: list[EventInput] = []
     for file, part in files:
         layout = detect_layout(get(file.address, folder), config.source, file.address)
-        inputs.append(EventInput(file.address, config.source, layout, part, len(inputs)))
-        if set(layout.roles) != set(inputs[0].layout.roles):
-            ours, theirs = ", ".join(inputs[0].layout.roles), ", ".join(layout.roles)
-            raise InputError(f"{file.address} has {theirs}, but {inputs[0].address} has {ours}: give files of one kind")
-    _check_roles(config, inputs[0])
+        inputs.append(EventInput(layout, part, len(inputs)))
+        first = inputs[0].layout
+        if set(layout.roles) != set(first.roles):
+            ours, theirs = ", ".join(first.roles), ", ".join(layout.roles)
+            raise InputError(f"{file.address} has {theirs}, but {first.label} has {ours}: give files of one kind")
+    _check_roles(config, first)
     return inputs
 
 
-def _check_roles(config: PrepareConfig, first: EventInput) -> None:
+def _check_roles(config: PrepareConfig, first: Layout) -> None:
     """Raise an `InputError` if an option needs a column that the files do not have."""
-    roles, ordered = first.layout.roles, config.source.ordered
-    needs = {
-        "rating": config.minimum_rating is not None,
-        "event": bool(config.event_weights or config.label_events),
-        "time": config.since is not None
-        or config.until is not None
-        or (config.maximum_history is not None and not ordered),
+    roles, ordered = first.roles, config.source.ordered
+    newest = None if ordered else config.maximum_history
+    needs: dict[str, list[Any]] = {
+        "rating": [config.minimum_rating],
+        "event": [config.event_weights or None, config.label_events],
+        "time": [config.since, config.until, newest],
     }
-    for role, needed in needs.items():
-        if needed and role not in roles:
+    for role, options in needs.items():
+        if role not in roles and any(option is not None for option in options):
             raise InputError(
-                f"{first.address}: an option needs the {role} of every event: name its column with `{role}_column`"
+                f"{first.label}: an option needs the {role} of every event: name its column with `{role}_column`"
             )
     if config.source.ties == "file" and "time" not in roles:
         raise InputError(
-            f"{first.address} has no times, so none are equal: give `ordered` instead of `ties` if events are in order"
+            f"{first.label} has no times, so none are equal: give `ordered` instead of `ties` if events are in order"
         )
     if config.split not in (None, "given"):
         rule = find_rule(str(config.split), config.split_options, ordered="time" in roles or ordered)

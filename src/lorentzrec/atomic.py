@@ -31,14 +31,14 @@ Content = TypeVar("Content")
 
 
 @contextmanager
-def atomic_directory(target: str | Path, *, replace: bool = True) -> Iterator[Path]:
+def atomic_directory(target: str | Path, *, replace: bool = True, marker: str = MARKER) -> Iterator[Path]:
     """A new folder to fill; at the end of the block it becomes `target`, and on any failure it is removed.
 
     An older folder at `target` does not change until the new one is complete and on disk. The two are then exchanged in
     one step where the system can do that (Linux, on its local file systems). Elsewhere the old folder is renamed to
     `.NAME.old`, the new one takes its name, and the old one is removed; if the machine stops between the two renames,
     `read_directory` reads `.NAME.old`, and the next write to `target` puts it back. Only an empty folder or one that
-    contains `manifest.json` is replaced, so that a mistyped path cannot delete a home directory.
+    contains the file `marker` is replaced, so that a mistyped path cannot delete a home directory.
     """
     place = Path(target).resolve()
     old = _old_name(place)
@@ -46,12 +46,12 @@ def atomic_directory(target: str | Path, *, replace: bool = True) -> Iterator[Pa
         with _exclusive(place.parent):
             if old.exists() and not place.exists():
                 old.rename(place)
-            _refuse_to_replace(Path(target), place, replace)
+            _refuse_to_replace(Path(target), place, replace, marker)
         with _owned_folder(place.parent, f".{place.name}.writing-") as partial:
             yield partial
             _sync_tree(partial)
             with _exclusive(place.parent):
-                _refuse_to_replace(Path(target), place, replace)
+                _refuse_to_replace(Path(target), place, replace, marker)
                 _put_in_place(partial, place, old)
                 _sync(place.parent)
                 shutil.rmtree(old, ignore_errors=True)
@@ -245,7 +245,7 @@ def _system_swap() -> Callable[..., int] | None:
     return function
 
 
-def _refuse_to_replace(target: Path, place: Path, replace: bool) -> None:
+def _refuse_to_replace(target: Path, place: Path, replace: bool, marker: str) -> None:
     if not place.exists():
         return
     if not place.is_dir():
@@ -253,9 +253,9 @@ def _refuse_to_replace(target: Path, place: Path, replace: bool) -> None:
     if any(place.iterdir()):
         if not replace:
             raise InputError(f"{target} already exists: remove it or choose another name")
-        if not (place / MARKER).is_file():
+        if not (place / marker).is_file():
             raise InputError(
-                f"{target} holds files but no {MARKER}, so it was not written by lorentzrec: choose another name"
+                f"{target} holds files but no {marker}, so it was not written by lorentzrec: choose another name"
             )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lorentzrec.cli.inputs import Titles, parse_ids
+from lorentzrec.cli.inputs import parse_ids, read_titles
 from lorentzrec.cli.output import print_result, progress, table
 from lorentzrec.cli.results import refuse_target, write_table
 from lorentzrec.errors import InputError
@@ -76,20 +76,20 @@ def similar(model: Path, item: str, *, k: int = 10, titles: str | None = None, j
     _print(trained.similar_items(trained.items.parse(item), k), model, titles, json)
 
 
-def recommendation_table(found: Recommendations, titles: Titles, title: str | None = None) -> Table:
+def recommendation_table(found: Recommendations, titles: dict[str, str | None], title: str | None = None) -> Table:
     """The items in order, with titles if there are any."""
     columns = {"": "right dim", "item": "left bold"} | ({"title": "left"} if titles else {}) | {"score": "right"}
     rows = [
-        (rank, item, *([titles[item]] if titles else []), f"{score:.4f}")
+        (rank, item, *([titles.get(str(item))] if titles else []), f"{score:.4f}")
         for rank, (item, score) in enumerate(found, start=1)
     ]
     return table(columns, rows, title=title)
 
 
 def _print(found: Recommendations, model: Path, titles: str | None, json: bool) -> None:
-    names = Titles(titles)
+    names = read_titles(titles)
     items: list[dict[str, Any]] = [
-        {"id": item, "score": score} | ({"title": names[item]} if names else {}) for item, score in found
+        {"id": item, "score": score} | ({"title": names.get(str(item))} if names else {}) for item, score in found
     ]
     result = {"items": items, "model": str(model), "fallback": found.fallback}
     notes = [found.fallback] if found.fallback else []

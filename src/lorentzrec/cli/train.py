@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lorentzrec.atomic import MARKER
+from lorentzrec.cli import interrupt_on
 from lorentzrec.cli.inputs import dataset_at, events_at, parts_of
 from lorentzrec.cli.options import event_file_options
 from lorentzrec.cli.output import note, print_result, say, show, table
@@ -22,8 +23,6 @@ from lorentzrec.cli.results import refuse_unwritable
 from lorentzrec.errors import ConfigError, InputError, TrainingInterrupted
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from rich.table import Table
 
     from lorentzrec.data.interactions import Interactions
@@ -158,14 +157,8 @@ def _sigterm_as_ctrl_c() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
         yield
         return
-    received = False
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        nonlocal received
-        received = True
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = signal.getsignal(signal.SIGTERM)
+    received = interrupt_on(signal.SIGTERM)
     try:
         yield
     except KeyboardInterrupt:

@@ -62,7 +62,7 @@ class PrepareConfig:
     event_weights: Mapping[str, float] = field(default_factory=dict)
     """Weight of each kind of event; other kinds are left out. Needs `event_column`."""
     label_events: tuple[str, ...] | None = None
-    """Kinds of events to predict, such as purchases; default: all. Needs `event_column`.
+    """Kinds of events to predict, such as purchases; default: all. Repeatable. Needs `event_column`.
 
     Training predicts only these, from histories of all kinds, and splits hold these out.
     """

@@ -12,7 +12,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -49,7 +48,8 @@ def atomic_directory(target: str | Path, *, replace: bool = True, marker: str = 
             _refuse_to_replace(Path(target), place, replace, marker)
         with _owned_folder(place.parent, f".{place.name}.writing-") as partial:
             yield partial
-            _sync_tree(partial)
+            for path in (*partial.rglob("*"), partial):
+                _sync(path)
             with _exclusive(place.parent):
                 _refuse_to_replace(Path(target), place, replace, marker)
                 _put_in_place(partial, place, old)
@@ -227,22 +227,14 @@ def _put_in_place(new: Path, place: Path, old: Path) -> None:
 
 def _exchange(new: Path, place: Path) -> bool:
     """Swap two folders in one step; false if the system or the file system cannot."""
-    swap = _system_swap()
-    if swap is None:
-        return False
-    here, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
-    return bool(swap(here, os.fsencode(new), here, os.fsencode(place), exchange) == 0)
-
-
-@cache
-def _system_swap() -> Callable[..., int] | None:
     import ctypes
 
     try:
-        function: Callable[..., int] = ctypes.CDLL(None).renameat2
+        rename = ctypes.CDLL(None).renameat2
     except (AttributeError, OSError, TypeError):
-        return None
-    return function
+        return False
+    here, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
+    return bool(rename(here, os.fsencode(new), here, os.fsencode(place), exchange) == 0)
 
 
 def _refuse_to_replace(target: Path, place: Path, replace: bool, marker: str) -> None:
@@ -292,12 +284,6 @@ def _reason_and_action(code: int, error: Exception, target: Path) -> str:
         case errno.EACCES | errno.EPERM | errno.EROFS:
             return f"{os.strerror(code)} in {parent}; choose a folder you may write to"
     return f"{' '.join(str(error).split())}; check the path and the disk"
-
-
-def _sync_tree(folder: Path) -> None:
-    for path in folder.rglob("*"):
-        _sync(path)
-    _sync(folder)
 
 
 def _sync(path: Path) -> None:

@@ -206,7 +206,8 @@ class Interactions:
     @property
     def _same_user(self) -> Booleans:
         """For each event but the last, whether the next is of the same customer."""
-        return np.diff(self.user_rows) == 0
+        same: Booleans = np.diff(self.user_rows) == 0
+        return same
 
     @property
     def _tied(self) -> Booleans:

@@ -220,6 +220,8 @@ class Dataset:
 
     address: str
     manifest: dict[str, Any]
+    _verified: dict[str, Path] = field(default_factory=dict)
+    """Local paths of the files that are as they were written."""
 
     def __repr__(self) -> str:
         counts = self.manifest["counts"]
@@ -244,11 +246,6 @@ class Dataset:
         folder = tempfile.mkdtemp(prefix="lorentzrec-")
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         return Path(folder)
-
-    @cached_property
-    def _verified(self) -> dict[str, Path]:
-        """Local paths of the files that are as they were written."""
-        return {}
 
     def verify(self) -> None:
         """Compare every file with its checksum in the manifest."""

@@ -65,6 +65,7 @@ class Pipeline:
     ) -> None:
         """`watch` is called with the name of each stage when it begins."""
         self.config, self.engine, self.inputs, self.watch = config, engine, inputs, watch
+        self.id_kinds = {role: {one.layout.kinds[role] for one in inputs} for role in ("user", "item")}
         self.positions = config.source.ordered
         """Whether times are positions in the files."""
         self.steps: list[Step] = []
@@ -77,10 +78,8 @@ class Pipeline:
     def run(self) -> Histories:
         """All steps in order."""
         self.watch("reading")
-        integers = frozenset.intersection(*(one.layout.integers for one in self.inputs))
-        events = self.engine.read(
-            self.inputs, {role: "Int64" if role in integers else "String" for role in ("user", "item")}
-        )
+        id_types = {role: "Int64" if kinds == {"integer"} else "String" for role, kinds in self.id_kinds.items()}
+        events = self.engine.read(self.inputs, id_types)
         config, columns = self.config, self._names(events)
         self.timed, self.weighted = "time" in columns, "weight" in columns or bool(config.event_weights)
         self.tie = "sequence" if "sequence" in columns else "item_code"
@@ -196,13 +195,11 @@ class Pipeline:
 
     def _code_ids(self, events: Frame) -> tuple[Frame, dict[str, Frame]]:
         """Ids to their ranks, with the tables (code, id) of both roles."""
-        # Text that spells integers in every file becomes integers.
-        spelled = frozenset.intersection(*(one.layout.spelled for one in self.inputs))
         coded, tables = events, {}
-        for role in ("user", "item"):
+        for role, kinds in self.id_kinds.items():
             code = f"{role}_code"
             table = events.select(nw.col(role)).unique().select(nw.col(role), nw.col(role).alias("id"))
-            if events.collect_schema()[role] == nw.String and role in spelled:
+            if events.collect_schema()[role] == nw.String and "text" not in kinds:
                 table = self.engine.persist(table)
                 others = (~nw.col("id").str.contains(INTEGER)).cast(nw.Int64).sum().alias("others")
                 if self.engine.collect(table.select(others)).item() == 0:

@@ -111,7 +111,9 @@ cli.main()
 
 def test_an_interrupt_that_python_drops() -> None:
     """An exception in a callback is only printed; there is one at the end of every import."""
-    ended = subprocess.run([sys.executable, "-c", DROPPED], capture_output=True, text=True, check=False, timeout=PATIENCE)
+    ended = subprocess.run(
+        [sys.executable, "-c", DROPPED], capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
     assert (ended.returncode, ended.stderr) == (130, "stopped by Ctrl-C\n")
 
 

@@ -74,7 +74,7 @@ def write_table(blocks: Iterable[pl.DataFrame], out: Path) -> int:
                 rows += len(block)
             frame = pl.scan_parquet(scratch / PARTS)
             if out.suffix == ".csv":
-                _flat(frame).sink_csv(partial)
+                _flatten_arrays(frame).sink_csv(partial)
             elif out.suffix == ".jsonl":
                 frame.sink_ndjson(partial)
             elif out.suffix == ".parquet":
@@ -85,7 +85,7 @@ def write_table(blocks: Iterable[pl.DataFrame], out: Path) -> int:
     return rows
 
 
-def _flat(frame: pl.LazyFrame) -> pl.LazyFrame:
+def _flatten_arrays(frame: pl.LazyFrame) -> pl.LazyFrame:
     """With one column per coordinate of a point, because CSV has no arrays."""
     import polars as pl
 

@@ -41,7 +41,7 @@ def scan_events(path: Path, layout: Layout, scratch: Path) -> pl.LazyFrame:
 
     source, label = layout.source, layout.label
     if layout.format == "csr":
-        return _matrix_events(path, label)
+        return _read_matrix(path, label)
     if layout.format == "parquet":
         frame = pl.scan_parquet(path, glob=False, row_index_name="__line", row_index_offset=1)
         return _convert(frame, layout)
@@ -234,7 +234,7 @@ def _detect_decimal(first: pl.Series) -> str:
     return "," if len(commas) and not points and bool((commas.str.len_chars() != 3).any()) else "."
 
 
-def _matrix_events(path: Path, label: str) -> pl.LazyFrame:
+def _read_matrix(path: Path, label: str) -> pl.LazyFrame:
     import polars as pl
     from scipy import sparse
 

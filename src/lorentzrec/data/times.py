@@ -116,11 +116,8 @@ def parse_moment(text: str | float, name: str) -> int:
     column = pl.Series("time", [str(text)])
     digits = str(text).strip().isdigit() and len(str(text).strip()) == 8
     seconds = None if digits else column.cast(pl.Float64, strict=False)[0]
-    found = (
-        column.to_frame().select(_parse_iso(pl.col("time"))).item()
-        if seconds is None
-        else round(seconds * MICROSECONDS)
-    )
+    iso = column.to_frame().select(_parse_iso(pl.col("time"))).item()
+    found = iso if seconds is None else round(seconds * MICROSECONDS)
     if found is None:
         raise ConfigError(
             f"the time {text!r} of `{name}` is neither ISO text nor unix seconds: give 2024-01-31, or a number"

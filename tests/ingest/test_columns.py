@@ -150,7 +150,7 @@ def test_repr_counts_only_users_and_items_with_events() -> None:
 @pytest.mark.parametrize(
     ("data", "how"),
     [
-        (pd.DataFrame({"user": [1], "item": [2]}), 'not DataFrame: give Interactions.from_pairs(frame["user"], frame'),
+        (pd.DataFrame({"user": [1], "item": [2]}), "not DataFrame: give Interactions.from_frame(frame, user="),
         (sparse.csr_array(np.eye(2)), "not csr_array: give Interactions.from_csr(matrix)"),
         ("events.csv", "not str: give Interactions.from_file(...)"),
         ([("u", "i")], "not list: give Interactions.from_pairs(users, items, times)"),

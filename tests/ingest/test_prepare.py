@@ -18,10 +18,11 @@ from slow_preparation import Event, csv_of, prepare_slowly
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.ingest import engine as engines
-from lorentzrec.ingest.dataset import open_dataset, save_dataset
+from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.ingest.pipeline import Step
 from lorentzrec.ingest.prepare import PrepareConfig, PrepareReport, prepare
 from lorentzrec.ingest.sources import Source, source_named
+from saved_datasets import save_dataset
 
 ALL_COLUMNS = Source(rating_column="rating", event_column="event")
 

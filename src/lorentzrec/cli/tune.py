@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from lorentzrec.cli.inputs import parts_of, require_dataset
-from lorentzrec.cli.output import note, print_json, say, show, table
+from lorentzrec.cli.output import print_result, say, table
 from lorentzrec.counting import Count
 from lorentzrec.errors import ConfigError
 
@@ -71,12 +71,13 @@ def tune(
         interrupted = True
     results = read_results(folder, search, geometries)
     files = write_results(results, search, folder)
-    if json:
-        print_json({"metric": metric, "folder": str(folder), "results": [tuned.to_dict() for tuned in results]})
-    else:
-        show(*(_trial_table(tuned, metric) for tuned in results))
-        show(*(f"The best settings are in {path}" for path in files))
-    note(_notes(results))
+    print_result(
+        {"metric": metric, "folder": str(folder), "results": [tuned.to_dict() for tuned in results]},
+        *(_trial_table(tuned, metric) for tuned in results),
+        *(f"The best settings are in {path}" for path in files),
+        json=json,
+        notes=_notes(results),
+    )
     if interrupted:
         say(f"the trials so far are in {folder}: run the same command to resume")
         raise KeyboardInterrupt

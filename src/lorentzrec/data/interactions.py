@@ -239,9 +239,7 @@ class Interactions:
     @property
     def _same_user(self) -> Booleans:
         """For each event but the last, whether the next is of the same customer."""
-        same = np.ones(max(len(self) - 1, 0), bool)
-        inner = self.offsets[1:-1]
-        same[inner[(inner > 0) & (inner < len(self))] - 1] = False
+        same: Booleans = np.diff(self.user_rows) == 0
         return same
 
     @property

@@ -217,13 +217,11 @@ def unseen_note(part: str, count: int) -> str:
 
 
 def _columns_of(interactions: Interactions) -> EventColumns:
-    lengths, times = interactions.lengths, interactions.times
-    user_rows = interactions.user_rows.astype(np.int64)
+    times, user_rows = interactions.times, interactions.user_rows.astype(np.int64)
     position, length = positions(interactions)
     if times is None or len(times) == 0:
         return EventColumns(user_rows, position, length, ordered=times is not None, time=times, first_time=times)
-    occupied = lengths > 0
-    first_time = np.repeat(times[interactions.offsets[:-1][occupied]], lengths[occupied])
+    first_time = times[interactions.offsets[user_rows]]
     return EventColumns(user_rows, position, length, True, times, first_time, float(times.max()))
 
 
@@ -243,11 +241,8 @@ def positions(interactions: Interactions) -> tuple[Integers, Integers]:
     position = counted[1:] - np.repeat(counted[starts], lengths) - 1
     if not interactions.ordered:
         return np.where(interactions.labels, position, -1), np.maximum(targets, 1)
-    occupied = lengths > 0
-    views_first = np.zeros(len(lengths), np.int64)
-    views_first[occupied] = ~interactions.labels[starts[occupied]]
-    leading = np.repeat(views_first, lengths)
-    return position + leading, targets + leading
+    views_first = ~interactions.labels[np.repeat(starts, lengths)]
+    return position + views_first, targets + views_first
 
 
 def _notes(interactions: Interactions, how: str, rule: Rule, masks: dict[str, Booleans]) -> list[str]:

@@ -67,7 +67,7 @@ def read_item_table(
                 with parquet_faults(file.address, "it is not a Parquet file, give one", InputError):
                     table = pl.read_parquet(path, columns=list(layout.roles.values()))
             else:
-                table = scan_lines(path, source, layout, file.address, Path(scratch, str(number))).collect()
+                table = scan_lines(path, layout, Path(scratch, str(number))).collect()
                 about = {name: pl.col(f"__{name}") for name in ("line", "fault", "text")}
                 for fault in table.filter(pl.col("__fault").is_not_null()).head(1).select(**about).to_dicts():
                     raise fault_error(fault | {"file": file.address})

@@ -171,7 +171,7 @@ def _tune(
 
 def _defaults(data: Interactions) -> dict[str, Any]:
     """What a trial leaves to the package: if that changes, earlier trials are not comparable."""
-    return TrainingConfig().resolve_for(data).replace(threads=None).to_dict()
+    return TrainingConfig(memory="none").resolve_for(data).replace(threads=None).to_dict()
 
 
 def _search(

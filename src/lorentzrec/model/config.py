@@ -20,12 +20,16 @@ Loss: TypeAlias = Literal["bpr", "wmrb", "softmax"]
 Score: TypeAlias = Literal["inner", "distance"]
 Targets: TypeAlias = Literal["shared", "separate"]
 History: TypeAlias = Literal["causal", "folds"]
+MemoryChoice: TypeAlias = Literal["auto", "none"]
 Count: TypeAlias = Annotated[int, Range(1)]
 NotNegative: TypeAlias = Annotated[float, Range(0)]
 Positive: TypeAlias = Annotated[float, Range(above=0)]
 Epochs: TypeAlias = Annotated[int, Range(0)]
 Recency: TypeAlias = Annotated[float, Range(above=0, most=1)]
 BlocksPerStep: TypeAlias = Annotated[int, Range(1, 4096)]
+
+FEWEST_USERS_FOR_MEMORY = 500
+"""With fewer, too few events can be held out to choose its weight."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,6 +69,12 @@ class TrainingConfig:
     """Times the squared distance to the origin, for every point that a step moves."""
     clip_norm: Positive | None = None
     """Longest tangent gradient; longer ones are shortened and counted. None: no limit."""
+    memory: MemoryChoice | None = None
+    """`auto`: what was bought after what, or together with it, is stored with the model and raises scores by a weight
+    that is chosen on held-out events; 0 if it does not help. `none`: points alone; the default for symmetric models,
+    the optimiser rsgd and fewer than 500 customers."""
+    memory_neighbours: Count = 100
+    """Neighbours that the memory stores of each item, 8 bytes each."""
     initialisation: Literal["cube", "ball", "frequency"] = "ball"
     initial_width: Positive | None = None
     """Side of the cube, or radius of the ball in Poincare coordinates, which is at most 0.9."""
@@ -111,6 +121,9 @@ class TrainingConfig:
             raise ConfigError(
                 "targets=separate with model=symmetric: customers have points of their own there, leave targets out"
             )
+
+        if self.model == "symmetric" and self.memory == "auto":
+            raise ConfigError("memory=auto with model=symmetric: only asymmetric models have a memory, leave it out")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TrainingConfig) and self.to_dict() == other.to_dict()
@@ -199,6 +212,9 @@ class TrainingConfig:
             "learning_rate_decay": 0.9 if (adaptive or triplets) and self.schedule == "linear" else 0.0,
             "negative_count": 1 if triplets else (many if items > 30_000 else 512) if sharp else 128,
             "scale": 6.0 if triplets and distance else (16.0 if sharp else 12.0) if adaptive and distance else 1.0,
+            "memory": "auto"
+            if self.model == "asymmetric" and adaptive and users >= FEWEST_USERS_FOR_MEMORY
+            else "none",
             "initial_width": 0.1,
             "targets": "separate" if sequence else "shared",
             "history": "causal" if causal else "folds",
@@ -223,6 +239,7 @@ class ResolvedConfig(TrainingConfig):
     learning_rate_decay: NotNegative
     negative_count: Count
     scale: Positive
+    memory: MemoryChoice
     initial_width: Positive
     targets: Targets
     history: History

@@ -53,7 +53,18 @@ class Boosts(NamedTuple):
             right &= np.isin(self.items, allowed)
         if excluded is not None:
             right &= np.isin(self.items, excluded, invert=True)
+        return self.where(right)
+
+    def where(self, right: NDArray[np.bool_]) -> Boosts:
         return Boosts(self.places[right], self.items[right], self.values[right])
+
+    def strongest(self, count: int) -> Boosts:
+        """At most `count` of the boosts of one history."""
+        if len(self.items) <= count:
+            return self
+        right = np.zeros(len(self.items), bool)
+        right[_strongest(self.values, count)] = True
+        return self.where(right)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,13 +145,11 @@ class Memory:
             sums /= np.repeat(greatest, np.diff(np.append(starts, len(sums))))
         return Boosts(places, cells - places * items, self.weight * np.log1p(SHARPNESS * sums))
 
-    def contributions(
-        self, history: NDArray[Any], items: Integers, event_weights: NDArray[Any] | None = None
-    ) -> Floats:
-        """(items, history): w_i B_ij, the part of each event of a history in the memory of `items`."""
-        weights = self.item_weights(np.arange(len(history))[::-1], event_weights)
-        parts = np.zeros((len(items), len(history)))
-        owners, pairs = gather_groups(self.offsets, history.astype(np.int64))
+    def contributions(self, known: NDArray[Any], weights: Floats, items: NDArray[Any]) -> Floats:
+        """(items, known): w_i B_ij, the part of each of the `known` items, with these weights, in the memory of
+        `items`."""
+        parts = np.zeros((len(items), len(known)))
+        owners, pairs = gather_groups(self.offsets, known.astype(np.int64))
         order = np.argsort(items)
         found = np.searchsorted(items, self.columns[pairs], sorter=order)
         found = order[np.minimum(found, len(items) - 1)]

@@ -11,6 +11,7 @@ manifest.json          versions, config, record, metrics, notes, and the checksu
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -216,7 +217,7 @@ def describe_memory(memory: Memory) -> dict[str, Any]:
     return {"ordered": memory.ordered, "weight": memory.weight, "neighbours": len(memory)}
 
 
-def read_memory(arrays: dict[str, NDArray[Any]], description: dict[str, Any]) -> Memory:
+def read_memory(arrays: Mapping[str, NDArray[Any]], description: Mapping[str, Any]) -> Memory:
     """The inverse of `memory_arrays` and `describe_memory`."""
     return Memory(**arrays, ordered=description["ordered"], weight=description["weight"])
 

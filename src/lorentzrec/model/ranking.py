@@ -153,8 +153,11 @@ class Ranker:
         return scores
 
     def exact_scores(self, query: FloatArray, rows: Rows) -> FloatArray:
-        """The scores of some items, in float64 and stable for near points."""
-        points = self.precise(self.item_points[rows])
+        """The scores of some items, in float64 and stable for near points; without boosts."""
+        return self.score_points(query, self.precise(self.item_points[rows]))
+
+    def score_points(self, query: FloatArray, points: FloatArray) -> FloatArray:
+        """The scores of items with these points."""
         if self.by_distance:
             distance = hyperboloid.distance if self.hyperbolic else euclidean.distance
             return -distance(query, points)
@@ -184,13 +187,12 @@ class Ranker:
         k: int,
         excluded: Rows | None = None,
         allowed: Rows | None = None,
-        history: History | None = None,
+        boosts: Boosts | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The rows and scores of the best `k` items, or of all that are left; best first, ties by row.
 
-        history: what the memory is asked for; without it, points alone decide.
+        boosts: those of the history; without them, points alone decide.
         """
-        boosts = self.boosts(history)
         if allowed is not None and len(allowed) * GATHERED_SHARE < len(self.item_points):
             rows = np.setdiff1d(allowed, NO_ROWS if excluded is None else excluded).astype(np.int64)
             scores = self.linear_scores(query[None], rows)[0]

@@ -145,7 +145,7 @@ class Memory:
             sums /= np.repeat(greatest, np.diff(np.append(starts, len(sums))))
         return Boosts(places, cells - places * items, self.weight * np.log1p(SHARPNESS * sums))
 
-    def contributions(self, known: NDArray[Any], weights: Floats, items: NDArray[Any]) -> Floats:
+    def contributions(self, known: NDArray[Any], weights: NDArray[Any], items: NDArray[Any]) -> Floats:
         """(items, known): w_i B_ij, the part of each of the `known` items, with these weights, in the memory of
         `items`."""
         parts = np.zeros((len(items), len(known)))

@@ -31,13 +31,12 @@ def neighbours(data: Interactions, *, ordered: bool) -> FloatArray:
     if ordered:
         masses = np.zeros(count)
         np.add.at(masses, data.item_rows, 1.0 if data.weights is None else data.weights)
-        matrix /= np.sqrt(np.maximum(masses, 1e-9))[:, None]
-        return matrix
+        return np.asarray(matrix / np.sqrt(np.maximum(masses, 1e-9))[:, None], np.float64)
     degrees = np.array(
         [len({u for u, i in zip(data.user_rows, data.item_rows, strict=True) if i == item}) for item in range(count)]
     )
     roots = np.sqrt(np.maximum(degrees, 1))
-    return matrix / roots[:, None] / roots
+    return np.asarray(matrix / roots[:, None] / roots, np.float64)
 
 
 def strongest(matrix: FloatArray, count: int) -> FloatArray:

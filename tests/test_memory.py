@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,11 @@ def test_a_memory_is_saved_and_checked(tmp_path: Path) -> None:
     replace(model, memory=None).save(tmp_path / "points")
     assert not (tmp_path / "points" / "memory.safetensors").exists()
     assert load(tmp_path / "points").memory is None
+    manifest = json.loads((tmp_path / "model" / "manifest.json").read_text())
+    assert manifest["memory"] == {"ordered": True, "weight": model.memory.weight, "neighbours": len(model.memory)}
+    radii = np.arccosh(model.item_points[:, 0].astype(np.float64))
+    assert manifest["region"]["share_beyond_1"] == np.mean(radii > 1)
+    assert manifest["region"]["radius"] == pytest.approx(np.quantile(radii, 0.95), rel=1e-5)
     (tmp_path / "model" / "memory.safetensors").unlink()
     with pytest.raises(ArtifactError, match=r"memory\.safetensors is missing"):
         load(tmp_path / "model")

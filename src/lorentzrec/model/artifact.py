@@ -76,6 +76,7 @@ def save_model(model: Model, path: str | Path, *, histories: bool = True) -> Non
             "config": model.config.to_dict(),
             "data_digest": model.data_digest,
             "memory": None if model.memory is None else describe_memory(model.memory),
+            "region": _describe_region(model),
             "items": len(model.items),
             "users": None if users is None else len(users),
             "history_events": None if saved is None else len(saved),
@@ -220,6 +221,15 @@ def describe_memory(memory: Memory) -> dict[str, Any]:
 def read_memory(arrays: Mapping[str, NDArray[Any]], description: Mapping[str, Any]) -> Memory:
     """The inverse of `memory_arrays` and `describe_memory`."""
     return Memory(**arrays, ordered=description["ordered"], weight=description["weight"])
+
+
+def _describe_region(model: Model) -> dict[str, float] | None:
+    """How much of hyperbolic space the items use: the radius of 95 % of them, and the share of those farther from the
+    origin than 1, where the curvature of space begins to matter."""
+    if not model.config.hyperbolic:
+        return None
+    radii = np.arcsinh(np.linalg.norm(model.item_points[:, 1:].astype(np.float64), axis=1))
+    return {"radius": float(np.quantile(radii, 0.95)), "share_beyond_1": float(np.mean(radii > 1))}
 
 
 def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:

@@ -238,8 +238,8 @@ class Ranker:
         # Each of the first k scores at least as much as place k of either kind.
         groups = self._scores_of(scores[best], squares), raised
         bounds = [np.partition(group, -k)[-k] for group in groups if len(group) >= k]
-        possible = raised >= max(bounds, default=-np.inf) - 2 * self._score_error(query)
-        return np.union1d(best, boosted[possible])
+        possible = boosted[raised >= max(bounds, default=-np.inf) - 2 * self._score_error(query)]
+        return np.union1d(best, possible)
 
     def best(
         self, query: FloatArray, k: int, rows: NDArray[np.int64], boosts: Boosts | None = None

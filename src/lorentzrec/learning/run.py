@@ -55,7 +55,7 @@ class TrainingRun:
             self.weighed_on = None
         elif self.weighed_on is None:
             able = int((data.lengths >= 3).sum())
-            self.learned, self.weighed_on = _hold_out(data, config, min(MOST_CUSTOMERS, able // 5))
+            self.learned, self.weighed_on = _hold_out(data, config, min(MOST_CUSTOMERS, able // 10))
         random = np.random.default_rng(config.seed)
         frequency = self.learned.item_counts
         self.items = table_of(initial_space(len(data.items), config, frequency, random), config)

@@ -13,7 +13,7 @@ from lorentzrec.model.model import Model
 
 WEIGHTS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
 """In units of the loss, where the score is multiplied by `scale`."""
-MOST_CUSTOMERS = 2000
+MOST_CUSTOMERS = 1000
 """Customers that the weight is chosen on."""
 PATIENCE = 2
 """Weights that may be worse than the best one before the search ends."""

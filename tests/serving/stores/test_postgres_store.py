@@ -83,7 +83,7 @@ def test_a_lost_connection_is_reported_and_one_that_was_idle_is_not(
 
 def test_a_connection_that_is_lost_in_a_statement_is_reported(postgres_server: PostgresServer, store: Store) -> None:
     assert isinstance(store, PostgresStore)
-    with raises_fault(StoreFault.NOT_RESPONDING), store._reading() as cursor:
+    with raises_fault(StoreFault.NOT_RESPONDING), store._connections.statement() as cursor:
         cursor.execute("SELECT")
         end_sessions(postgres_server)
         cursor.execute("SELECT")

@@ -17,9 +17,7 @@ makes a new file and renames it. A version contains nothing about customers.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -337,16 +335,13 @@ def _ranker(
 
 def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any]], verify: bool) -> None:
     for name, expected in files.items():
-        if not (folder / name).is_file():
-            raise ArtifactError(f"{folder / name} is missing: copy the whole version again, or publish again")
-        if (folder / name).stat().st_size != expected["bytes"]:
-            raise _damaged(folder / name, f"it does not have the {expected['bytes']} bytes recorded in {MARKER}")
-    if verify:
-        # Hashing releases Python's lock, so files are read in parallel.
-        with ThreadPoolExecutor(min(len(files) or 1, os.cpu_count() or 1)) as pool:
-            for name, found in zip(files, pool.map(lambda name: checksum(folder / name), files), strict=True):
-                if found != files[name]["sha256"]:
-                    raise _damaged(folder / name, f"its checksum is not the one in {MARKER}")
+        path = folder / name
+        if not path.is_file():
+            raise ArtifactError(f"{path} is missing: copy the whole version again, or publish again")
+        if path.stat().st_size != expected["bytes"]:
+            raise _damaged(path, f"it does not have the {expected['bytes']} bytes recorded in {MARKER}")
+        if verify and checksum(path) != expected["sha256"]:
+            raise _damaged(path, f"its checksum is not the one in {MARKER}")
 
 
 def _damaged(path: Path, reason: str) -> ArtifactError:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = ("start", "bpr", "wmrb", "memory", "ranking", "quality")
+BENCHMARKS = ("start", "bpr", "wmrb", "memory", "ranking", "boosts", "quality")
 """Preparing and synthesizing data take longer; run bench_prepare.py and bench_synthesize.py separately."""
 
 

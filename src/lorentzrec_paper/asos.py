@@ -45,8 +45,10 @@ PAPER_HYPERBOLOID, PAPER_EUCLIDEAN = (0.589, 0.324), (0.639, 0.393)
 """HR@10 and NDCG@10 after one epoch."""
 
 PAPERS = WMRB.replace(epochs=1, learning_rate=0.05 / BATCH)
-ADAPTIVE = TrainingConfig(loss="wmrb", dimension=50, epochs=1, negative_count=100, learning_rate_decay=0.0)
-MAP = TrainingConfig(loss="wmrb", dimension=2, epochs=15, targets="shared", recency=1.0, scale=2.0)
+ADAPTIVE = TrainingConfig(
+    loss="wmrb", dimension=50, epochs=1, negative_count=100, learning_rate_decay=0.0, memory="none"
+)
+MAP = TrainingConfig(loss="wmrb", dimension=2, epochs=15, targets="shared", recency=1.0, scale=2.0, memory="none")
 """Two dimensions have little room: a low scale lets points spread over the disk."""
 OF_A_MEAN, OF_A_SUM, ADAPTED = "rate 0.05 of a mean", "rate 0.05 of a sum", "adaptive"
 

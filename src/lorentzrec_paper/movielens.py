@@ -60,7 +60,7 @@ PAPERS = WMRB.replace(epochs=20, learning_rate=0.1 / BATCH, regularisation=0.01)
 READINGS = {
     "paper, rate 0.1 of a mean": PAPERS,
     "paper, rate 0.1 of a sum": PAPERS.replace(learning_rate=0.1),
-    "adaptive": TrainingConfig(loss="wmrb", dimension=50, epochs=20),
+    "adaptive": TrainingConfig(loss="wmrb", dimension=50, epochs=20, memory="none"),
 }
 MAIN = next(iter(READINGS))
 

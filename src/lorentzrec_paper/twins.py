@@ -31,7 +31,13 @@ from lorentzrec_paper.experiment import Column, Context, Experiment, Figure, Out
 
 DIMENSIONS: tuple[int, ...] = (10, 50, 128)
 SEEDS: tuple[int, ...] = (0, 1, 2)
-SETTINGS: dict[str, Any] = {"model": "asymmetric", "dimension": 50, "negative_count": 256, "epochs": 20}
+SETTINGS: dict[str, Any] = {
+    "memory": "none",
+    "model": "asymmetric",
+    "dimension": 50,
+    "negative_count": 256,
+    "epochs": 20,
+}
 """What all trials have in common: fewer negatives and epochs than the defaults, as there are hundreds of trials."""
 THREADS: int | None = None
 """None: all cores. With one thread, results are the same to the last bit."""
@@ -171,7 +177,7 @@ def _tune(
 
 def _defaults(data: Interactions) -> dict[str, Any]:
     """What a trial leaves to the package: if that changes, earlier trials are not comparable."""
-    return TrainingConfig().resolve_for(data).replace(threads=None).to_dict()
+    return TrainingConfig(memory="none").resolve_for(data).replace(threads=None).to_dict()
 
 
 def _search(

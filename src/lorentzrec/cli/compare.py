@@ -43,8 +43,8 @@ def compare(
     $ lorentzrec compare shop --systems hyperboloid --systems item-knn --metric recall@20
 
     data DATASET: A dataset with a test part.
-    systems: hyperboloid, euclidean, popularity, item-knn, implicit-als or implicit-bpr. Repeatable. Default: all that
-        are installed.
+    systems: hyperboloid, euclidean, popularity, item-knn, item-item, transitions, ease, gf-cf, implicit-als or
+        implicit-bpr. Repeatable. Default: all that are installed and fit the data, except ease and gf-cf.
     seeds: Runs per non-deterministic system.
     config GEOMETRY=FILE: TOML file of hyper-parameters, such as those that tune writes. Repeatable.
     settings NAME=VALUE: A hyper-parameter of both geometries. Repeatable.
@@ -53,17 +53,19 @@ def compare(
     out: Folder for runs, table and plot. Default: DATASET-comparison in the current folder.
     """
     from lorentzrec.evaluation.peers import has_implicit
-    from lorentzrec.tuning.comparison import PEERS, SYSTEMS, Comparer, make_systems
+    from lorentzrec.tuning.comparison import COSTLY, PEERS, SYSTEMS, Comparer, make_systems
     from lorentzrec.tuning.parts import PartStore
     from lorentzrec.tuning.task import TuningTask
 
     if seeds < 1:
         raise ConfigError(f"--seeds is {seeds}: give 1 or more")
-    names = systems or [name for name in SYSTEMS if name not in PEERS or has_implicit()]
     configs = _read_configs(config or [], settings or [])
-    chosen = make_systems(names, configs)
     task = TuningTask.from_parts(parts_of(require_dataset(data)))
     task.require_test()
+    left_out = (
+        COSTLY | {"item-item" if task.train.ordered else "transitions"} | (set() if has_implicit() else set(PEERS))
+    )
+    chosen = make_systems(systems or [name for name in SYSTEMS if name not in left_out], configs)
     folder = out or Path(f"{Path(data).name}-comparison")
     threads = configs["hyperboloid"].threads
     comparer = Comparer(task, PartStore(folder / "runs"), metric, range(seeds), threads, say)
@@ -104,7 +106,8 @@ def _table(runs: Sequence[Runs], differences: Sequence[Difference], metric: str)
     k = cutoff_of(metric)
     others = [name for name in (f"ndcg@{k}", f"recall@{k}") if name != metric]
     columns = {"system": "left bold", metric: "left", "difference": "right"}
-    columns |= {"over customers": "right", "over seeds": "right", **dict.fromkeys(others, "right"), "training": "right"}
+    columns |= {"over customers": "right", "over seeds": "right", **dict.fromkeys(others, "right")}
+    columns |= {"points alone": "right", "training": "right"}
     title = "Full ranking of the test part, with 95 % intervals over customers"
     if differences:
         title += f"; difference: {runs[0].system.name} minus the row"
@@ -117,6 +120,7 @@ def _table(runs: Sequence[Runs], differences: Sequence[Difference], metric: str)
             if difference.over_seeds is not None:
                 tests[2] = f"p = {difference.over_seeds.p_value:.2g}"
         values = [f"{run.all_metrics[name]:.4f}" for name in others]
+        values.append("" if run.points_alone is None else f"{run.points_alone:.4f}")
         rows.append(
             [run.system.name, f"{run.value:.4f} [{low:.4f}, {high:.4f}]", *tests, *values, f"{run.seconds:.1f} s"]
         )

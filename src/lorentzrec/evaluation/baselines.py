@@ -1,4 +1,4 @@
-"""Baselines: chance, popularity, and item-kNN."""
+"""Baselines: chance, popularity, and methods on the item-item matrix, none of which learns by gradients."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import gather_groups
+from lorentzrec.data.arrays import gather_groups, offsets_of
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.errors import ConfigError
+from lorentzrec.errors import ConfigError, InputError
+from lorentzrec.memory import build_memory
 
+LARGEST_GRAM = 8 * 2**30
+"""Bytes of the matrix that EASE inverts."""
 CELLS_PER_BLOCK = 4_000_000
 """Similarities in memory at a time."""
 
@@ -53,6 +56,81 @@ class ItemKNN(Chance):
 
     def score_histories(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
         scores: NDArray[np.float32] = (_incidence(histories, user_rows) @ self.similarity).toarray()
+        return scores
+
+
+class TransitionCounts(Chance):
+    """Scores an item by how often it came soon after the last items of the history: the memory without any points."""
+
+    def __init__(self, train: Interactions) -> None:
+        if not train.ordered:
+            raise InputError("transition counts need the order of events, and these have no times: use item-item")
+        super().__init__(train)
+        self.memory = build_memory(train, len(train.items), ordered=True)
+
+    def score_histories(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        _, events = gather_groups(histories.offsets, user_rows)
+        weights = None if histories.weights is None else histories.weights[events]
+        boosts = self.memory.boosts(histories.item_rows[events], offsets_of(histories.lengths[user_rows]), weights)
+        scores = np.zeros((len(user_rows), len(self.items)), np.float32)
+        scores[boosts.places, boosts.items] = boosts.values
+        return scores
+
+
+class ItemItem(TransitionCounts):
+    """Scores an item by the customers it shares with the items of the history, with the degrees of items and customers
+    normalised: the linear half of GF-CF."""
+
+    def __init__(self, train: Interactions) -> None:
+        Chance.__init__(self, train)
+        self.memory = build_memory(train, len(train.items), ordered=False)
+
+
+class EASE(Chance):
+    """A linear item-item model in closed form, B = I - P diag(1 / P) with P = (R'R + regularisation I)^-1, without its
+    diagonal (Steck, 2019)."""
+
+    def __init__(self, train: Interactions, regularisation: float = 500.0) -> None:
+        count = len(train.items)
+        if 8 * count**2 > LARGEST_GRAM:
+            raise InputError(
+                f"EASE inverts a matrix of {count:,} x {count:,} items, {8 * count**2 / 2**30:.0f} GiB, above the "
+                f"limit of {LARGEST_GRAM / 2**30:.0f}: leave it out"
+            )
+        super().__init__(train)
+        incidence = _incidence(train, np.arange(len(train.users)))
+        gram = (incidence.T @ incidence).toarray().astype(np.float64)
+        gram[np.diag_indices(count)] += regularisation
+        inverse = np.linalg.inv(gram)
+        self.weights = (-inverse / np.diag(inverse)).astype(np.float32)
+        np.fill_diagonal(self.weights, 0)
+
+    def score_histories(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        scores: NDArray[np.float32] = np.asarray(_incidence(histories, user_rows) @ self.weights, np.float32)
+        return scores
+
+
+class GFCF(Chance):
+    """A graph filter (Shen et al., 2021): with R~ = D_u^-1/2 R D_i^-1/2 and V its first right singular vectors, the
+    scores of a history r are r R~'R~ + share * r D_i^-1/2 V V' D_i^1/2."""
+
+    def __init__(self, train: Interactions, vectors: int = 256, share: float = 0.3) -> None:
+        from scipy import sparse
+
+        super().__init__(train)
+        incidence = _incidence(train, np.arange(len(train.users)))
+        users, items = (np.sqrt(np.maximum(incidence.sum(axis=axis), 1)) for axis in (1, 0))
+        self.matrix = (sparse.diags_array(1 / users) @ incidence @ sparse.diags_array(1 / items)).tocsr()
+        count = min(vectors, *(size - 1 for size in incidence.shape))
+        start = np.random.default_rng(0).standard_normal(min(incidence.shape))
+        self.vectors = sparse.linalg.svds(self.matrix, count, v0=start)[2].T
+        self.roots, self.share = items, share
+
+    def score_histories(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        history = _incidence(histories, user_rows)
+        near = ((history @ self.matrix.T) @ self.matrix).toarray()
+        smooth = ((history / self.roots) @ self.vectors) @ self.vectors.T * self.roots
+        scores: NDArray[np.float32] = (near + self.share * smooth).astype(np.float32)
         return scores
 
 

@@ -77,7 +77,7 @@ class Checkpoint:
             if not 0 <= manifest["best_epoch"] <= len(record):
                 raise ValueError(f"the best epoch is {manifest['best_epoch']} of {len(record)}")
             return cls(
-                config=TrainingConfig.from_mapping(manifest["config"]),
+                config=TrainingConfig.from_mapping({"memory": "none"} | manifest["config"]),  # 0.1 had no memory
                 data_digest=manifest["data_digest"],
                 record=record,
                 best_epoch=manifest["best_epoch"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from lorentzrec.learning.epochs import EpochRunner
 from lorentzrec.learning.kernels.structures import Table
 from lorentzrec.learning.progress import TrainingProgress
 from lorentzrec.learning.tables import points_of, table_of
+from lorentzrec.learning.weighing import MOST_CUSTOMERS, choose_weight
+from lorentzrec.memory import Memory, build_memory
 from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import Note, NoteKind
@@ -47,6 +49,13 @@ class TrainingRun:
         self.config = config = (config or TrainingConfig()).resolve_for(data)
         _refuse_hopeless(data, config)
         self.learned, self.held_out = (data, validation) if validation is not None else _hold_out(data, config)
+        self.weighed_on = self.held_out
+        """Events to choose the weight of the memory by, if it has one."""
+        if config.memory == "none":
+            self.weighed_on = None
+        elif self.weighed_on is None:
+            able = int((data.lengths >= 3).sum())
+            self.learned, self.weighed_on = _hold_out(data, config, min(MOST_CUSTOMERS, able // 10))
         random = np.random.default_rng(config.seed)
         frequency = self.learned.item_counts
         self.items = table_of(initial_space(len(data.items), config, frequency, random), config)
@@ -126,15 +135,30 @@ class TrainingRun:
         if capped := sum(epoch.capped_steps for epoch in self.record):
             notes.append(Note(NoteKind.SHORTENED_STEPS, {"steps": capped}))
         best = self.record[self.best_epoch - 1].validation if self.best_epoch else None
+        model = self._model(self.best if self.best_epoch else self._points())
+        memory, chosen = self._memory(model)
         return replace(
-            self._model(self.best if self.best_epoch else self._points()),
+            model,
+            memory=memory,
             item_counts=self.data.item_counts,
             histories=self.data,
             record=tuple(self.record),
             data_digest=self.data.digest,
             metrics={f"validation {name}": value for name, value in (best or {}).items()},
-            note_records=tuple(notes),
+            note_records=(*notes, *chosen),
         )
+
+    def _memory(self, model: Model) -> tuple[Memory | None, list[Note]]:
+        """The memory of all events, with the weight that is best on events held out from it and from the points."""
+        if self.weighed_on is None:
+            return None, []
+        choice = choose_weight(model, self.weighed_on, self.metric)
+        values = asdict(choice) | {"metric": self.metric}
+        if choice.weight == 0:
+            return None, [Note(NoteKind.NO_MEMORY, values)]
+        config = self.config
+        memory = build_memory(self.data, config.memory_neighbours, ordered=config.history == "causal")
+        return memory.with_weight(choice.weight / config.scale), [Note(NoteKind.MEMORY, values)]
 
     def _validated(self, record: EpochRecord) -> float:
         return -1.0 if record.validation is None else record.validation[self.metric]
@@ -214,10 +238,15 @@ def _refuse_hopeless(data: Interactions, config: ResolvedConfig) -> None:
         )
 
 
-def _hold_out(data: Interactions, config: ResolvedConfig) -> tuple[Interactions, Interactions | None]:
+def _hold_out(
+    data: Interactions, config: ResolvedConfig, customers: int | None = None
+) -> tuple[Interactions, Interactions | None]:
     """Take the last event (without order: a random one) from some customers with at least three events. It must be
-    labelled, where there are labels."""
-    if config.validation == 0:
+    labelled, where there are labels.
+
+    customers: at most that many; None: as `config.validation` has it.
+    """
+    if (customers is None and config.validation == 0) or customers == 0:
         return data, None
     labels = np.ones(len(data), bool) if data.labels is None else data.labels
     last = np.maximum(data.offsets[1:] - 1, 0)
@@ -225,7 +254,9 @@ def _hold_out(data: Interactions, config: ResolvedConfig) -> tuple[Interactions,
     counts = np.diff(before)
     able = np.flatnonzero((data.lengths >= 3) & (labels[last] if data.ordered else counts > 0))
     wanted = config.validation if config.validation >= 1 else config.validation * len(able)
-    count = min(int(wanted), len(able))
+    count = min(int(wanted) if customers is None else customers, len(able))
+    if count == 0 and customers is not None:
+        return data, None
     if count == 0:
         raise InputError(
             f"validation={config.validation} holds out no event, as {len(able)} customers have the three it takes: "

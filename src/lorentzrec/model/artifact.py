@@ -3,6 +3,7 @@
 points.safetensors     item_points; history_points if separate; user_points if symmetric
 items.parquet          row, id, count
 users.parquet          row, id, if the model has users
+memory.safetensors     offsets, columns and values of the memory, if the model has one
 histories.safetensors  offsets, item_rows and, if any, weights of the training histories, unless left out
 manifest.json          versions, config, record, metrics, notes, and the checksum of every file, itself included
 """
@@ -10,6 +11,7 @@ manifest.json          versions, config, record, metrics, notes, and the checksu
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,7 @@ from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.geometry.hyperboloid import lift
 from lorentzrec.ingest.storage import parquet_faults
 from lorentzrec.manifest import check_entries, read_manifest, write_manifest
+from lorentzrec.memory import Memory
 from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import read_notes, write_notes
@@ -35,8 +38,9 @@ if TYPE_CHECKING:
 KIND, FORMAT_VERSION = "lorentzrec model", 1
 
 POINTS, ITEMS, USERS, HISTORIES = "points.safetensors", "items.parquet", "users.parquet", "histories.safetensors"
+MEMORY = "memory.safetensors"
 
-_NOT_IN_0_1 = {"blocks_per_step": 1, "deterministic": False}
+_NOT_IN_0_1 = {"blocks_per_step": 1, "deterministic": False, "memory": "none"}
 """Hyper-parameters that the models of lorentzrec 0.1 do not have, and how they were trained."""
 
 SHEET_TOLERANCE = 1e-5
@@ -54,6 +58,8 @@ def save_model(model: Model, path: str | Path, *, histories: bool = True) -> Non
         points["user_points"] = model.user_points
     with atomic_directory(path) as folder:
         write_arrays(folder / POINTS, points)
+        if model.memory is not None:
+            write_arrays(folder / MEMORY, memory_arrays(model.memory))
         _write_ids(folder / ITEMS, model.items, count=model.item_counts)
         if users is not None:
             _write_ids(folder / USERS, users)
@@ -69,6 +75,8 @@ def save_model(model: Model, path: str | Path, *, histories: bool = True) -> Non
             "versions": {"lorentzrec": __version__, "python": platform.python_version(), "numpy": np.__version__},
             "config": model.config.to_dict(),
             "data_digest": model.data_digest,
+            "memory": None if model.memory is None else describe_memory(model.memory),
+            "region": _describe_region(model),
             "items": len(model.items),
             "users": None if users is None else len(users),
             "history_events": None if saved is None else len(saved),
@@ -136,6 +144,7 @@ def _read_model(folder: Path, manifest: dict[str, Any]) -> Model:
             users=users,
             user_points=points.get("user_points"),
             histories=histories,
+            memory=read_memory(_read_arrays(folder / MEMORY), manifest["memory"]) if manifest.get("memory") else None,
             record=tuple(EpochRecord.from_dict(epoch) for epoch in manifest["record"]),
             data_digest=manifest["data_digest"],
             metrics=manifest["metrics"],
@@ -198,6 +207,29 @@ def write_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
     permissions = path.stat().st_mode
     save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
     path.chmod(permissions)  # save_file makes its files private, also to the user that runs a service
+
+
+def memory_arrays(memory: Memory) -> dict[str, NDArray[Any]]:
+    return {"offsets": memory.offsets, "columns": memory.columns, "values": memory.values}
+
+
+def describe_memory(memory: Memory) -> dict[str, Any]:
+    """What a manifest says of a memory."""
+    return {"ordered": memory.ordered, "weight": memory.weight, "neighbours": len(memory)}
+
+
+def read_memory(arrays: Mapping[str, NDArray[Any]], description: Mapping[str, Any]) -> Memory:
+    """The inverse of `memory_arrays` and `describe_memory`."""
+    return Memory(**arrays, ordered=description["ordered"], weight=description["weight"])
+
+
+def _describe_region(model: Model) -> dict[str, float] | None:
+    """How much of hyperbolic space the items use: the radius of 95 % of them, and the share of those farther from the
+    origin than 1, where the curvature of space begins to matter."""
+    if not model.config.hyperbolic:
+        return None
+    radii = np.arcsinh(np.linalg.norm(model.item_points[:, 1:].astype(np.float64), axis=1))
+    return {"radius": float(np.quantile(radii, 0.95)), "share_beyond_1": float(np.mean(radii > 1))}
 
 
 def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:

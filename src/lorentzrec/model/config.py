@@ -20,12 +20,18 @@ Loss: TypeAlias = Literal["bpr", "wmrb", "softmax"]
 Score: TypeAlias = Literal["inner", "distance"]
 Targets: TypeAlias = Literal["shared", "separate"]
 History: TypeAlias = Literal["causal", "folds"]
+MemoryChoice: TypeAlias = Literal["auto", "none"]
 Count: TypeAlias = Annotated[int, Range(1)]
 NotNegative: TypeAlias = Annotated[float, Range(0)]
 Positive: TypeAlias = Annotated[float, Range(above=0)]
 Epochs: TypeAlias = Annotated[int, Range(0)]
 Recency: TypeAlias = Annotated[float, Range(above=0, most=1)]
 BlocksPerStep: TypeAlias = Annotated[int, Range(1, 4096)]
+
+LOW_DIMENSION = 32
+"""Up to this many, points need room, which curvature gives."""
+FEWEST_USERS_FOR_MEMORY = 500
+"""With fewer, too few events can be held out to choose its weight."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -70,6 +76,12 @@ class TrainingConfig:
     """Penalty: this times the squared distance to the origin, for every point that a step moves."""
     clip_norm: Positive | None = None
     """Longest tangent gradient; longer ones are shortened and counted. None: no limit."""
+    memory: MemoryChoice | None = None
+    """`auto`: what was bought after what, or together with it, is stored with the model and raises scores by a weight
+    that is chosen on held-out events; 0 if it does not help. `none`: points alone; the default for symmetric models,
+    the optimiser rsgd and fewer than 500 customers."""
+    memory_neighbours: Count = 100
+    """Neighbours that the memory stores of each item, 8 bytes each."""
     initialisation: Literal["cube", "ball", "frequency"] = "ball"
     """Where points start: in a cube or a ball at the origin, or nearer to it the more events an item has."""
     initial_width: Positive | None = None
@@ -119,6 +131,9 @@ class TrainingConfig:
             raise ConfigError(
                 "targets=separate with model=symmetric: customers have points of their own there, leave targets out"
             )
+
+        if self.model == "symmetric" and self.memory == "auto":
+            raise ConfigError("memory=auto with model=symmetric: only asymmetric models have a memory, leave it out")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TrainingConfig) and self.to_dict() == other.to_dict()
@@ -193,7 +208,10 @@ class TrainingConfig:
         sharp = loss == "softmax" and self.model == "asymmetric"
         # Sparse items overfit quickly.
         gentle = min(1.0, math.sqrt(events / max(items, 1) / 100))
-        rate = (round(0.6 * gentle, 3) if sequence else 0.8) if sharp else 0.3
+        # With many dimensions, sequences need little curvature. Points that are smaller by half, with a score that is
+        # multiplied by twice as much, are the same model in a space that is half as curved.
+        flatter = 0.5 if sharp and distance and sequence and self.hyperbolic and self.dimension > LOW_DIMENSION else 1.0
+        rate = (round(0.6 * gentle, 3) * flatter if sequence else 0.8) if sharp else 0.3
         # Without order, overfitting comes later: as long as it takes minutes, more epochs are better.
         patient = sharp and not sequence and events < 2_000_000
         many = 1024 if sequence else 2048  # folds share the scores of their negatives, so more of them cost less
@@ -206,8 +224,15 @@ class TrainingConfig:
             ],
             "learning_rate_decay": 0.9 if (adaptive or triplets) and self.schedule == "linear" else 0.0,
             "negative_count": 1 if triplets else (many if items > 30_000 else 512) if sharp else 128,
-            "scale": 6.0 if triplets and distance else (16.0 if sharp else 12.0) if adaptive and distance else 1.0,
-            "initial_width": 0.1,
+            "scale": 6.0
+            if triplets and distance
+            else (16.0 / flatter if sharp else 12.0)
+            if adaptive and distance
+            else 1.0,
+            "memory": "auto"
+            if self.model == "asymmetric" and adaptive and users >= FEWEST_USERS_FOR_MEMORY
+            else "none",
+            "initial_width": 0.1 * flatter,
             "targets": "separate" if sequence else "shared",
             "history": "causal" if causal else "folds",
             "recency": 0.7 if sequence else 1.0,
@@ -231,6 +256,7 @@ class ResolvedConfig(TrainingConfig):
     learning_rate_decay: NotNegative
     negative_count: Count
     scale: Positive
+    memory: MemoryChoice
     initial_width: Positive
     targets: Targets
     history: History

@@ -20,10 +20,11 @@ from lorentzrec.data.vocabulary import UNKNOWN, Id, Vocabulary
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.geometry import FloatArray
 from lorentzrec.html import html_table
+from lorentzrec.memory import Memory
 from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.model.fallbacks import Cause, Fallback, history_fallbacks, unknown_fallbacks
 from lorentzrec.model.notes import Note
-from lorentzrec.model.ranking import Ranker, RecommendationBatch, Recommendations, Rows
+from lorentzrec.model.ranking import History, Ranker, RecommendationBatch, Recommendations
 from lorentzrec.model.record import EpochRecord
 from lorentzrec.topk import top_k
 
@@ -34,8 +35,8 @@ QUERIES_PER_BLOCK = 4096
 class _Query(NamedTuple):
     """One customer to recommend for."""
 
-    seen: Rows
-    """The items they have interacted with, oldest first."""
+    history: History
+    """The items they have interacted with."""
     point: FloatArray | None
     """None: recommend the popular items."""
     fallbacks: tuple[Fallback, ...]
@@ -62,6 +63,8 @@ class Model:
     """One row per customer of a symmetric model."""
     histories: Interactions | None = None
     """The training histories, in the rows of `users` and `items`; None if the model was saved without them."""
+    memory: Memory | None = None
+    """What was bought after what, added to the scores; None if the points alone are better."""
     record: tuple[EpochRecord, ...] = ()
     data_digest: str = ""
     """The digest of the interactions it was trained on."""
@@ -90,8 +93,15 @@ class Model:
         self._freeze("item_counts", np.int64, shape[:1])
         if self.user_points is not None:
             self._freeze("user_points", np.float32, (0 if self.users is None else len(self.users), shape[1]))
+        if self.memory is not None and self.memory.item_count != len(self.items):
+            raise InputError("the memory of a model has other items than the model: build it from its training data")
         ranker = Ranker(
-            self.item_points, self.history_points, geometry=config.geometry, score=config.score, recency=config.recency
+            self.item_points,
+            self.history_points,
+            geometry=config.geometry,
+            score=config.score,
+            recency=config.recency,
+            memory=self.memory,
         )
         object.__setattr__(self, "_ranker", ranker)
 
@@ -182,7 +192,7 @@ class Model:
             raise InputError("give either a history, with weights if you like, or a user")
         never = _rows(self.items, exclude, "exclude")
         never = never[never != UNKNOWN]
-        allowed: Rows | None = None
+        allowed: NDArray[np.int64] | None = None
         fallbacks: tuple[Fallback, ...] = ()
         if items is not None:
             allowed = _rows(self.items, items, "items")
@@ -190,7 +200,7 @@ class Model:
             allowed = allowed[allowed != UNKNOWN]
         results: list[Recommendations] = []
         while block := list(islice(queries, QUERIES_PER_BLOCK)):
-            excluded = [np.concatenate([never, query.seen]) if exclude_history else never for query in block]
+            excluded = [np.concatenate([never, query.history.items]) if exclude_history else never for query in block]
             block = [query._replace(fallbacks=query.fallbacks + fallbacks) for query in block]
             results += self._recommend(block, k, excluded, allowed, threads)
         return RecommendationBatch(results, users)
@@ -250,6 +260,12 @@ class Model:
         weights = None if histories.weights is None else histories.weights[events]
         queries[informed] = self._ranker.queries(histories.item_rows[events], offsets_of(lengths[informed]), weights)
         scores = self._ranker.linear_scores(queries)
+        if self._ranker.memory is not None:
+            lengths = histories.lengths[user_rows]
+            _, events = gather_groups(histories.offsets, user_rows)
+            weights = None if histories.weights is None else histories.weights[events]
+            boosts = self._ranker.memory.boosts(histories.item_rows[events], offsets_of(lengths), weights)
+            self._ranker.add_boosts(scores, queries, boosts)
         unknown = ~(own | informed)
         if unknown.any():
             # Places among the distinct counts, because float32 would round large counts into false ties.
@@ -300,13 +316,13 @@ class Model:
             points = queries.astype(np.float32)
         return owners, Ranker(points, geometry=self.config.geometry, score="distance")
 
-    def _query(self, seen: Rows, weights: NDArray[np.float32] | None, point_row: int) -> FloatArray | None:
+    def _query(self, history: History, point_row: int) -> FloatArray | None:
         """The customer's own point if they have one and it was trained, else the midpoint of a history, else None."""
         if self.user_points is not None and point_row != UNKNOWN:
             trained = self.histories is None or len(self.histories.history(point_row)) > 0
             if trained:
                 return self._ranker.precise(self.user_points[point_row])
-        return self._ranker.query(seen, weights) if len(seen) else None
+        return self._ranker.query(*history) if len(history.items) else None
 
     def _user_queries(self, users: Iterable[Id], exclude_history: bool) -> Iterator[_Query]:
         if self.users is None or (self.histories is None and self.user_points is None):
@@ -320,9 +336,9 @@ class Model:
                 "pass exclude_history=False, or save the model with histories=True"
             )
         for row in _known_rows(self.users, users, "user"):
-            seen, weights = (np.empty(0, np.int32), None) if self.histories is None else _events(self.histories, row)
-            query = self._query(seen, weights, row)
-            yield _Query(seen, query, () if query is not None else (Fallback(Cause.UNTRAINED_USER),))
+            history = History(np.empty(0, np.int32)) if self.histories is None else _events(self.histories, row)
+            query = self._query(history, row)
+            yield _Query(history, query, () if query is not None else (Fallback(Cause.UNTRAINED_USER),))
 
     def _history_queries(
         self, histories: Iterable[Iterable[Id]], weights: Iterable[Iterable[float]] | None
@@ -337,17 +353,24 @@ class Model:
             checked = (
                 None if weights_of_history is None else _checked_weights(weights_of_history, rows)[rows != UNKNOWN]
             )
-            query = self._query(seen, checked, UNKNOWN)
+            known = History(seen, checked)
+            query = self._query(known, UNKNOWN)
             kind = "strings" if self.items.holds_strings else "integers"
             fallbacks = history_fallbacks(rows, midpoint=self.user_points is not None, id_type=kind)
-            yield _Query(seen, query, fallbacks)
+            yield _Query(known, query, fallbacks)
 
     def _recommend(
-        self, queries: list[_Query], k: int, excluded: list[Rows], allowed: Rows | None, threads: int | None
+        self,
+        queries: list[_Query],
+        k: int,
+        excluded: list[NDArray[Any]],
+        allowed: NDArray[Any] | None,
+        threads: int | None,
     ) -> Iterator[Recommendations]:
         informed = [place for place, query in enumerate(queries) if query.point is not None]
         points = np.array([queries[place].point for place in informed]).reshape(-1, self.item_points.shape[1])
-        ranked = self._ranker.top_many(points, k, [excluded[place] for place in informed], allowed, threads)
+        histories = [queries[place].history for place in informed]
+        ranked = self._ranker.top_many(points, k, [excluded[place] for place in informed], allowed, threads, histories)
         found = dict(zip(informed, ranked, strict=True))
         for place, query in enumerate(queries):
             if place in found:
@@ -358,10 +381,10 @@ class Model:
             yield Recommendations(self.items.ids(rows), scores, query.fallbacks)
 
 
-def _events(histories: Interactions, user_row: int) -> tuple[Rows, NDArray[np.float32] | None]:
-    """The item rows of one customer, oldest first, and their weights if they have any."""
+def _events(histories: Interactions, user_row: int) -> History:
+    """What one customer did in training."""
     span = slice(histories.offsets[user_row], histories.offsets[user_row + 1])
-    return histories.item_rows[span], None if histories.weights is None else histories.weights[span]
+    return History(histories.item_rows[span], None if histories.weights is None else histories.weights[span])
 
 
 def _check_count(k: int) -> None:
@@ -395,7 +418,7 @@ def _known_rows(vocabulary: Vocabulary, ids: Iterable[Id], name: str) -> NDArray
     return rows
 
 
-def _checked_weights(weights: Iterable[float], rows: Rows) -> NDArray[np.float64]:
+def _checked_weights(weights: Iterable[float], rows: NDArray[np.int64]) -> NDArray[np.float64]:
     try:
         checked = np.array(_plain_list(weights, "weights"), np.float64)
     except (TypeError, ValueError):

@@ -27,6 +27,8 @@ class NoteKind(StrEnum):
     STOPPED_BY_WATCH = "stopped_by_watch"
     INTERRUPTED = "interrupted"
     NO_CHECKPOINT = "no_checkpoint"
+    MEMORY = "memory"
+    NO_MEMORY = "no_memory"
 
 
 _TEXTS = {
@@ -50,6 +52,10 @@ _TEXTS = {
     NoteKind.STOPPED_BY_WATCH: "stopped after epoch {epoch} by a callback{reason}",
     NoteKind.INTERRUPTED: "interrupted in epoch {epoch} of {epochs}",
     NoteKind.NO_CHECKPOINT: "the checkpoint could not be written after epoch {epoch} ({reason})",
+    NoteKind.MEMORY: "the memory has weight {weight:g}, chosen on held-out events of {customers:,} customers: "
+    "{metric} {points:.4f} by points alone, {memory:.4f} with it",
+    NoteKind.NO_MEMORY: "no memory: on held-out events of {customers:,} customers, {metric} is {points:.4f} "
+    "by points alone and {memory:.4f} with it",
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
 from lorentzrec.geometry.hyperboloid import squared_lorentzian_distance
 from lorentzrec.geometry.midpoint import einstein_midpoint, normalise_sum
 from lorentzrec.html import html_table
+from lorentzrec.memory import Boosts, Memory
 from lorentzrec.model.fallbacks import Fallback, FallbackKind, render_fallbacks
 from lorentzrec.threads import SINGLE_THREADED_BLAS, available_cores
 from lorentzrec.topk import contenders
@@ -29,6 +30,8 @@ Rows: TypeAlias = topk.Rows
 
 BLOCK_BYTES = 16 * 2**20
 """Most memory that one thread spends on the scores of a block of queries."""
+
+NO_ROWS: NDArray[np.int64] = np.empty(0, np.int64)
 
 GATHERED_SHARE = 16
 """If fewer than one item in 16 is allowed, only the points of the allowed items are gathered and scored."""
@@ -102,6 +105,14 @@ class RecommendationBatch(list[Recommendations]):
         )
 
 
+class History(NamedTuple):
+    """What a customer has done, as rows."""
+
+    items: Rows
+    """Oldest first."""
+    weights: NDArray[Any] | None = None
+
+
 class Ranker:
     """Ranks a catalogue of item points for histories and other queries.
 
@@ -110,6 +121,9 @@ class Ranker:
     item, so one float32 matrix product finds the contenders. Its rounding could still swap near neighbours, so all
     within the error bound of place k are scored again in float64, and that score decides. The ranking is therefore
     exact, and depends neither on threads nor on how queries are grouped.
+
+    With a memory, the score of an item rises by its boost for the history, which is never negative: the best k are
+    among the best k by points and the boosted items.
     """
 
     def __init__(
@@ -120,8 +134,10 @@ class Ranker:
         geometry: Literal["hyperboloid", "euclidean"],
         score: Literal["inner", "distance"],
         recency: float = 1.0,
+        memory: Memory | None = None,
     ) -> None:
         """`history_points`: what histories are made of, if not the `item_points` themselves."""
+        self.memory = memory if memory is not None and memory.weight > 0 else None
         self.item_points = np.ascontiguousarray(item_points, np.float32)
         self.history_points = self.item_points if history_points is None else history_points
         self.hyperbolic, self.by_distance, self.recency = geometry == "hyperboloid", score == "distance", recency
@@ -180,28 +196,102 @@ class Ranker:
         return scores
 
     def exact_scores(self, query: FloatArray, rows: Rows) -> FloatArray:
-        """The scores of some items, in float64 and stable for near points."""
-        points = self.precise(self.item_points[rows])
+        """The scores of some items, in float64 and stable for near points; without boosts."""
+        return self.score_points(query, self.precise(self.item_points[rows]))
+
+    def score_points(self, query: FloatArray, points: FloatArray) -> FloatArray:
+        """The scores of items with these points."""
         if self.by_distance:
             distance = hyperboloid.distance if self.hyperbolic else euclidean.distance
             return -distance(query, points)
         # <u, v> = -1 - q / 2, and q keeps the order of near points, whose <u, v> are all -1 within rounding.
         return -1 - squared_lorentzian_distance(query, points) / 2 if self.hyperbolic else euclidean.dot(query, points)
 
-    def top(
-        self, query: FloatArray, k: int, excluded: Rows | None = None, allowed: Rows | None = None
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """The rows and scores of the best `k` items, or of all that are left; best first, ties by row."""
-        if allowed is not None and len(allowed) * GATHERED_SHARE < len(self.item_points):
-            rows = np.setdiff1d(allowed, [] if excluded is None else excluded).astype(np.int64)
-            scores = self.linear_scores(query[None], rows)[0]
-            return self.best(query, k, rows[contenders(scores, k, slack=self._slack(query))])
-        scores = self.linear_scores(query[None])[0]
-        return self.best(query, k, contenders(scores, k, excluded, allowed, self._slack(query)))
+    def boosts(self, history: History | None) -> Boosts | None:
+        """What the memory adds to the scores of items for a history; None without a memory or a history."""
+        if self.memory is None or history is None or not len(history.items):
+            return None
+        return self.memory.boosts(history.items, np.array([0, len(history.items)]), history.weights)
 
-    def best(self, query: FloatArray, k: int, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def add_boosts(self, scores: NDArray[np.float32], queries: FloatArray, boosts: Boosts) -> None:
+        """Raise `linear_scores`, in place, so that they are in the order of the boosted scores."""
+        cells = boosts.places, boosts.items
+        squares = euclidean.squared_norm(queries)[boosts.places]
+        boosted = self._scores_of(scores[cells], squares) + boosts.values
+        if self.by_distance:
+            # Where the boost is more than the distance, any function that continues to rise will do.
+            below, above = np.minimum(boosted, 0), np.maximum(boosted, 0)
+            boosted = above + (-np.cosh(below) if self.hyperbolic else (squares - np.square(below)) / 2)
+        scores[cells] = boosted
+
+    def top(
+        self,
+        query: FloatArray,
+        k: int,
+        excluded: Rows | None = None,
+        allowed: Rows | None = None,
+        boosts: Boosts | None = None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The rows and scores of the best `k` items, or of all that are left; best first, ties by row.
+
+        boosts: those of the history; without them, points alone decide.
+        """
+        if allowed is not None and len(allowed) * GATHERED_SHARE < len(self.item_points):
+            rows = np.setdiff1d(allowed, NO_ROWS if excluded is None else excluded).astype(np.int64)
+            scores = self.linear_scores(query[None], rows)[0]
+            best = contenders(scores, k, slack=self._slack(query))
+            if boosts is None:
+                return self.best(query, k, rows[best])
+            boosts = boosts.among(rows)
+            boosted = np.searchsorted(rows, boosts.items)
+            return self.best(query, k, rows[self._with_boosted(query, k, best, scores, boosted, boosts)], boosts)
+        return self._top_of(query, k, self.linear_scores(query[None])[0], excluded, allowed, boosts)
+
+    def _top_of(
+        self,
+        query: FloatArray,
+        k: int,
+        scores: NDArray[np.float32],
+        excluded: Rows | None,
+        allowed: Rows | None,
+        boosts: Boosts | None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """`top`, from the linear scores of all items, which are overwritten."""
+        rows = contenders(scores, k, excluded, allowed, self._slack(query))
+        if boosts is not None:
+            boosts = boosts.among(allowed, excluded)
+            rows = self._with_boosted(query, k, rows, scores, boosts.items, boosts)
+        return self.best(query, k, rows, boosts)
+
+    def _with_boosted(
+        self,
+        query: FloatArray,
+        k: int,
+        best: NDArray[np.int64],
+        scores: NDArray[np.float32],
+        boosted: Rows,
+        boosts: Boosts,
+    ) -> NDArray[np.int64]:
+        """The contenders by points alone and the boosted items that may be among the first `k`, in rising order.
+
+        All of them are places in the linear `scores`.
+        """
+        squares = euclidean.squared_norm(query)
+        raised = self._scores_of(scores[boosted], squares) + boosts.values
+        # Each of the first k scores at least as much as place k of either kind.
+        groups = self._scores_of(scores[best], squares), raised
+        bounds = [np.partition(group, -k)[-k] for group in groups if len(group) >= k]
+        possible = boosted[raised >= max(bounds, default=-np.inf) - 2 * self._score_error(query)]
+        return np.union1d(best, possible)
+
+    def best(
+        self, query: FloatArray, k: int, rows: NDArray[np.int64], boosts: Boosts | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The best `k` of some items, by the exact score of each; `rows` are distinct and in rising order."""
         exact = self.exact_scores(query, rows)
+        if boosts is not None and len(boosts.items):
+            found = np.minimum(np.searchsorted(boosts.items, rows), len(boosts.items) - 1)
+            exact += np.where(boosts.items[found] == rows, boosts.values[found], 0)
         order = np.argsort(-exact, kind="stable")[:k]
         return rows[order], exact[order].astype(np.float32)
 
@@ -212,8 +302,13 @@ class Ranker:
         excluded: Sequence[Rows | None],
         allowed: Rows | None = None,
         threads: int | None = None,
+        histories: Sequence[History | None] | None = None,
     ) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-        """`top` for each row of `queries`, on all cores and in bounded memory; `excluded` has one entry per query."""
+        """`top` for each row of `queries`, on all cores and in bounded memory.
+
+        `excluded` and `histories` have one entry per query.
+        """
+        histories = [None] * len(queries) if histories is None else histories
         threads = threads or available_cores()
         size = max(1, min(BLOCK_BYTES // (4 * max(1, len(self.item_points))), -(-len(queries) // threads)))
 
@@ -221,14 +316,33 @@ class Ranker:
             block = slice(start, start + size)
             scores = self.linear_scores(queries[block])
             return [
-                self.best(query, k, contenders(row, k, out, allowed, self._slack(query)))
-                for query, row, out in zip(queries[block], scores, excluded[block], strict=True)
+                self._top_of(query, k, row, out, allowed, self.boosts(history))
+                for query, row, out, history in zip(
+                    queries[block], scores, excluded[block], histories[block], strict=True
+                )
             ]
 
         starts = range(0, len(queries), size)
         with SINGLE_THREADED_BLAS, ThreadPoolExecutor(threads) as pool:
             blocks = pool.map(rank_block, starts) if len(starts) > 1 else map(rank_block, starts)
             return [ranked for block in blocks for ranked in block]
+
+    def _scores_of(self, linear: NDArray[np.float32], squared_norms: FloatArray) -> FloatArray:
+        """Scores from linear ones, up to `_score_error`, and the squared norms of their queries."""
+        values = linear.astype(np.float64)
+        if not self.by_distance:
+            return values
+        if self.hyperbolic:
+            return -np.arccosh(np.maximum(-values, 1))
+        return -np.sqrt(np.maximum(squared_norms - 2 * values, 0))
+
+    def _score_error(self, query: FloatArray) -> float:
+        """How far `_scores_of` may be from the true score."""
+        slack = self._slack(query)
+        if not self.by_distance:
+            return slack
+        # arccosh(1 + x) and sqrt(x) change most where x is 0.
+        return float(np.arccosh(1 + slack) if self.hyperbolic else np.sqrt(2 * slack))
 
     def _slack(self, query: FloatArray) -> float:
         """How far apart two linear scores may be and still be in the wrong order."""

@@ -16,17 +16,27 @@ import numpy as np
 from lorentzrec.data.arrays import Floats
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError
-from lorentzrec.evaluation.baselines import ItemKNN, Popularity
+from lorentzrec.evaluation.baselines import EASE, GFCF, ItemItem, ItemKNN, Popularity, TransitionCounts
 from lorentzrec.evaluation.peers import ImplicitALS, ImplicitBPR
 from lorentzrec.evaluation.protocol import Recommender, cutoff_of, evaluate
 from lorentzrec.evaluation.significance import Comparison, bootstrap_intervals, compare_pairs, compare_seeds
 from lorentzrec.model.config import TrainingConfig
+from lorentzrec.model.model import Model
 from lorentzrec.tuning.parts import Part, PartStore
 from lorentzrec.tuning.search_spaces import GRIDS
 from lorentzrec.tuning.task import TuningTask
 
-SEEDLESS: dict[str, Callable[..., Recommender]] = {"popularity": Popularity, "item-knn": ItemKNN}
+SEEDLESS: dict[str, Callable[..., Recommender]] = {
+    "popularity": Popularity,
+    "item-knn": ItemKNN,
+    "item-item": ItemItem,
+    "transitions": TransitionCounts,
+    "ease": EASE,
+    "gf-cf": GFCF,
+}
 """Deterministic systems, which need one run only."""
+COSTLY = {"ease", "gf-cf"}
+"""Systems that are compared only where they are named: they invert or factorise a matrix of all items."""
 PEERS: dict[str, Callable[..., Recommender]] = {"implicit-als": ImplicitALS, "implicit-bpr": ImplicitBPR}
 GEOMETRIES = ("hyperboloid", "euclidean")
 SYSTEMS = (*GEOMETRIES, *SEEDLESS, *PEERS)
@@ -78,6 +88,8 @@ class Runs:
     """Means over the runs."""
     seconds: float
     """Training time, the mean over the runs."""
+    points_alone: float | None = None
+    """The metric without the memory, the mean over the runs; None for systems without one."""
 
     @property
     def value(self) -> float:
@@ -96,6 +108,7 @@ class Runs:
             "low": self.interval[0],
             "high": self.interval[1],
             "runs": list(self.values),
+            "points_alone": self.points_alone,
             "metrics": self.all_metrics,
             "training_seconds": self.seconds,
             "settings": dict(self.system.settings),
@@ -184,6 +197,9 @@ class Comparer:
             per_user=np.mean([result["per_user"][self.metric] for result in results], axis=0),
             all_metrics={name: float(np.mean([r["metrics"][name] for r in results])) for name in results[0]["metrics"]},
             seconds=float(np.mean([result["seconds"] for result in results])),
+            points_alone=float(np.mean([result["points_alone"][self.metric] for result in results]))
+            if all("points_alone" in result for result in results)
+            else None,
         )
 
     def _part(self, system: System, seed: int, *, validating: bool = False) -> Part:
@@ -209,7 +225,13 @@ class Comparer:
             seconds = time.perf_counter() - started
             report = evaluate(model, test, k=k, histories=histories, intervals=False, threads=self.threads)
             paired = {name: values for name, values in report.per_user.items() if "popularity" not in name}
+            points: dict[str, Any] = {}
+            if isinstance(model, Model):
+                without = replace(model, memory=None)
+                alone = evaluate(without, test, k=k, histories=histories, intervals=False, threads=self.threads)
+                points["points_alone"] = {name: metric.value for name, metric in alone.metrics.items()}
             return {
+                **points,
                 "metrics": {name: metric.value for name, metric in report.metrics.items()},
                 "per_user": {name: np.round(values, 7).tolist() for name, values in paired.items()},
                 "users": len(report.users),

@@ -241,7 +241,7 @@ class _Worker:
         try:
             train(
                 self.train,
-                config,
+                config.replace(memory="none"),  # trials are compared by their points
                 validation=self.validation,
                 progress=False,
                 metric=metric,

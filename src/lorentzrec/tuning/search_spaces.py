@@ -69,6 +69,8 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
         for neighbours in (20, 50, 100, 300)
         for shrinkage in (0.0, 10.0, 50.0)
     ],
+    "ease": [{"regularisation": regularisation} for regularisation in (50.0, 200.0, 500.0, 1000.0)],
+    "gf-cf": [{"share": share} for share in (0.0, 0.1, 0.3)],
     "implicit-als": [
         {"regularization": regularization, "alpha": alpha}
         for regularization in (0.01, 0.1, 1.0, 10.0)

@@ -39,8 +39,12 @@ export function fillHistory(list, items, remove, whenEmpty) {
 /** @param {import("./service.js").Reason[] | undefined} reasons */
 function because(reasons) {
   const share = (/** @type {import("./service.js").Reason} */ reason) => (reasons?.length === 1 ? "" : `\u00a0(${Math.round(100 * reason.share)}\u00a0%)`);
-  const names = (reasons ?? []).map((reason) => `${reason.title || reason.item}${share(reason)}`);
-  return element("p", { className: "because" }, names.length ? `because of ${names.join(", ")}` : "fits the whole history");
+  const named = (/** @type {import("./service.js").ReasonKind} */ kind, /** @type {string} */ words) => {
+    const names = (reasons ?? []).filter((reason) => reason.kind === kind).map((reason) => `${reason.title || reason.item}${share(reason)}`);
+    return names.length ? [`${words} ${names.join(", ")}`] : [];
+  };
+  const parts = [...named("often_after", "often bought after"), ...named("often_with", "often bought with"), ...named("near", "because of")];
+  return element("p", { className: "because" }, parts.length ? parts.join("; ") : "fits the whole history");
 }
 
 /**

@@ -2,7 +2,8 @@
 
 /**
  * @typedef {{row?: number, id: string, title: string | null, category: string | null}} Item
- * @typedef {{item: string, title: string | null, share: number}} Reason
+ * @typedef {"near" | "often_after" | "often_with"} ReasonKind
+ * @typedef {{item: string, title: string | null, share: number, kind: ReasonKind}} Reason
  * @typedef {Item & {score: number, because?: Reason[]}} RecommendedItem
  * @typedef {{items: RecommendedItem[], model: string, fallback: string | null, fallback_kinds: string[], degraded: string | null, milliseconds: number}} Recommendations
  * @typedef {{history?: string[], user?: string, context?: string[], k: number, categories: string[], diversity: number, twin: boolean}} Query

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.geometry import FloatArray
-from lorentzrec.model.ranking import Ranker, Rows
+from lorentzrec.model.ranking import History, Ranker, Rows
 from lorentzrec.serving.recommending.reasons import Reasons
 from lorentzrec.serving.versions.index import INDEXED_ITEMS, Index, IndexedRanker, Score
 
 Ranked = tuple[NDArray[np.int64], NDArray[np.float32]]
 """Rows and scores, best first."""
+
+
+class Query(NamedTuple):
+    """A point to rank items for."""
+
+    point: FloatArray
+    history: History | None
+    """What the point is the midpoint of; None: rank by distance from it."""
 
 
 class LiveRanker:
@@ -44,11 +54,15 @@ class LiveRanker:
             return IndexedRanker(points, self._index, self._live, hyperbolic=hyperbolic, score=score)
         return Ranker(points, geometry="hyperboloid" if hyperbolic else "euclidean", score=score)
 
-    def top(self, query: FloatArray, k: int, excluded: Rows, allowed: Rows | None, *, nearest: bool = False) -> Ranked:
-        """The best `k` by the model's score, or the `nearest` to a point; none of `excluded`, only of `allowed`."""
-        ranker = self._nearest if nearest else self._scored
+    def top(self, query: Query, k: int, excluded: Rows, allowed: Rows | None) -> Ranked:
+        """The best `k` by the model's score, or the nearest to a point; none of `excluded`, only of `allowed`."""
+        boosts = self.all_items.boosts(query.history)
+        if boosts is not None and self._packed is not None:
+            places = self._places[boosts.items]
+            boosts = boosts._replace(items=places).where(places != UNKNOWN)
+        ranker = self._nearest if query.history is None else self._scored
         places, scores = ranker.top(
-            query, k, self._places_of(excluded), None if allowed is None else self._places_of(allowed)
+            query.point, k, self._places_of(excluded), None if allowed is None else self._places_of(allowed), boosts
         )
         return places if self._packed is None else self._packed[places].astype(np.int64), scores
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Annotated, NamedTuple, TypeAlias
 
 from msgspec import Meta, Struct
@@ -46,6 +47,17 @@ class RankingOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """Use the Euclidean twin, if the version has one."""
 
 
+class ReasonKind(StrEnum):
+    """How an item of the history leads to a recommendation."""
+
+    NEAR = "near"
+    """The recommended item is near to it."""
+    OFTEN_AFTER = "often_after"
+    """The recommended item is often bought soon after it."""
+    OFTEN_WITH = "often_with"
+    """The recommended item is often bought by the same customers; for events without an order."""
+
+
 class Reason(Struct, frozen=True):
     """An item of the history that contributes to a recommendation; see `reasons.py`."""
 
@@ -53,6 +65,7 @@ class Reason(Struct, frozen=True):
     title: str | None
     share: float
     """Its share of the contributions of the whole history."""
+    kind: ReasonKind = ReasonKind.NEAR
 
 
 class RecommendedItem(Struct, frozen=True):

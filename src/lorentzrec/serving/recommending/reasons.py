@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lorentzrec.geometry import FloatArray, euclidean
 from lorentzrec.geometry.midpoint import normalise_sum
-from lorentzrec.model.ranking import Ranker, Rows, recency_weights
+from lorentzrec.model.ranking import History, Ranker, Rows, recency_weights
+
+
+class Shares(NamedTuple):
+    """What items of a history contribute to recommended items."""
+
+    items: Rows
+    """The distinct items of the history."""
+    shares: FloatArray
+    """(recommended, items): each line adds up to 1, or is all 0."""
+    remembered: NDArray[np.bool_]
+    """Where most of a share comes from the memory, and not from the points."""
 
 
 class Reasons:
@@ -24,6 +37,10 @@ class Reasons:
     On the hyperboloid, and wherever the score is a distance, a pull is positive exactly if v is nearer to x_i than the
     centre is. The share of an item of the history is its positive pull, over the sum of all positive pulls. If there is
     none, v is recommended for its place near the centre, and no item of the history is a reason.
+
+    With a memory, v has a boost b as well, of which the item has the share w_i B_iv / m_v. The two shares are weighted
+    by what points and memory add to the score of v: its difference to the score of c, if positive, and b. The kind of
+    the reason is the larger of the two.
     """
 
     def __init__(self, ranker: Ranker) -> None:
@@ -34,13 +51,8 @@ class Reasons:
         total = self._ranker.item_points.sum(axis=0, dtype=np.float64)
         return normalise_sum(total) if self._ranker.hyperbolic else total / len(self._ranker.item_points)
 
-    def shares(
-        self, history: Rows, recommended: Rows, event_weights: FloatArray | None = None
-    ) -> tuple[Rows, FloatArray]:
-        """The distinct items of a history (rows, oldest first), and a matrix of their shares in `recommended`.
-
-        Line j holds the shares in `recommended[j]`: they add up to 1, or are all 0.
-        """
+    def shares(self, history: Rows, recommended: Rows, event_weights: FloatArray | None = None) -> Shares:
+        """What the items of a history (rows, oldest first) contribute to `recommended`."""
         ranker, centre = self._ranker, self._centre
         distinct, place = np.unique(history, return_inverse=True)
         weights = np.bincount(place, recency_weights(len(history), ranker.recency, event_weights))
@@ -55,4 +67,26 @@ class Reasons:
         pulls *= weights
         positive = np.maximum(pulls, 0, out=pulls)
         total = positive.sum(axis=1, keepdims=True)
-        return distinct, np.divide(positive, total, out=positive, where=total > 0)
+        by_points = np.divide(positive, total, out=positive, where=total > 0)
+        if ranker.memory is None:
+            return Shares(distinct, by_points, np.zeros(by_points.shape, bool))
+        memory = ranker.memory
+        ages = np.arange(len(history))[::-1]
+        memory_weights: FloatArray = np.zeros(len(distinct))
+        np.add.at(memory_weights, place, memory.item_weights(ages, event_weights))
+        parts = memory.contributions(distinct, memory_weights, recommended)
+        sums = parts.sum(axis=1, keepdims=True)
+        by_memory = np.divide(parts, sums, out=parts, where=sums > 0)
+        boosts = ranker.boosts(History(history, event_weights))
+        boost = np.zeros((len(recommended), 1))
+        if boosts is not None and len(boosts.items):
+            found = np.minimum(np.searchsorted(boosts.items, recommended), len(boosts.items) - 1)
+            boost[:, 0] = np.where(boosts.items[found] == recommended, boosts.values[found], 0)
+        query = ranker.query(history, event_weights)
+        gain = np.maximum(ranker.score_points(query, items) - ranker.score_points(query, centre), 0)[:, None]
+        gain[total == 0] = 0
+        both = boost + gain
+        part = np.divide(boost, both, out=np.zeros_like(boost), where=both > 0)
+        by_points *= 1 - part
+        by_memory *= part
+        return Shares(distinct, by_points + by_memory, by_memory > by_points)

@@ -9,12 +9,11 @@ from numpy.typing import NDArray
 
 from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.errors import InputError
-from lorentzrec.geometry import FloatArray
 from lorentzrec.model.fallbacks import Cause, Fallback, history_fallbacks, unknown_fallbacks
-from lorentzrec.model.ranking import Rows
+from lorentzrec.model.ranking import History, Rows
 from lorentzrec.serving.recommending.diversity import diversify, pool_size
-from lorentzrec.serving.recommending.live_ranker import LiveRanker, Ranked
-from lorentzrec.serving.recommending.query import Id, RankedItems, RankingOptions, Reason, RecommendedItem
+from lorentzrec.serving.recommending.live_ranker import LiveRanker, Query, Ranked
+from lorentzrec.serving.recommending.query import Id, RankedItems, RankingOptions, Reason, ReasonKind, RecommendedItem
 from lorentzrec.serving.versions.version import Version
 
 REASONS_SHOWN = 3
@@ -93,8 +92,8 @@ class Recommender:
             raise UnknownItem(item, self.version.name)
         allowed, fallbacks = self._allowed(options)
         excluded = np.concatenate([row, self._known(options.exclude)])
-        point = ranker.all_items.precise(ranker.all_items.item_points[row[0]])
-        return RankedItems(self._describe(_top(ranker, point, options, excluded, allowed, nearest=True)), fallbacks)
+        query = Query(ranker.all_items.precise(ranker.all_items.item_points[row[0]]), None)
+        return RankedItems(self._describe(_top(ranker, query, options, excluded, allowed)), fallbacks)
 
     def _recommend(
         self,
@@ -113,9 +112,9 @@ class Recommender:
             excluded = np.concatenate([excluded, seen])
         if not len(seen):  # the most popular items are meant to be just that, so diversity has no effect
             return RankedItems(self._describe(ranker.popular(options.k, excluded, allowed)), fallbacks)
-        event_weights = np.array(weights)[known] if weights else None
-        ranked = _top(ranker, ranker.all_items.query(seen, event_weights), options, excluded, allowed)
-        because = self._reasons(ranker, seen, event_weights, ranked[0]) if options.reasons and len(ranked[0]) else None
+        used = History(seen, np.array(weights)[known] if weights else None)
+        ranked = _top(ranker, Query(ranker.all_items.query(*used), used), options, excluded, allowed)
+        because = self._reasons(ranker, used, ranked[0]) if options.reasons and len(ranked[0]) else None
         return RankedItems(self._describe(ranked, because), fallbacks)
 
     def _describe(
@@ -129,20 +128,28 @@ class Recommender:
             for item, score, reasons in found
         )
 
-    def _reasons(
-        self, ranker: LiveRanker, history: Rows, weights: FloatArray | None, rows: Rows
-    ) -> list[tuple[Reason, ...]]:
-        size = max(1, SHARES_AT_ONCE // len(history))
+    def _reasons(self, ranker: LiveRanker, history: History, rows: Rows) -> list[tuple[Reason, ...]]:
+        size = max(1, SHARES_AT_ONCE // len(history.items))
         if len(rows) > size:
-            first = self._reasons(ranker, history, weights, rows[:size])
-            return first + self._reasons(ranker, history, weights, rows[size:])
-        distinct, shares = ranker.reasons.shares(history, rows, weights)
+            return self._reasons(ranker, history, rows[:size]) + self._reasons(ranker, history, rows[size:])
+        distinct, shares, remembered = ranker.reasons.shares(history.items, rows, history.weights)
+        memory = ranker.all_items.memory
+        often = ReasonKind.OFTEN_AFTER if memory is None or memory.ordered else ReasonKind.OFTEN_WITH
         strongest = np.argsort(-shares, axis=1, kind="stable")[:, :REASONS_SHOWN]
         used = np.unique(strongest)
         named = dict(zip(used.tolist(), self.version.items.items(distinct[used]), strict=True))
         return [
-            tuple(Reason(named[place].id, named[place].title, float(line[place])) for place in best if line[place] > 0)
-            for line, best in zip(shares, strongest.tolist(), strict=True)
+            tuple(
+                Reason(
+                    named[place].id,
+                    named[place].title,
+                    float(line[place]),
+                    often if by_memory[place] else ReasonKind.NEAR,
+                )
+                for place in best
+                if line[place] > 0
+            )
+            for line, by_memory, best in zip(shares, remembered, strongest.tolist(), strict=True)
         ]
 
     def _ranker(self, options: RankingOptions) -> LiveRanker:
@@ -189,16 +196,14 @@ class Recommender:
 
 def _top(
     ranker: LiveRanker,
-    query: FloatArray,
+    query: Query,
     options: RankingOptions,
     excluded: Rows,
     allowed: Rows | None,
-    *,
-    nearest: bool = False,
 ) -> Ranked:
-    """The best `k` items for a query point, diversified."""
+    """The best `k` items for a query, diversified."""
     k, diversity = options.k, options.diversity
-    rows, scores = ranker.top(query, pool_size(k, diversity), excluded, allowed, nearest=nearest)
+    rows, scores = ranker.top(query, pool_size(k, diversity), excluded, allowed)
     if diversity:
         chosen = diversify(ranker.all_items, rows, scores, k, diversity)
         rows, scores = rows[chosen], scores[chosen]

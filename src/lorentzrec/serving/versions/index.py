@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ArtifactError, LorentzrecError, how_to_get
 from lorentzrec.geometry import FloatArray
+from lorentzrec.memory import Boosts
 from lorentzrec.model.ranking import GATHERED_SHARE, Ranker, Rows
 from lorentzrec.threads import SINGLE_THREADED_BLAS, available_cores
 
@@ -46,6 +47,8 @@ LISTS, POINTS_A_LIST = 2.0, 60
 lists are faster to search and slower to build; see docs/serving-index.md."""
 MOST_CANDIDATES = 500
 """Beyond this, ranking is exact: more items are spread over too many lists for the index to be faster."""
+MOST_BOOSTED = 2000
+"""Items that the memory adds to the candidates of the index: those with the largest boosts."""
 FEW_EXCLUDED = 100
 """Up to this many excluded items are dropped from the candidates: a bitmap of all others takes longer to make."""
 SAMPLED_QUERIES = 300
@@ -115,10 +118,16 @@ class IndexedRanker(Ranker):
         self._fits = index.kind is _kind_for(self)
 
     def top(
-        self, query: FloatArray, k: int, excluded: Rows | None = None, allowed: Rows | None = None
+        self,
+        query: FloatArray,
+        k: int,
+        excluded: Rows | None = None,
+        allowed: Rows | None = None,
+        boosts: Boosts | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         count = len(self.item_points)
         permitted = self._live
+        never = excluded
         if allowed is not None:
             permitted = _mask(allowed, count)
             if self._live is not None:
@@ -134,8 +143,12 @@ class IndexedRanker(Ranker):
             rows = self._index.candidates(self, query, k, permitted, len(excluded))
             rows = rows[~np.isin(rows, excluded)]
             if len(rows) >= k:
-                return self.best(query, k, rows)
-        return super().top(query, k, excluded, None if permitted is None else np.flatnonzero(permitted))
+                if boosts is not None:
+                    boosts = boosts.among(None, never).strongest(MOST_BOOSTED)
+                    boosts = boosts if permitted is None else boosts.where(permitted[boosts.items])
+                    rows = np.union1d(rows, boosts.items)
+                return self.best(query, k, rows, boosts)
+        return super().top(query, k, excluded, None if permitted is None else np.flatnonzero(permitted), boosts)
 
 
 def is_installed() -> bool:

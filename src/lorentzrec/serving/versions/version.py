@@ -2,7 +2,9 @@
 
     manifest.json        its format and name, and size and checksum of every other file
     points.safetensors   item_points; history_points if separate; item_counts; category_codes; map where there is one
+    memory.safetensors   offsets, columns and values of the memory, if the model has one
     twin.safetensors     item_points and history_points of another model of the same items, in the same rows; optional
+    twin-memory.safetensors  its memory, if it has one
     items.sqlite         see `item_directory`
     index.faiss          see `index`; only where there are many items
 
@@ -27,7 +29,16 @@ from numpy.typing import NDArray
 from lorentzrec.atomic import MARKER, atomic_directory, checksum
 from lorentzrec.errors import ArtifactError, InputError, LorentzrecError
 from lorentzrec.manifest import read_manifest, write_manifest
-from lorentzrec.model.artifact import POINTS, check_points, write_arrays
+from lorentzrec.memory import Memory
+from lorentzrec.model.artifact import (
+    MEMORY,
+    POINTS,
+    check_points,
+    describe_memory,
+    memory_arrays,
+    read_memory,
+    write_arrays,
+)
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.ranking import Ranker
 from lorentzrec.serving.versions.index import (
@@ -48,7 +59,7 @@ if TYPE_CHECKING:
     from lorentzrec.model.model import Model
 
 FORMAT, FORMAT_VERSION = "lorentzrec-version", 1
-TWIN, ITEMS = "twin.safetensors", "items.sqlite"
+TWIN, TWIN_MEMORY, ITEMS = "twin.safetensors", "twin-memory.safetensors", "items.sqlite"
 READ_BYTES = 64 * 2**20
 """Files of up to this size are read by each worker; larger ones are mapped."""
 TYPES = {"F32": "<f4", "I64": "<i8", "I32": "<i4"}
@@ -120,6 +131,12 @@ def write_version(
         write_arrays(partial / POINTS, arrays)
         if twin is not None:
             write_arrays(partial / TWIN, _points_of(twin, _rows_of_twin(model, twin)))
+            if twin.memory is not None:
+                rows = _rows_of_twin(model, twin)
+                twin_memory = twin.memory if rows is None else twin.memory.take(rows)
+                write_arrays(partial / TWIN_MEMORY, memory_arrays(twin_memory))
+        if model.memory is not None:
+            write_arrays(partial / MEMORY, memory_arrays(model.memory))
         report("writing the item directory")
         write_item_directory(partial / ITEMS, table, categories)
         described_index: dict[str, Any] | None = None
@@ -142,6 +159,7 @@ def write_version(
             "items": len(model.items),
             "described_items": len(table) - table["title"].null_count(),
             **_space(model.config),
+            **_described_memory(model),
             "dimension": model.config.dimension,
             "metrics": model.metrics,
             "files": {
@@ -150,7 +168,7 @@ def write_version(
             },
             "index": described_index,
             "map": None if disk_map is None else dict(map_description or {}),
-            "twin": None if twin is None else _space(twin.config),
+            "twin": None if twin is None else _space(twin.config) | _described_memory(twin),
             "event_weights": dict(event_weights or {}),
             "notes": notes,
         }
@@ -204,8 +222,10 @@ def _open_version(folder: Path, verify: bool) -> Version:
     return Version(
         folder=folder,
         manifest=manifest,
-        ranker=_ranker(points, manifest),
-        twin_ranker=None if twin is None else _ranker(twin, manifest["twin"]),
+        ranker=_ranker(points, manifest, _read_memory(folder / MEMORY, manifest, count)),
+        twin_ranker=None
+        if twin is None
+        else _ranker(twin, manifest["twin"], _read_memory(folder / TWIN_MEMORY, manifest["twin"], count)),
         items=items,
         item_counts=points["item_counts"],
         category_codes=codes,
@@ -292,8 +312,25 @@ def _space(config: TrainingConfig) -> dict[str, Any]:
     return {name: getattr(config, name) for name in SPACE}
 
 
-def _ranker(points: Mapping[str, NDArray[np.float32]], space: Mapping[str, Any]) -> Ranker:
-    return Ranker(points["item_points"], points.get("history_points"), **{name: space[name] for name in SPACE})
+def _described_memory(model: Model) -> dict[str, Any]:
+    return {} if model.memory is None else {"memory": describe_memory(model.memory)}
+
+
+def _read_memory(path: Path, description: Mapping[str, Any], count: int) -> Memory | None:
+    """The memory that is described; versions of 0.1 have none."""
+    if not description.get("memory"):
+        return None
+    memory = read_memory(read_arrays(path), description["memory"])
+    if memory.item_count != count:
+        raise _damaged(path, f"it has {memory.item_count} items and the manifest {count}")
+    return memory
+
+
+def _ranker(
+    points: Mapping[str, NDArray[np.float32]], space: Mapping[str, Any], memory: Memory | None = None
+) -> Ranker:
+    chosen = {name: space[name] for name in SPACE}
+    return Ranker(points["item_points"], points.get("history_points"), **chosen, memory=memory)
 
 
 def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any]], verify: bool) -> None:

@@ -1,0 +1,258 @@
+"""What was bought after, or together with, what: a sparse item-item matrix next to the points.
+
+Points generalise, and forget rare pairs that do repeat. The memory of a history is
+
+    m_j = sum_i w_i B_ij,
+
+the rows of B that belong to its items i, weighted. Events with an order: B_ij = C_ij / sqrt(C_i), with C_ij the number
+of times that j followed i within five steps, each step further weighing 0.7 as much, and C_i the events of i; w_i = 0.6
+per step back from the newest item. Events without order: B = D_i^-1/2 R' D_u^-1 R D_i^-1/2, with R who interacted with
+what, D_u and D_i the degrees of customers and items; w_i = 1, and m is divided by its maximum. Only the strongest
+neighbours of each item are stored, 8 bytes each.
+
+An item's score rises by its boost, weight * log(1 + 20 m_j): the score is the logarithm of a probability, up to a
+factor, and so is the boost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.data.arrays import Floats, Integers, gather_groups, offsets_of
+from lorentzrec.data.interactions import Interactions
+from lorentzrec.errors import InputError
+
+STEPS, STEP_DECAY = 5, 0.7
+RECENCY = 0.6
+LEAST_RECENCY = 1e-3
+"""Items of a history that weigh less than this are left out: with order, the newest 14 count."""
+SHARPNESS = 20.0
+PAIRS_AT_ONCE = 20_000_000
+"""Pairs of events that building holds in memory: about 1 GB."""
+CELLS_PER_PAIR = 32
+"""Above this many cells per stored neighbour, summing by sorting is faster than in an array of all cells."""
+
+
+class Boosts(NamedTuple):
+    """What the memory adds to scores, as flat arrays: boosts of `items`, rising for each history."""
+
+    places: Integers
+    """The index of the history."""
+    items: Integers
+    values: Floats
+
+    def among(self, allowed: NDArray[Any] | None, excluded: NDArray[Any] | None = None) -> Boosts:
+        """Those of some items only; None allows all."""
+        right = np.ones(len(self.items), bool)
+        if allowed is not None:
+            right &= np.isin(self.items, allowed)
+        if excluded is not None:
+            right &= np.isin(self.items, excluded, invert=True)
+        return self.where(right)
+
+    def where(self, right: NDArray[np.bool_]) -> Boosts:
+        return Boosts(self.places[right], self.items[right], self.values[right])
+
+    def strongest(self, count: int) -> Boosts:
+        """At most `count` of the boosts of one history."""
+        if len(self.items) <= count:
+            return self
+        right = np.zeros(len(self.items), bool)
+        right[_strongest(self.values, count)] = True
+        return self.where(right)
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """The neighbours of item i are `columns[offsets[i]:offsets[i + 1]]`, in rising order, with their `values`."""
+
+    offsets: Integers
+    columns: NDArray[np.int32]
+    values: NDArray[np.float32]
+    ordered: bool
+    """True: B counts what came after an item, and recent items weigh more. False: what came with it."""
+    weight: float = 1.0
+    """In the unit of the score."""
+
+    def __post_init__(self) -> None:
+        count = len(self.offsets) - 1
+        if (
+            [array.dtype.str for array in (self.offsets, self.columns, self.values)] != ["<i8", "<i4", "<f4"]
+            or self.columns.shape != self.values.shape
+            or (self.offsets[0], self.offsets[-1]) != (0, len(self.columns))
+            or (np.diff(self.offsets) < 0).any()
+            or (len(self.columns) and not 0 <= self.columns.min() <= self.columns.max() < count)
+            or not ((self.values > 0) & np.isfinite(self.values)).all()
+            or not 0 <= self.weight < np.inf
+        ):
+            raise InputError("the arrays of a memory are not the neighbours of its items: build it again")
+
+    def __len__(self) -> int:
+        """The number of stored neighbours."""
+        return len(self.columns)
+
+    @property
+    def item_count(self) -> int:
+        return len(self.offsets) - 1
+
+    def with_weight(self, weight: float) -> Memory:
+        return replace(self, weight=weight)
+
+    def take(self, rows: Integers) -> Memory:
+        """The same with item `rows[i]` as item i; `rows` is a permutation."""
+        owners, places = gather_groups(self.offsets, rows)
+        columns = np.argsort(rows)[self.columns[places]].astype(np.int32)
+        order = np.lexsort((columns, owners))
+        return replace(
+            self,
+            offsets=offsets_of(np.diff(self.offsets)[rows]),
+            columns=columns[order],
+            values=self.values[places][order],
+        )
+
+    def item_weights(self, ages: Integers, event_weights: NDArray[Any] | None = None) -> Floats:
+        """w_i of items that are `ages` steps back."""
+        weights = np.power(RECENCY, ages.astype(np.float64)) if self.ordered else np.ones(len(ages))
+        weights[weights < LEAST_RECENCY] = 0
+        return weights if event_weights is None else weights * event_weights
+
+    def boosts(self, histories: NDArray[Any], offsets: Integers, event_weights: NDArray[Any] | None = None) -> Boosts:
+        """The boosts of each of some histories of item rows, oldest first; the g-th is
+        `histories[offsets[g]:offsets[g + 1]]`."""
+        count, items = len(offsets) - 1, self.item_count
+        owners = np.repeat(np.arange(count), np.diff(offsets))
+        weights = self.item_weights(offsets[1:][owners] - 1 - np.arange(offsets[0], offsets[-1]), event_weights)
+        used = np.flatnonzero(weights)
+        if not len(used):
+            return Boosts(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+        rows = histories[used]
+        # Slices are faster than gathering single neighbours.
+        spans = list(map(slice, self.offsets[rows].tolist(), self.offsets[rows + 1].tolist()))
+        lengths = self.offsets[rows + 1] - self.offsets[rows]
+        cells = np.concatenate([self.columns[span] for span in spans])
+        parts = np.concatenate([self.values[span] for span in spans]) * np.repeat(weights[used], lengths)
+        if count > 1:
+            cells = cells + np.repeat(owners[used] * items, lengths)
+        if count * items > CELLS_PER_PAIR * len(cells):
+            found, place = np.unique(cells, return_inverse=True)
+            sums: Floats = np.bincount(place, parts, len(found)).astype(np.float64, copy=False)
+        else:
+            table = np.bincount(cells, parts, count * items).astype(np.float64, copy=False)
+            found = np.flatnonzero(table > 0)  # several times faster than that of the numbers
+            sums = table[found]
+        places = found // items if count > 1 else np.zeros(len(found), np.int64)
+        if not self.ordered and len(found):
+            starts = np.flatnonzero(np.diff(places, prepend=-1)) if count > 1 else np.zeros(1, np.int64)
+            greatest = np.maximum.reduceat(sums, starts)
+            sums /= np.repeat(greatest, np.diff(np.append(starts, len(sums))))
+        columns = (found - places * items).astype(np.int64, copy=False)
+        return Boosts(places, columns, self.weight * np.log1p(SHARPNESS * sums))
+
+    def contributions(self, known: NDArray[Any], weights: NDArray[Any], items: NDArray[Any]) -> Floats:
+        """(items, known): w_i B_ij, the part of each of the `known` items, with these weights, in the memory of
+        `items`."""
+        parts = np.zeros((len(items), len(known)))
+        owners, pairs = gather_groups(self.offsets, known.astype(np.int64))
+        order = np.argsort(items)
+        found = np.searchsorted(items, self.columns[pairs], sorter=order)
+        found = order[np.minimum(found, len(items) - 1)]
+        right = items[found] == self.columns[pairs]
+        parts[found[right], owners[right]] = self.values[pairs[right]] * weights[owners[right]]
+        return parts
+
+
+def build_memory(data: Interactions, neighbours: int, *, ordered: bool) -> Memory:
+    """The memory of these events: the `neighbours` strongest of each item, among equal ones those with lower rows.
+
+    Time and memory are linear in the pairs of events, of which some are held at a time.
+    """
+    blocks = _transitions(data) if ordered else _common_customers(data)
+    counts, columns, values = [], [], []
+    for block in blocks:
+        counts.append(np.zeros(block.shape[0], np.int64))
+        for row, (start, end) in enumerate(zip(block.indptr[:-1].tolist(), block.indptr[1:].tolist(), strict=True)):
+            chosen = slice(start, end)
+            if end - start > neighbours:
+                chosen = start + _strongest(block.data[chosen], neighbours)
+            columns.append(block.indices[chosen].astype(np.int32))
+            values.append(block.data[chosen].astype(np.float32))
+            counts[-1][row] = len(columns[-1])
+    return Memory(offsets_of(np.concatenate(counts)), np.concatenate(columns), np.concatenate(values), ordered)
+
+
+def _strongest(values: NDArray[Any], count: int) -> Integers:
+    """Places of the `count` largest values in rising order; among equal ones, the first."""
+    bound = np.partition(values, len(values) - count)[len(values) - count]
+    above, equal = np.flatnonzero(values > bound), np.flatnonzero(values == bound)
+    return np.sort(np.concatenate([above, equal[: count - len(above)]]))
+
+
+def _transitions(data: Interactions) -> Iterator[Any]:
+    """Sparse blocks of C_ij / sqrt(C_i): rows of some items, all columns, sorted."""
+    from scipy import sparse
+
+    item_rows, weights, labels = data.item_rows, data.weights, data.labels
+    events = np.argsort(item_rows, kind="stable")
+    firsts = offsets_of(data.item_counts)
+    masses = np.bincount(item_rows, weights, len(data.items))
+    for start, end in _blocks(STEPS * data.item_counts):
+        before = events[firsts[start] : firsts[end]]
+        last = data.offsets[data.user_rows[before].astype(np.int64) + 1]
+        block = sparse.csr_array((end - start, len(data.items)))
+        for step in range(1, STEPS + 1):
+            earlier = before[before + step < last]
+            later = earlier + step
+            right = item_rows[earlier] != item_rows[later]
+            if labels is not None:
+                right &= labels[later]
+            earlier, later = earlier[right], later[right]
+            value = STEP_DECAY ** (step - 1) / np.sqrt(masses[item_rows[earlier]])
+            if weights is not None:
+                value *= weights[earlier] * weights[later]
+            places = (item_rows[earlier] - start, item_rows[later])
+            block = block + sparse.csr_array((value, places), block.shape)
+        block.sort_indices()
+        yield block
+
+
+def _common_customers(data: Interactions) -> Iterator[Any]:
+    """Sparse blocks of D_i^-1/2 R' D_u^-1 R D_i^-1/2 without its diagonal."""
+    from scipy import sparse
+
+    seen = _incidence(data)
+    degrees = np.maximum(np.diff(seen.indptr), 1)
+    targets = seen if data.labels is None else _incidence(data.select(data.labels))
+    by_item = (sparse.diags_array(1 / degrees) @ seen).T.tocsr()
+    roots = np.sqrt(np.maximum(np.diff(by_item.indptr), 1))
+    targets = targets @ sparse.diags_array(1 / roots)
+    pairs = np.bincount(seen.indices, np.repeat(degrees, np.diff(seen.indptr)), len(data.items))
+    for start, end in _blocks(pairs):
+        block = sparse.diags_array(1 / roots[start:end]) @ (by_item[start:end] @ targets)
+        block.sort_indices()
+        own = np.repeat(np.arange(start, end), np.diff(block.indptr)) == block.indices
+        block.data[own] = 0
+        block.eliminate_zeros()
+        yield block
+
+
+def _incidence(data: Interactions) -> Any:
+    """Sparse (users, items): 1 where a customer has an event with an item."""
+    matrix = data.to_csr()
+    matrix.data = np.ones(len(matrix.data))
+    return matrix
+
+
+def _blocks(pairs: NDArray[Any]) -> Iterator[tuple[int, int]]:
+    """Consecutive items whose pairs fit into memory, or single ones."""
+    totals = offsets_of(pairs)
+    start = 0
+    while start < len(pairs):
+        end = int(np.searchsorted(totals, totals[start] + PAIRS_AT_ONCE, side="right")) - 1
+        end = min(max(end, start + 1), len(pairs))
+        yield start, end
+        start = end

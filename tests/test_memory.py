@@ -291,7 +291,7 @@ def test_training_chooses_a_weight(kind: str) -> None:
 
 
 def test_a_memory_that_does_not_help_is_left_out() -> None:
-    """Customers begin with one of five items that never follow another, and end with a second one, which is held out."""
+    """Customers begin with one of five items that never follow another; a second one, at the end, is held out."""
     random = np.random.default_rng(0)
     users = np.repeat(np.arange(600), 9)
     items = (np.repeat(random.integers(0, 300, 600), 9) + 7 * np.tile(np.arange(9), 600)) % 300

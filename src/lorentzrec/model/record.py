@@ -1,4 +1,4 @@
-"""What one epoch of training did: the row of the table that a run leaves behind."""
+"""The record of one epoch of training."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lorentzrec.field_checks import check_fields, check_value
 
 @dataclass(frozen=True, kw_only=True)
 class EpochRecord:
-    """Numbers of one epoch. Whatever training shortened is counted here, never silent."""
+    """Numbers of one epoch. Everything that training shortened is counted here."""
 
     epoch: int
     """The first is 1."""

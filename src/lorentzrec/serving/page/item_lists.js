@@ -44,7 +44,7 @@ function because(reasons) {
     return names.length ? [`${words} ${names.join(", ")}`] : [];
   };
   const parts = [...named("often_after", "often bought after"), ...named("often_with", "often bought with"), ...named("near", "because of")];
-  return element("p", { className: "because" }, parts.length ? parts.join("; ") : "because of no single item");
+  return element("p", { className: "because" }, parts.length ? parts.join("; ") : "fits the whole history");
 }
 
 /**

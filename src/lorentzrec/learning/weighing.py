@@ -21,7 +21,7 @@ MOST_CUSTOMERS, MOST_UNORDERED = 1000, 5000
 @dataclass(frozen=True)
 class Choice:
     weight: float
-    """0: points alone are better, or as good within a standard error."""
+    """0: points alone are as good."""
     customers: int
     points: float
     """The metric of the points alone ..."""
@@ -46,9 +46,8 @@ def choose_weight(model: Model, held_out: Interactions, metric: str) -> Choice:
     means = values.mean(axis=1)
     smooth = np.array([means[max(place - 1, 0) : place + 2].mean() for place in range(len(means))])
     best = 1 + int(smooth[1:].argmax())
-    gains = values[best] - values[0]
-    helps = gains.mean() > gains.std() / np.sqrt(len(gains))
-    return Choice(WEIGHTS[best] if helps else 0.0, len(gains), float(means[0]), float(means[best]))
+    helps = smooth[best] > means[0]
+    return Choice(WEIGHTS[best] if helps else 0.0, values.shape[1], float(means[0]), float(means[best]))
 
 
 def customers_for(data: Interactions) -> int:

@@ -18,7 +18,7 @@ from lorentzrec.learning.epochs import EpochRunner
 from lorentzrec.learning.kernels.structures import Table
 from lorentzrec.learning.progress import TrainingProgress
 from lorentzrec.learning.tables import points_of, table_of
-from lorentzrec.learning.weighing import MOST_CUSTOMERS, choose_weight
+from lorentzrec.learning.weighing import choose_weight, customers_for
 from lorentzrec.memory import Memory, build_memory
 from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 from lorentzrec.model.model import Model
@@ -54,8 +54,7 @@ class TrainingRun:
         if config.memory == "none":
             self.weighed_on = None
         elif self.weighed_on is None:
-            able = int((data.lengths >= 3).sum())
-            self.learned, self.weighed_on = _hold_out(data, config, min(MOST_CUSTOMERS, able // 10))
+            self.learned, self.weighed_on = _hold_out(data, config, customers_for(data))
         random = np.random.default_rng(config.seed)
         frequency = self.learned.item_counts
         self.items = table_of(initial_space(len(data.items), config, frequency, random), config)

@@ -6,23 +6,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lorentzrec.data.arrays import Floats
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.evaluation.protocol import cutoff_of, evaluate
 from lorentzrec.memory import build_memory
 from lorentzrec.model.model import Model
 
-WEIGHTS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
+WEIGHTS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 """In units of the loss, where the score is multiplied by `scale`."""
-MOST_CUSTOMERS = 1000
-"""Customers that the weight is chosen on."""
-PATIENCE = 2
-"""Weights that may be worse than the best one before the search ends."""
+MOST_CUSTOMERS, MOST_UNORDERED = 1000, 5000
+"""Customers that the weight is chosen on. The last events are worth more than others, so fewer of them are held out."""
 
 
 @dataclass(frozen=True)
 class Choice:
     weight: float
-    """0: points alone are better, or as good within a standard error."""
+    """0: points alone are as good."""
     customers: int
     points: float
     """The metric of the points alone ..."""
@@ -36,22 +35,22 @@ def choose_weight(model: Model, held_out: Interactions, metric: str) -> Choice:
     if model.histories is None:
         raise ValueError("the model has no histories")
     memory = build_memory(model.histories, config.memory_neighbours, ordered=config.history == "causal")
+    options = {"k": cutoff_of(metric), "users": max(1, customers_for(model.histories)), "threads": config.threads}
 
-    def measure(weight: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    def measure(weight: float) -> Floats:
         weighed = replace(model, memory=memory.with_weight(weight / config.scale))
-        options = {"k": cutoff_of(metric), "users": MOST_CUSTOMERS, "threads": config.threads}
         return evaluate(weighed, held_out, intervals=False, **options).per_user[metric]  # type: ignore[arg-type]
 
-    points = measure(0.0)
-    best, best_weight, waited = points, 0.0, 0
-    for weight in WEIGHTS:
-        values = measure(weight)
-        if values.mean() > best.mean() or best_weight == 0:
-            best, best_weight, waited = values, weight, 0
-        else:
-            waited += 1
-        if waited == PATIENCE:
-            break
-    gains = best - points
-    helps = gains.mean() > gains.std() / np.sqrt(len(gains))
-    return Choice(best_weight if helps else 0.0, len(points), float(points.mean()), float(best.mean()))
+    values = np.array([measure(weight) for weight in WEIGHTS])
+    # Each mean is smoothed with its neighbours, since a few customers more or less move the maximum.
+    means = values.mean(axis=1)
+    smooth = np.array([means[max(place - 1, 0) : place + 2].mean() for place in range(len(means))])
+    best = 1 + int(smooth[1:].argmax())
+    helps = smooth[best] > means[0]
+    return Choice(WEIGHTS[best] if helps else 0.0, values.shape[1], float(means[0]), float(means[best]))
+
+
+def customers_for(data: Interactions) -> int:
+    """How many customers the weight is chosen on: at most a tenth of those with three events or more, or a fifth."""
+    able = int((data.lengths >= 3).sum())
+    return min(MOST_CUSTOMERS, able // 10) if data.ordered else min(MOST_UNORDERED, able // 5)

@@ -1,6 +1,6 @@
 /** Lists of items: the history, and results with their reasons and buttons. */
 
-import { element, titleOf } from "./element.js";
+import { element, swatchOf, titleOf } from "./element.js";
 import { scoreOf } from "./notices.js";
 
 /** @typedef {import("./service.js").Item} Item */
@@ -40,7 +40,7 @@ export function fillHistory(list, items, remove, whenEmpty) {
 function because(reasons) {
   const share = (/** @type {import("./service.js").Reason} */ reason) => (reasons?.length === 1 ? "" : `\u00a0(${Math.round(100 * reason.share)}\u00a0%)`);
   const names = (reasons ?? []).map((reason) => `${reason.title || reason.item}${share(reason)}`);
-  return element("p", { className: "because" }, names.length ? `because of ${names.join(", ")}` : "because of no single item");
+  return element("p", { className: "because" }, names.length ? `because of ${names.join(", ")}` : "fits the history as a whole");
 }
 
 /**
@@ -59,14 +59,12 @@ function because(reasons) {
 export function fillResults(list, items, { shared, scored, explained, colourOf, add, similar, show, emphasise }) {
   const lines = items.map((item, place) => {
     const title = titleOf(item);
-    const button = (/** @type {string} */ name, /** @type {string} */ label, /** @type {(item: Item) => void} */ act, text = name) => {
+    const button = (/** @type {string} */ name, /** @type {string} */ label, /** @type {(item: Item) => void} */ act, text) => {
       const made = element("button", { type: "button", "aria-label": label, data: { action: name } }, text);
       made.addEventListener("click", () => act(item));
       return made;
     };
     const score = scoreOf(item.score, scored);
-    const swatch = element("i", { className: "swatch" });
-    swatch.style.backgroundColor = colourOf(item.category);
     const line = element(
       "li",
       { className: shared.has(item.id) ? "shared" : "", data: { id: item.id } },
@@ -75,12 +73,12 @@ export function fillResults(list, items, { shared, scored, explained, colourOf, 
       element(
         "p",
         { className: "facts" },
-        element("span", {}, swatch, item.category ?? "no category"),
+        ...(item.category ? [element("span", {}, swatchOf(colourOf(item.category)), item.category)] : []),
         element("span", { title: score.title }, score.text),
         ...(shared.has(item.id) ? [element("em", {}, "in both")] : []),
       ),
       ...(explained ? [because(item.because)] : []),
-      element("div", { className: "buttons" }, button("add", `Add ${title} to the history`, add), button("similar", `Items similar to ${title}`, similar)),
+      element("div", { className: "buttons" }, button("add", `Add ${title} to the history`, add, "Add"), button("similar", `Similar to ${title}`, similar, "Similar")),
     );
     if (emphasise) {
       for (const event of ["pointerenter", "focusin"]) line.addEventListener(event, () => emphasise(place));

@@ -36,7 +36,7 @@ def test_the_neighbourhood_of_the_customer_depends_on_the_history_alone(visit: V
     far = ((places - star) ** 2).sum(axis=1) / (1 - (places**2).sum(axis=1))
     first, second = [name for name, _ in Counter(categories[row] for row in np.argsort(far)[:15]).most_common(2)]
     sentence = shown.text_content()
-    assert sentence.endswith(f", among {first} and {second}.")
+    assert sentence.endswith(f", near {first} and {second}.")
     changes: list[Callable[[], Any]] = [
         lambda: visit.page.locator("#k").select_option("50"),
         lambda: visit.page.locator("#diversity").fill("0.9"),

@@ -10,7 +10,8 @@ import typer
 
 from lorentzrec.cli.inputs import dataset_at, item_table_at, read_ids, split_ids
 from lorentzrec.cli.options import Positive
-from lorentzrec.cli.output import flag_of, note, print_json, show, stages
+from lorentzrec.cli.output import flag_of, note, print_result, stages
+from lorentzrec.counting import Count
 from lorentzrec.errors import InputError
 
 VERSION_OPTIONS = ("items", "twin", "histories", "keep", "map", "index")
@@ -62,10 +63,7 @@ def publish(
         raise InputError(f"--rollback makes no version, so it takes no {flag_of(ignored[0])}: leave it out")
     with closing(open_store(to)) as store:
         name, url = restore(store), store.url
-    if json:
-        print_json({"model": name, "store": url})
-    else:
-        show(f"{name} is the current version of {url} again")
+    print_result({"model": name, "store": url}, f"{name} is the current version of {url} again", json=json)
 
 
 def _publish(
@@ -104,27 +102,19 @@ def _publish(
             **options,
         )
         url, versions = store.url, store.versions()
-    manifest, added = published.manifest, published.events
-    if json:
-        entries = {name: manifest[name] for name in ("items", "described_items", "index", "map")}
-        counts = None
-        if added is not None:
-            counts = {
-                "accepted": added.accepted,
-                "duplicates": added.duplicates,
-                "erased_customers": len(added.erased),
-            }
-        print_json({"model": published.name, "store": url, **entries, "events": counts, "versions": versions})
-        return
-    show(f"{published.name} is the current version of {url}: {manifest['items']:,} items")
+    manifest, added, counts = published.manifest, published.events, None
+    shown = [f"{published.name} is the current version of {url}: {Count(manifest['items']):item|items}"]
     if added is not None:
-        show(f"Histories: {added.accepted:,} events added, {added.duplicates:,} were already there")
+        counts = {"accepted": added.accepted, "duplicates": added.duplicates, "erased_customers": len(added.erased)}
+        shown.append(f"Histories: {Count(added.accepted):event|events} added, {added.duplicates:,} already there")
         if added.erased:
-            customers = "1 customer" if len(added.erased) == 1 else f"{len(added.erased):,} customers"
-            show(f"Histories: {customers} had been erased; their events before the erasure were skipped")
-    note(manifest["notes"])
-    if table is not None and manifest["described_items"] < manifest["items"]:
-        note([f"{manifest['items'] - manifest['described_items']:,} items have no title in {items}"])
+            customers = f"{Count(len(added.erased)):customer|customers}"
+            shown.append(f"Histories: {customers} had been erased; their events before the erasure were skipped")
+    entries = {name: manifest[name] for name in ("items", "described_items", "index", "map")}
+    result = {"model": published.name, "store": url, **entries, "events": counts, "versions": versions}
+    missing = manifest["items"] - manifest["described_items"] if table is not None else 0
+    untitled = [f"{Count(missing):item has|items have} no title in {items}"] if missing else []
+    print_result(result, *shown, json=json, notes=[*manifest["notes"], *untitled])
 
 
 def live(
@@ -161,9 +151,5 @@ def live(
         elif add is not None or remove is not None:
             opened.change_live_items(split_ids(add), split_ids(remove))
         items, url = opened.live_items(), opened.url
-    if json:
-        print_json({"store": url, "items": items})
-    elif items is None:
-        show(f"every item is live in {url}")
-    else:
-        show(f"{len(items):,} items are live in {url}", *items)
+    count = "every item is" if items is None else f"{Count(len(items)):item is|items are}"
+    print_result({"store": url, "items": items}, f"{count} live in {url}", *(items or []), json=json)

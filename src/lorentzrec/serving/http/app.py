@@ -116,7 +116,7 @@ def _openapi_config(*, keyed: bool) -> OpenAPIConfig:
     return OpenAPIConfig(
         title="lorentzrec",
         version=__version__,
-        description="Recommendations from points of hyperbolic space.",
+        description="Recommendations from a hyperbolic embedding.",
         use_handler_docstrings=True,
         render_plugins=[_ExactDocument(path=["/", "/openapi.json"])],
         openapi_router=Router("/schema", route_handlers=[], include_in_schema=False, after_request=_refuse_other_paths),

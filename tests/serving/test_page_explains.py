@@ -187,6 +187,18 @@ def test_without_categories_nothing_mentions_them(visit: Visit, shop: Shop) -> N
         wait_until(lambda: in_use(name))
 
 
+@pytest.mark.parametrize("visit", [{}, LAPTOP, PHONE], indirect=True)
+def test_the_tour_does_not_cover_what_it_explains(visit: Visit) -> None:
+    visit.open()
+    visit.page.locator("#show-tour").click()
+    for _ in range(4):
+        target, card = box_of(visit, ".toured"), box_of(visit, "#tour")
+        below = target["y"] + target["height"] <= card["y"]
+        assert below or target["x"] + target["width"] <= card["x"]
+        assert target["y"] >= 0
+        visit.page.locator("#tour-next").click()
+
+
 def test_the_tour_is_for_first_visitors_only(visit: Visit) -> None:
     tour = visit.page.locator("#tour")
     visit.open()

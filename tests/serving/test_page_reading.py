@@ -57,7 +57,7 @@ def test_the_neighbourhood_of_the_customer_depends_on_the_history_alone(visit: V
 def test_the_page_opens_with_items_that_explain_and_are_no_top_sellers(visit: Visit, shop: Shop) -> None:
     visit.open()
     expect(visit.page.locator(f"{OWN_LINES} .because")).to_have_count(10)
-    assert visit.page.get_by_text("fits the history as a whole").count() == 0
+    assert visit.page.locator(".because", has_text="fits the history as a whole").count() == 0
     _, categories, popularity = catalogue(shop)
     rows = shop.service.http.post("/v1/map/rows", json={"items": visit.history()}).json()["rows"]
     own = sorted(

@@ -23,7 +23,7 @@ from litestar.routes import HTTPRoute
 
 from lorentzrec._version import __version__
 from lorentzrec.serving.http.costs import CostlyRequests
-from lorentzrec.serving.http.documentation import openapi_document
+from lorentzrec.serving.http.documentation import exact_document
 from lorentzrec.serving.http.guarded_store import GuardedStore
 from lorentzrec.serving.http.keys import ApiKeys, authorise
 from lorentzrec.serving.http.metrics import Metrics
@@ -101,7 +101,7 @@ def _routes_of(*modules: ModuleType) -> list[HTTPRouteHandler]:
 
 class _ExactDocument(JsonRenderPlugin):
     def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
-        return self.render_json(request, openapi_document(request.app))
+        return self.render_json(request, exact_document(openapi_schema))
 
 
 def _refuse_other_paths(response: Response[Any]) -> Response[Any]:

@@ -12,7 +12,7 @@ from litestar.exceptions import NotFoundException
 from litestar.params import FromPath
 
 from lorentzrec.errors import StoreUnavailable
-from lorentzrec.serving.http.documentation import documentation_page, openapi_document
+from lorentzrec.serving.http.documentation import documentation_page, exact_document
 from lorentzrec.serving.http.messages import Liveness, Readiness
 from lorentzrec.serving.http.problems import describe_problems
 from lorentzrec.serving.http.requests import TheWorker
@@ -65,7 +65,7 @@ def get_page_file(name: FromPath[str], request: Request[Any, Any, Any]) -> Respo
 
 @get("/docs", sync_to_thread=True, include_in_schema=False)
 def get_documentation(request: Request[Any, Any, Any]) -> Response[str]:
-    page = documentation_page(openapi_document(request.app), str(request.base_url))
+    page = documentation_page(exact_document(request.app.openapi_schema.to_schema()), str(request.base_url))
     return Response(page, media_type=MediaType.HTML, headers=PAGE_HEADERS)
 
 

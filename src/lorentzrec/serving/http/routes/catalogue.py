@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import numpy as np
 from litestar import Request, Response, get, patch, post, put
-from litestar.exceptions import RequestEntityTooLarge
+from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody, QueryParameter
 

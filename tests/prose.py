@@ -34,14 +34,13 @@ REPLACEMENTS = {
 }
 """Pattern of a word or phrase -> what to write instead. Case does not matter."""
 
-SUFFIXES = {".py", ".md", ".js", ".css", ".html", ".toml", ".cff", ".sh", ".txt", ""}
+SUFFIXES = {".py", ".md", ".js", ".css", ".html", ".toml", ".cff", ".sh", ".txt", ".yaml", ".service", ""}
 SKIPPED = {"node_modules", "formats", "__pycache__", "prose.py", "test_prose.py", "LICENSE"}
 """Names of folders and files that are not searched: the work of others, and those that quote the words."""
 
 _NEXT_LINE = re.compile(r"\n[ \t]*(?:#|//|\*|<!--)?[ \t]*")
-_BANNED = re.compile(
-    "|".join(rf"(?P<p{n}>\b{pattern}\b)" for n, pattern in enumerate(REPLACEMENTS)).replace(" ", r"\s+"), re.IGNORECASE
-)
+_PATTERNS = "|".join(f"(?P<p{n}>{pattern})" for n, pattern in enumerate(REPLACEMENTS)).replace(" ", r"\s+")
+_BANNED = re.compile(rf"\b(?:{_PATTERNS})\b", re.IGNORECASE)
 
 
 class Finding(NamedTuple):
@@ -57,7 +56,7 @@ class Finding(NamedTuple):
 def text_files(root: Path) -> Iterator[Path]:
     """The project's own text files: at the top level, and below the folders of code and documentation."""
     paths = [path for path in root.iterdir() if not path.name.startswith(".")]
-    for name in (".ci", "src", "tests", "benchmarks", "examples", "docs"):
+    for name in (".ci", "src", "tests", "benchmarks", "examples", "deploy", "docs"):
         paths.extend((root / name).rglob("*"))
     for path in sorted(paths):
         if path.is_file() and path.suffix in SUFFIXES and not SKIPPED & set(path.relative_to(root).parts):

@@ -23,8 +23,8 @@ from lorentzrec.atomic import atomic_directory, atomic_file, checksum, read_dire
 from lorentzrec.errors import ArtifactError, ConfigError, InputError
 
 
-def write_folder(target: Path, text: str, **options: bool) -> None:
-    with atomic_directory(target, **options) as folder:
+def write_folder(target: Path, text: str, *, replace: bool = True) -> None:
+    with atomic_directory(target, replace=replace) as folder:
         (folder / "manifest.json").write_text(text)
 
 

@@ -12,7 +12,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -31,14 +30,14 @@ Content = TypeVar("Content")
 
 
 @contextmanager
-def atomic_directory(target: str | Path, *, replace: bool = True) -> Iterator[Path]:
+def atomic_directory(target: str | Path, *, replace: bool = True, marker: str = MARKER) -> Iterator[Path]:
     """A new folder to fill; at the end of the block it becomes `target`, and on any failure it is removed.
 
     An older folder at `target` does not change until the new one is complete and on disk. The two are then exchanged in
     one step where the system can do that (Linux, on its local file systems). Elsewhere the old folder is renamed to
     `.NAME.old`, the new one takes its name, and the old one is removed; if the machine stops between the two renames,
     `read_directory` reads `.NAME.old`, and the next write to `target` puts it back. Only an empty folder or one that
-    contains `manifest.json` is replaced, so that a mistyped path cannot delete a home directory.
+    contains the file `marker` is replaced, so that a mistyped path cannot delete a home directory.
     """
     place = Path(target).resolve()
     old = _old_name(place)
@@ -46,12 +45,13 @@ def atomic_directory(target: str | Path, *, replace: bool = True) -> Iterator[Pa
         with _exclusive(place.parent):
             if old.exists() and not place.exists():
                 old.rename(place)
-            _refuse_to_replace(Path(target), place, replace)
+            _refuse_to_replace(Path(target), place, replace, marker)
         with _owned_folder(place.parent, f".{place.name}.writing-") as partial:
             yield partial
-            _sync_tree(partial)
+            for path in (*partial.rglob("*"), partial):
+                _sync(path)
             with _exclusive(place.parent):
-                _refuse_to_replace(Path(target), place, replace)
+                _refuse_to_replace(Path(target), place, replace, marker)
                 _put_in_place(partial, place, old)
                 _sync(place.parent)
                 shutil.rmtree(old, ignore_errors=True)
@@ -229,25 +229,17 @@ def _put_in_place(new: Path, place: Path, old: Path) -> None:
 
 def _exchange(new: Path, place: Path) -> bool:
     """Swap two folders in one step; false if the system or the file system cannot."""
-    swap = _system_swap()
-    if swap is None:
-        return False
-    here, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
-    return bool(swap(here, os.fsencode(new), here, os.fsencode(place), exchange) == 0)
-
-
-@cache
-def _system_swap() -> Callable[..., int] | None:
     import ctypes
 
     try:
-        function: Callable[..., int] = ctypes.CDLL(None).renameat2
+        rename = ctypes.CDLL(None).renameat2
     except (AttributeError, OSError, TypeError):
-        return None
-    return function
+        return False
+    here, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
+    return bool(rename(here, os.fsencode(new), here, os.fsencode(place), exchange) == 0)
 
 
-def _refuse_to_replace(target: Path, place: Path, replace: bool) -> None:
+def _refuse_to_replace(target: Path, place: Path, replace: bool, marker: str) -> None:
     if not place.exists():
         return
     if not place.is_dir():
@@ -255,9 +247,9 @@ def _refuse_to_replace(target: Path, place: Path, replace: bool) -> None:
     if any(place.iterdir()):
         if not replace:
             raise InputError(f"{target} already exists: remove it or choose another name")
-        if not (place / MARKER).is_file():
+        if not (place / marker).is_file():
             raise InputError(
-                f"{target} holds files but no {MARKER}, so it was not written by lorentzrec: choose another name"
+                f"{target} holds files but no {marker}, so it was not written by lorentzrec: choose another name"
             )
 
 
@@ -294,12 +286,6 @@ def _reason_and_action(code: int, error: Exception, target: Path) -> str:
         case errno.EACCES | errno.EPERM | errno.EROFS:
             return f"{os.strerror(code)} in {parent}; choose a folder you may write to"
     return f"{' '.join(str(error).split())}; check the path and the disk"
-
-
-def _sync_tree(folder: Path) -> None:
-    for path in folder.rglob("*"):
-        _sync(path)
-    _sync(folder)
 
 
 def _sync(path: Path) -> None:

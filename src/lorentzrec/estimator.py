@@ -52,7 +52,7 @@ class MidpointRecommender:
         return f"MidpointRecommender({', '.join(changed)})"
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """All hyper-parameters by name; `deep` is there for scikit-learn and changes nothing."""
+        """All hyper-parameters by name; `deep` is for scikit-learn and has no effect."""
         return dict(self._settings)
 
     def set_params(self, **settings: Any) -> Self:
@@ -96,7 +96,7 @@ class MidpointRecommender:
         the midpoint of this history, so new customers need no `recalculate_user`; it matters for `model="symmetric"`
         alone, where customers otherwise have points of their own.
         filter_already_liked_items: leave out the items of the history.
-        filter_items: items that nobody gets.
+        filter_items: items never to recommend.
         items: nothing but these is recommended.
 
         Lists with fewer than `N` items left are padded with -1 ("" for ids that are strings) and the lowest float32.
@@ -145,7 +145,7 @@ class MidpointRecommender:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """The estimator of a model that was saved, fitted."""
+        """A fitted estimator from a saved model."""
         model = load(path)
         estimator = cls(**model.config.to_dict())
         estimator.model_ = model

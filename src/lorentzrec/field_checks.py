@@ -83,7 +83,7 @@ def check_value(name: str, value: Any, hint: Any, error: type[Exception] = Confi
 
 
 def check_names(cls: type, names: Iterable[str], what: str, error: type[Exception] = ConfigError) -> None:
-    """Raise `error` for the first name that is no field of a dataclass, with the nearest one that is."""
+    """Raise `error` for the first name that is not a field of a dataclass, with the most similar one that is."""
     known = list(field_hints(cls))
     for name in names:
         if name not in known:

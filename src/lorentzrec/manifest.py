@@ -21,7 +21,7 @@ SEAL = "checksum"
 def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
     """Write `content` as the folder's manifest, with its seal as the last entry."""
     text = json.dumps({**content, SEAL: ""}, indent=2) + "\n"
-    (folder / MARKER).write_bytes(text.replace(_sealed(""), _sealed(_sha256(text))).encode())
+    (folder / MARKER).write_bytes(text.replace(_seal_entry(""), _seal_entry(_sha256(text))).encode())
 
 
 def read_manifest(folder: Path, *, key: str, kind: str, format_version: int, what: str, again: str) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def parse_manifest(content: bytes, place: str, *, key: str, kind: str, what: str
 def check_seal(content: bytes, manifest: Mapping[str, Any], place: str, *, what: str, again: str) -> None:
     """An `ArtifactError` unless `content`, which was parsed to `manifest`, is as it was written."""
     seal, text = manifest.get(SEAL), content.decode()
-    if _sha256(text.replace(_sealed(seal), _sealed(""))) != seal:
+    if _sha256(text.replace(_seal_entry(seal), _seal_entry(""))) != seal:
         raise ArtifactError(
             f"{place} is damaged (it was changed after it was written): copy the {what} again, or {again}"
         )
@@ -72,7 +72,7 @@ def check_entries(manifest: Mapping[str, Any], types: Mapping[str, type], place:
             )
 
 
-def _sealed(digest: object) -> str:
+def _seal_entry(digest: object) -> str:
     return f'"{SEAL}": "{digest}"'
 
 

@@ -26,9 +26,8 @@ class _SingleThreadedBlas:
             if self._inside == 0:
                 from threadpoolctl import ThreadpoolController
 
-                self._controller: Any = (
-                    ThreadpoolController()
-                )  # a new one: SciPy and faiss load a BLAS of their own, later
+                # A new one each time, because SciPy and faiss load a BLAS of their own later.
+                self._controller: Any = ThreadpoolController()
                 self._free_control()
                 self._limit = self._controller.limit(limits=1, user_api="blas")
             self._inside += 1

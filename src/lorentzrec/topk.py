@@ -37,7 +37,7 @@ def _bound(scores: NDArray[Scores], count: int) -> NDArray[Scores]:
 
 
 def best_scores(scores: NDArray[Scores], count: int) -> NDArray[Scores]:
-    """(rows, count): the highest scores of each row, falling."""
+    """(rows, count): the highest scores of each row, in decreasing order."""
     bound = _bound(scores, count)
     places, columns = places_and_columns(scores > bound[:, None])
     values = scores[places, columns]
@@ -59,9 +59,9 @@ def places_and_columns(chosen: NDArray[np.bool_]) -> tuple[NDArray[np.int64], ND
 
 
 def top_columns(scores: NDArray[Scores], count: int) -> tuple[NDArray[np.int64], NDArray[Scores]]:
-    """(rows, count) each: columns and values of the highest scores of each row, falling; ties in any order.
+    """(rows, count) each: columns and values of the highest scores of each row, decreasing; ties in any order.
 
-    Reads all scores once only, so that choosing costs less than scoring.
+    Reads all scores only once, so selecting costs less than scoring.
     """
     maxima = _group_maxima(scores, count)
     groups = maxima.shape[1]

@@ -1,4 +1,4 @@
-"""The paper's commercial data set in shape: what a year of a shop costs, and whether geometry or optimiser decides.
+"""A shop of the size of the paper's commercial data set: what a year costs, and whether geometry or optimiser matters.
 
 The data are not public, so a synthetic shop of the same size is generated: in a hyperbolic plane, which should favour
 the hyperboloid, and in a flat square as a control. The quality of a recommender on it implies nothing about the paper's
@@ -215,7 +215,7 @@ class Shop:
         train_part = self.parts[0]
         chosen = sample_customers(train_part, min(MAP_CUSTOMERS, int((train_part.lengths > 0).sum())))
         sample = train_part.select(np.isin(train_part.user_rows, chosen))
-        # Popular items have informative places; the others are still close to where they started.
+        # Popular items have informative positions; the others are still close to where they started.
         known = np.argsort(-sample.item_counts, kind="stable")[:MAP_ITEMS]
         sample = sample.select(np.isin(sample.item_rows, known[sample.item_counts[known] > 0]))
         sample = Interactions.from_pairs(
@@ -436,4 +436,4 @@ def _verdicts(found: Found) -> tuple[Verdict, ...]:
     )
 
 
-EXPERIMENT = Experiment("asos", "The commercial data set in shape: a year of a synthetic shop", run)
+EXPERIMENT = Experiment("asos", "A synthetic shop of the size of the paper's commercial data set", run)

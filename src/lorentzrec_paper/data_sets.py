@@ -161,7 +161,7 @@ class DataFolder:
             there = [path for path in paths if path.is_file()]
             if there and len(there) < len(paths):
                 lost = next(path for path in paths if not path.is_file())
-                raise DamagedData(f"{wanted.title} is not whole, {lost} is missing: get it from {wanted.page}")
+                raise DamagedData(f"{wanted.title} is incomplete, {lost} is missing: get it from {wanted.page}")
             if there:
                 empty = [path for path in paths if path.stat().st_size == 0]
                 if empty:
@@ -211,7 +211,7 @@ class FoundData:
                 frame, layout = read_raw_events(path, source)
                 if source.ordered:  # the order of the file is the order of events
                     frame = frame.with_columns(time=pl.int_range(pl.len()).over("user") * MICROSECONDS)
-                columns = [parse_ids(frame[role], role in layout.spelled) for role in ("user", "item")]
+                columns = [parse_ids(frame[role], layout.kinds[role] != "text") for role in ("user", "item")]
                 columns += [seconds_of(frame["time"])] if "time" in frame.columns else []
                 columns += [frame["rating"]] if "rating" in frame.columns else []
                 frames.append(pl.DataFrame(columns))

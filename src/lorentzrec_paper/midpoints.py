@@ -226,7 +226,7 @@ def random_histories(length: int, radius: float, count: int, seed: int) -> Float
 
 
 def measure_histories(length: int, radius: float, count: int) -> Histories:
-    """How far apart the two means of a history are, whether it changes a ranking, and what each costs."""
+    """How far apart the two means of a history are, whether that changes a ranking, and what each costs."""
     histories = random_histories(length, radius, count, seed=0)
     einstein, einstein_seconds = _time(lambda: einstein_midpoint(histories))
     exact, exact_seconds = _time(lambda: frechet_mean(histories))

@@ -25,7 +25,7 @@ def read_raw_events(address: str | Path, source: Source) -> tuple[pl.DataFrame, 
         for file in list_files(address, name=source.file_name):
             path = fetch(file.address, Path(scratch))
             layouts.append(detect_layout(path, source, file.address))
-            frames.append(scan_events(path, source, layouts[-1], file.address, Path(scratch)))
+            frames.append(scan_events(path, layouts[-1], Path(scratch)))
         with parquet_faults(address, "check the files", InputError):
             events = pl.concat(frames, how="vertical_relaxed")
             faults = events.filter(pl.col("fault").is_not_null()).head(1).collect()

@@ -40,7 +40,7 @@ class PartCounts:
 
 @dataclass(frozen=True)
 class Environment:
-    """The machine and the date, without which no measured number means anything."""
+    """The machine and the date of the measurements."""
 
     date: str = field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%d"))
     machine: str = field(default_factory=lambda: f"{available_cores()} cores, {_processor()}, {platform.system()}")

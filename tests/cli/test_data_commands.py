@@ -68,7 +68,7 @@ def test_a_person_sees_every_step(events_file: Path, tmp_path: Path) -> None:
     )
     text = run(*arguments).stdout
     assert "720 events, 60 users, 30 items" in text
-    assert "Its parts: 660 train, 60 test events" in text
+    assert "Events of its parts: train 660, test 60" in text
     assert "the same dataset exists already, so nothing was done" in run(*arguments).stderr
     assert "already" not in run(*arguments, "--force").stderr
 
@@ -172,7 +172,7 @@ def test_ordered_files(tmp_path: Path) -> None:
     assert dataset.manifest["times"] == "positions"
     assert dataset.interactions("test").history_ids("ann") == ["jam"]
     line = error_of("prepare", path, "--out", tmp_path / "shop", "--ordered", "--split", "last_days")
-    assert line == "the --split last_days needs times, and positions are none: use another split"
+    assert line == "the --split last_days needs times, and positions are not times: use another split"
 
 
 def test_a_model_is_no_event_file(model: Path, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_leave_last_out_takes_the_newest_event_of_everyone_with_two() -> None:
     train, test = split(SMALL, "leave_last_out")
     assert triples(test) == [("ann", "d", 4), ("bob", "b", 9)]
     assert triples(train) == [("ann", "a", 1), ("ann", "b", 2), ("ann", "c", 3), ("bob", "a", 5), ("cat", "e", 7)]
-    assert test.notes == train.notes == ("1 customers with fewer than 2 events stay entirely in training",)
+    assert test.notes == train.notes == ("1 customer with fewer than 2 events stays entirely in training",)
     assert train.items is SMALL.items
     assert train.users is SMALL.users
 
@@ -75,13 +75,13 @@ def test_last_days_cuts_at_the_newest_time_of_all() -> None:
     train, test = split(data, "last_days", days=7)
     assert triples(train) == [("ann", "a", 0), ("ann", "b", 3 * DAY), ("cat", "a", 1 * DAY)]
     assert triples(test) == [("ann", "c", 3 * DAY + 1), ("cat", "b", 10 * DAY)]
-    assert test.notes == ("1 events left out, of 1 customers first seen after training ends",)
+    assert test.notes == ("1 event left out, of 1 customer first seen after training ends",)
 
 
 def test_unseen_items_leave_the_test_part_and_are_counted() -> None:
     train, test = split(SMALL, "leave_last_out", drop_unseen_items=True)
     assert triples(test) == [("bob", "b", 9)]
-    assert test.notes[-1] == "1 test events removed because their item has no training event"
+    assert test.notes[-1] == "1 test event removed because their item has no training event"
     assert len(train) == 5
 
 
@@ -146,7 +146,7 @@ def test_given_shares_the_vocabularies_and_leaves_out_unknown_customers() -> Non
     assert triples(first) == triples(train)
     assert first.items == test.items
     assert len(train.items) == 2  # the caller's own data stay as they were
-    assert test.notes == ("1 test events left out because their customer has no training event",)
+    assert test.notes == ("1 test event left out because their customer has no training event",)
     kept = split(train, "given", test=later, drop_unseen_items=True)[1]
     assert triples(kept) == [("ann", "b", 7), ("bob", "a", 6)]
 

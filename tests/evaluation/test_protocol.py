@@ -48,7 +48,7 @@ def test_unknown_items_are_counted_misses() -> None:
     report = evaluate(MODEL, events([("u", "c"), ("u", "x"), ("v", "y")]), k=2, intervals=False)
     assert report["recall@2"] == (1 / 2 + 0) / 2
     assert report.counts["unknown_items"] == 2
-    assert "2 held-out items are not known to the model: they count as misses" in report.notes
+    assert "2 held-out items are not known to the model: counted as misses" in report.notes
 
 
 def test_only_targets_are_looked_for() -> None:
@@ -72,7 +72,7 @@ def test_a_customer_without_history_is_evaluated() -> None:
     report = evaluate(MODEL, events([("u", "c"), ("new", "a")]), k=4, intervals=False)
     assert report["mrr@4"] == pytest.approx((1 + 1 / 4) / 2)
     assert report.counts["without_history"] == 1
-    assert "1 customers have no history: they are evaluated with an empty one" in report.notes
+    assert "1 customer has no history: evaluated with an empty one" in report.notes
 
 
 def test_a_repeated_event_is_one_item() -> None:

@@ -144,13 +144,13 @@ def test_uuids_are_strings() -> None:
 def test_repr_counts_only_users_and_items_with_events() -> None:
     data = Interactions.from_pairs(["u", "u", "v"], ["a", "b", "a"], [1, 2, 3])
     _, test = data.split("leave_last_out")
-    assert repr(test) == "Interactions(1 events of 1 users with 1 items, in time order)"
+    assert repr(test) == "Interactions(1 event of 1 user with 1 item, in time order)"
 
 
 @pytest.mark.parametrize(
     ("data", "how"),
     [
-        (pd.DataFrame({"user": [1], "item": [2]}), 'not DataFrame: give Interactions.from_pairs(frame["user"], frame'),
+        (pd.DataFrame({"user": [1], "item": [2]}), "not DataFrame: give Interactions.from_frame(frame, user="),
         (sparse.csr_array(np.eye(2)), "not csr_array: give Interactions.from_csr(matrix)"),
         ("events.csv", "not str: give Interactions.from_file(...)"),
         ([("u", "i")], "not list: give Interactions.from_pairs(users, items, times)"),

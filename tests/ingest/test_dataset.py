@@ -24,9 +24,9 @@ from lorentzrec.ingest.dataset import (
     content_digest,
     is_dataset,
     open_dataset,
-    save_dataset,
     write_events,
 )
+from saved_datasets import save_dataset
 
 SMALL = Interactions.from_pairs(
     ["ann", "ann", "ann", "Bob", "Bob", "é"], ["a", "b", "c", "c", "a", "a"], [3, 1, 2, 5, 5, 9], [1, 2, 0.5, 1, 1, 4]

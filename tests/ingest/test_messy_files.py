@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from lorentzrec import Interactions
 from lorentzrec.errors import InputError
 from lorentzrec.ingest import lines as lines_module
-from lorentzrec.ingest.dataset import save_dataset
 from lorentzrec.ingest.layouts import detect_layout, split_line
 from lorentzrec.ingest.lines import scan_lines
 from lorentzrec.ingest.sources import Source
+from saved_datasets import save_dataset
 
 BOOKS = (
     b'"User-ID";"ISBN";"Book-Rating"\r\n'
@@ -221,10 +221,9 @@ def test_batches_of_lines_are_read_like_single_lines(
 ) -> None:
     folder = tmp_path_factory.mktemp("lines")
     path = written(folder, f"user,item\n{body}")
-    source = Source()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines_module, "_LINES_PER_BATCH", batch)
-        frame = scan_lines(path, source, detect_layout(path, source, str(path)), str(path), folder / "lines").collect()
+        patch.setattr(lines_module, "_RECORDS_PER_BATCH", batch)
+        frame = scan_lines(path, detect_layout(path, Source(), str(path)), folder / "lines").collect()
     ours = [
         (line, None if fault else (user or None, item or None))
         for user, item, line, _, fault in frame.select("user", "item", "__line", "__text", "__fault").rows()

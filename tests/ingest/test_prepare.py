@@ -18,10 +18,11 @@ from slow_preparation import Event, csv_of, prepare_slowly
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.ingest import engine as engines
-from lorentzrec.ingest.dataset import open_dataset, save_dataset
+from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.ingest.pipeline import Step
 from lorentzrec.ingest.prepare import PrepareConfig, PrepareReport, prepare
 from lorentzrec.ingest.sources import Source, source_named
+from saved_datasets import save_dataset
 
 ALL_COLUMNS = Source(rating_column="rating", event_column="event")
 
@@ -238,7 +239,7 @@ def test_item_table(tmp_path: Path) -> None:
     report = prepare(replace(config, items=films))
     items = open_dataset(tmp_path / "out").items
     assert items.rows() == [(0, 1, 1, "Alien (1979)", "Horror|Sci-Fi"), (1, 2, 1, None, None)]
-    assert report.notes == ("the item table covers 1 of 2 items (1 rows for other items)",)
+    assert report.notes == ("the item table covers 1 of 2 items (1 row for other items)",)
     table = write(tmp_path, '{"item":"1","name":"A","price":9.5}\n{"item":"2","name":"B"}\n', "items.jsonl")
     config = replace(config, items=table, item_source=Source(), item_columns={"title": "name"})
     prepare(config)

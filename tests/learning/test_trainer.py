@@ -283,7 +283,7 @@ def test_single_events_predict_nothing() -> None:
 
 def test_some_single_events_are_noted() -> None:
     trained = train(ordered([1, 1, 2, 3], [1, 2, 1, 3]), quick(epochs=1))
-    assert "2 customers have a single event and nothing to predict it from: not learned from" in trained.notes
+    assert "2 customers have a single event and nothing to predict it from: not used in training" in trained.notes
 
 
 @pytest.mark.parametrize("options", KINDS)

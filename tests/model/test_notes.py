@@ -23,7 +23,7 @@ def test_every_kind_has_a_text() -> None:
 def test_rendered() -> None:
     assert [str(note) for note in NOTES] == [
         "33.3% of neighbouring events have equal times; their order is that of the item ids",
-        "1,200 customers have a single event and nothing to predict it from: not learned from",
+        "1,200 customers have a single event and nothing to predict it from: not used in training",
         "deterministic symmetric BPR runs on one thread",
         "braces { } are text",
     ]

@@ -45,7 +45,7 @@ def test_the_neighbourhood_of_the_customer_depends_on_the_history_alone(visit: V
     far = ((places - star) ** 2).sum(axis=1) / (1 - (places**2).sum(axis=1))
     first, second = [name for name, _ in Counter(categories[row] for row in np.argsort(far)[:15]).most_common(2)]
     sentence = shown.text_content()
-    assert sentence.endswith(f", among {first} and {second}.")
+    assert sentence.endswith(f", near {first} and {second}.")
     changes: list[Callable[[], Any]] = [
         lambda: visit.page.locator("#k").select_option("50"),
         lambda: visit.page.locator("#diversity").fill("0.9"),
@@ -66,7 +66,7 @@ def test_the_neighbourhood_of_the_customer_depends_on_the_history_alone(visit: V
 def test_the_page_opens_with_items_that_explain_and_are_no_top_sellers(visit: Visit, shop: Shop) -> None:
     visit.open()
     expect(visit.page.locator(f"{OWN_LINES} .because")).to_have_count(10)
-    assert visit.page.get_by_text("because of no single item").count() == 0
+    assert visit.page.get_by_text("fits the whole history").count() == 0
     _, categories, popularity = catalogue(shop)
     rows = shop.service.http.post("/v1/map/rows", json={"items": visit.history()}).json()["rows"]
     own = sorted(
@@ -95,7 +95,7 @@ def test_an_item_without_a_reason_is_marked(visit: Visit) -> None:
 
     visit.page.route("**/v1/recommend", without_reasons)
     visit.open()
-    expect(visit.page.locator(f"{OWN_LINES} >> nth=9 >> .because")).to_have_text("because of no single item")
+    expect(visit.page.locator(f"{OWN_LINES} >> nth=9 >> .because")).to_have_text("fits the whole history")
 
 
 def test_the_twin_is_shown_for_similar_items_and_in_the_address(visit: Visit, shop: Shop) -> None:

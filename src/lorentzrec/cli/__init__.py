@@ -21,13 +21,7 @@ def main() -> None:
     the exit code 130, even if an import turns it into another exception, or Python drops it: callbacks, of which every
     import has one, cannot raise anything.
     """
-    pressed = False
     report_dropped = sys.unraisablehook
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        nonlocal pressed
-        pressed = True
-        raise KeyboardInterrupt
 
     def raise_again(dropped: sys.UnraisableHookArgs) -> None:
         if issubclass(dropped.exc_type, KeyboardInterrupt):
@@ -36,19 +30,31 @@ def main() -> None:
             report_dropped(dropped)
 
     sys.unraisablehook = raise_again
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a background job ignores the signal
-        signal.signal(signal.SIGINT, interrupt)
+    ignored = signal.getsignal(signal.SIGINT) is not signal.default_int_handler  # as in a background job
+    received = [] if ignored else interrupt_on(signal.SIGINT)
     try:
         from lorentzrec.cli.application import app
 
         app(prog_name="lorentzrec")
     except (Exception, KeyboardInterrupt):
-        if not pressed:
+        if not received:
             raise
         print("stopped by Ctrl-C", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
     finally:
         sys.unraisablehook = report_dropped
+
+
+def interrupt_on(wanted: signal.Signals) -> list[int]:
+    """Raise `KeyboardInterrupt` on a signal from now on; it is then in the list."""
+    received: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    signal.signal(wanted, interrupt)
+    return received
 
 
 def __getattr__(name: str) -> Any:

@@ -44,7 +44,8 @@ class Commands(TyperGroup):
         try:
             code = super().main(*args, **options | {"standalone_mode": False})
         except UsageError as error:
-            code = _fail(f"{error.format_message().rstrip('.')}: see {_help_command(error)}", error.exit_code)
+            command = error.ctx.command_path if error.ctx else "lorentzrec"
+            code = _fail(f"{error.format_message().rstrip('.')}: see {command} --help", error.exit_code)
         except LorentzrecError as error:
             code = _fail(str(error), error.exit_code)
         except OSError as error:
@@ -58,14 +59,9 @@ class Commands(TyperGroup):
 
 
 def _fail(message: str, code: int) -> int:
-    message = printable(message)
     typer.secho("error: ", err=True, fg="red", bold=True, nl=False)
-    typer.echo(" ".join(with_flags(message).split()), err=True)
+    typer.echo(" ".join(with_flags(printable(message)).split()), err=True)
     return code
-
-
-def _help_command(error: Any) -> str:
-    return f"{error.ctx.command_path if error.ctx else 'lorentzrec'} --help"
 
 
 app = typer.Typer(

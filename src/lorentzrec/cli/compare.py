@@ -5,11 +5,11 @@ from __future__ import annotations
 import json as json_format
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lorentzrec.atomic import atomic_file
 from lorentzrec.cli.inputs import parts_of, require_dataset
-from lorentzrec.cli.output import note, print_json, say, show, table
+from lorentzrec.cli.output import print_result, say, table
 from lorentzrec.errors import ConfigError, how_to_get
 
 if TYPE_CHECKING:
@@ -81,12 +81,8 @@ def compare(
     with atomic_file(folder / "comparison.json") as partial:
         partial.write_text(json_format.dumps(result, indent=2), encoding="utf-8")
     plotted = _plot(runs, metric, folder, Path(data).name)
-    if json:
-        print_json(result)
-        return
-    show(_table(runs, differences, metric))
-    show(f"Runs, table and plot are in {folder}")
-    note(_notes(differences, seeds, plotted=plotted))
+    shown = _table(runs, differences, metric), f"Runs, table and plot are in {folder}"
+    print_result(result, *shown, json=json, notes=_notes(differences, seeds, plotted=plotted))
 
 
 def _read_configs(files: Sequence[str], settings: list[str]) -> dict[str, TrainingConfig]:
@@ -142,7 +138,7 @@ def _plot(runs: Sequence[Runs], metric: str, folder: Path, title: str) -> bool:
 
 
 def _notes(differences: Sequence[Difference], seeds: int, *, plotted: bool) -> list[str]:
-    notes: list[Any] = []
+    notes = []
     if len(differences) > 1:
         bound = 0.05 / len(differences)
         notes.append(f"with {len(differences)} comparisons, a difference is significant at 5 % if p < {bound:.2g}")

@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lorentzrec.cli.evaluate import report_table, to_dict
-from lorentzrec.cli.inputs import Titles
+from lorentzrec.cli.inputs import read_titles
 from lorentzrec.cli.output import note, print_json, say, show, working
 from lorentzrec.cli.recommend import recommendation_table
 from lorentzrec.cli.serve import serve
 from lorentzrec.errors import InputError, how_to_get
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from lorentzrec.data.interactions import Interactions
     from lorentzrec.data.vocabulary import Id
+    from lorentzrec.ingest.dataset import Dataset
     from lorentzrec.model.model import Model
 
 CUSTOMERS, ITEMS, EVENTS = 3_000, 1_000, 60_000
@@ -45,20 +48,18 @@ def demo(*, out: Path | None = None, no_serve: bool = False, json: bool = False)
     from lorentzrec.evaluation.baselines import Popularity
     from lorentzrec.evaluation.protocol import evaluate_systems
     from lorentzrec.evaluation.significance import compare_users
-    from lorentzrec.ingest.dataset import open_dataset
     from lorentzrec.learning.trainer import train
     from lorentzrec.learning.warm_up import compiling_ahead
     from lorentzrec.model.config import TrainingConfig
 
     folder = Path(tempfile.mkdtemp(prefix="lorentzrec-demo-")) if out is None else out
     folder.mkdir(parents=True, exist_ok=True)
-    shop = folder / "shop"
     with compiling_ahead(TrainingConfig()) as until_compiled:
         with working(
             f"Generating a synthetic shop: {EVENTS:,} events of {CUSTOMERS:,} customers with {ITEMS:,} items ..."
         ):
-            _make_shop(folder / "raw", shop)
-            train_part, test_part = open_dataset(shop).parts()
+            dataset = _make_shop(folder / "raw", folder / "shop")
+            train_part, test_part = dataset.parts()
         until_compiled(say)
     models: dict[str, Model] = {}
     for geometry in ("hyperboloid", "euclidean"):
@@ -71,11 +72,12 @@ def demo(*, out: Path | None = None, no_serve: bool = False, json: bool = False)
         reports = evaluate_systems({**models, "popularity": Popularity(train_part)}, test_part, [10])
         difference = compare_users(reports["hyperboloid"]["full"], reports["euclidean"]["full"], "ndcg@10")
     with working("Publishing both models, the items, the histories and a map of the items to a store ..."):
-        store = _publish(models, shop, folder / "store")
+        store = _publish(models, dataset.items, folder / "store")
 
-    model, titles = models["hyperboloid"], Titles(str(shop))
+    model, titles = models["hyperboloid"], read_titles(dataset.address)
     known = train_part.users.id(int(abs(train_part.lengths - 12).argmin()))  # a customer with about a dozen events
-    basket = _best_sellers(shop)
+    items = dataset.items
+    basket = items.filter(items["category"] == NEW_BASKET)["id"].head(3).to_list()  # best sellers
     found = {"known customer": model.recommend(user=known, k=5), "new basket": model.recommend(basket, k=5)}
     if json:
         print_json(
@@ -103,24 +105,25 @@ def demo(*, out: Path | None = None, no_serve: bool = False, json: bool = False)
         _serve(store)
 
 
-def _make_shop(raw: Path, shop: Path) -> None:
+def _make_shop(raw: Path, shop: Path) -> Dataset:
     """Events and item table as files, then a dataset with the last event of each customer held out."""
+    from lorentzrec.ingest.dataset import open_dataset
     from lorentzrec.ingest.prepare import PrepareConfig, prepare
     from lorentzrec.synthetic.shop import SyntheticConfig, synthesize
 
     report = synthesize(SyntheticConfig(customers=CUSTOMERS, items=ITEMS, interactions=EVENTS), raw)
     prepare(PrepareConfig(events=(str(report.events),), items=str(report.items), out=str(shop), split="leave_last_out"))
+    return open_dataset(shop)
 
 
-def _publish(models: dict[str, Model], shop: Path, folder: Path) -> str:
+def _publish(models: dict[str, Model], items: pl.DataFrame, folder: Path) -> str:
     """Publish to a new store; returns its address."""
-    from lorentzrec.ingest.dataset import open_dataset
     from lorentzrec.serving.stores.address import open_store
     from lorentzrec.serving.versions.publish import publish
 
     model, twin = models["hyperboloid"], models["euclidean"]
     with closing(open_store(f"file:{folder}", create=True)) as store:
-        publish(model, store, items=open_dataset(shop).items, disk_map=True, twin=twin, histories=model.histories)
+        publish(model, store, items=items, disk_map=True, twin=twin, histories=model.histories)
         return store.url
 
 
@@ -146,16 +149,8 @@ def _free_port(preferred: int) -> int:
     raise InputError(f"no port of {HOST} is free: stop another service first")
 
 
-def _best_sellers(shop: Path) -> list[Id]:
-    """The three best sellers of one category."""
-    from lorentzrec.ingest.dataset import open_dataset
-
-    items = open_dataset(shop).items
-    return items.filter(items["category"] == NEW_BASKET)["id"].head(3).to_list()
-
-
-def _titles(items: list[Id], titles: Titles) -> str:
-    return "  " + ", ".join(f"{titles[item]}" for item in items)
+def _titles(items: list[Id], titles: dict[str, str | None]) -> str:
+    return "  " + ", ".join(f"{titles[str(item)]}" for item in items)
 
 
 def _plot(events: Interactions, path: Path) -> None:

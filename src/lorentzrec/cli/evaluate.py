@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from lorentzrec.cli.inputs import dataset_at, events_at, parts_of
 from lorentzrec.cli.options import event_file_options
-from lorentzrec.cli.output import note, print_json, progress, show, table
+from lorentzrec.cli.output import print_result, progress, table
+from lorentzrec.counting import with_counts
 from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
@@ -66,12 +67,13 @@ def evaluate(
         reports = evaluate_systems(
             systems, test, k or [10], histories=histories, users=users, negatives=negatives, seed=seed, watch=done
         )
-    if json:
-        print_json({"model": str(model), "data": data, "systems": to_dict(reports), "notes": notes})
-        return
-    show(report_table(reports))
-    shown = reports["model"]
-    note(dict.fromkeys([*notes, *shown["full"].notes, *shown["sampled"].notes]))
+    both = reports["model"]
+    print_result(
+        {"model": str(model), "data": data, "systems": to_dict(reports), "notes": notes},
+        report_table(reports),
+        json=json,
+        notes=dict.fromkeys([*notes, *both["full"].notes, *both["sampled"].notes]),
+    )
 
 
 def to_dict(reports: Mapping[str, Mapping[str, Report]]) -> dict[str, Any]:
@@ -90,7 +92,9 @@ def report_table(reports: Mapping[str, Mapping[str, Report]], metrics: Sequence[
         for row, (system, both) in enumerate(reports.items()):
             cells = [str(report.metrics[name]) if name in report.metrics else "" for report in both.values()]
             rows.append([name if row == 0 else "", *([system] if systems else []), *cells])
-    title = f"{counts['events']:,} held-out items of {counts['users']:,} customers, with 95 % intervals"
+    title = with_counts(
+        "{events:held-out item|held-out items} of {users:customer|customers}, with 95 % intervals", counts
+    )
     return table(columns, rows, title=title)
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from lorentzrec.atomic import atomic_file
-from lorentzrec.cli.output import print_json, show
+from lorentzrec.cli.output import print_result
 from lorentzrec.cli.results import FORMATS, refuse_target, write_table
+from lorentzrec.counting import Count
 from lorentzrec.errors import ConfigError
 
 
@@ -46,7 +47,5 @@ def export(model: Path, *, out: Path, to: str | None = None, force: bool = False
         import polars as pl
 
         write_table([pl.DataFrame(columns)], out)
-    if json:
-        print_json({"file": str(out), "format": out.suffix[1:] or "parquet", "items": len(trained.items)})
-    else:
-        show(f"{len(trained.items):,} items are in {out}")
+    result = {"file": str(out), "format": out.suffix[1:] or "parquet", "items": len(trained.items)}
+    print_result(result, f"{Count(len(trained.items)):item is|items are} in {out}", json=json)

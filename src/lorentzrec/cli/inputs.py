@@ -73,25 +73,16 @@ def item_table_at(place: str, columns: dict[str, str] | None = None) -> pl.DataF
     return read_item_table(place, columns=columns)
 
 
-class Titles:
-    """Titles by item id, from a dataset or an item file; empty if there is none."""
+def read_titles(place: str | None) -> dict[str, str | None]:
+    """Titles by item id as text, from a dataset or an item file; empty without one."""
+    if place is None:
+        return {}
+    import polars as pl
 
-    def __init__(self, place: str | None) -> None:
-        self._titles: dict[str, str | None] = {}
-        if place is None:
-            return
-        import polars as pl
-
-        table = item_table_at(place)
-        if "title" not in table.columns:
-            raise InputError(f"{place} has no column title: give an item file that has one, or leave --titles out")
-        self._titles = dict(table.select(pl.col("item").cast(pl.String), "title").iter_rows())
-
-    def __bool__(self) -> bool:
-        return bool(self._titles)
-
-    def __getitem__(self, item: Id) -> str | None:
-        return self._titles.get(str(item))
+    table = item_table_at(place)
+    if "title" not in table.columns:
+        raise InputError(f"{place} has no column title: give an item file that has one, or leave --titles out")
+    return dict(table.select(pl.col("item").cast(pl.String), "title").iter_rows())
 
 
 def parse_ids(texts: list[str], vocabulary: Vocabulary) -> list[Id]:

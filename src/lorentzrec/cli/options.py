@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from copy import copy
 from dataclasses import fields
 from functools import cache
@@ -111,49 +111,32 @@ def complete_signature(command: Callable[..., None]) -> tuple[str, list[str]]:
 def dataclass_fields(owner: str) -> dict[str, FieldOption]:
     """The fields of a dataclass by name, read from its source: importing it would take longer than printing help."""
     module, _, class_name = owner.partition(":")
-    spec = find_spec(module)
-    assert spec is not None
-    tree = ast.parse(spec.loader.get_source(module))  # type: ignore[union-attr]
-    aliases = {
-        target.id: node.value
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
+    tree = ast.parse(find_spec(module).loader.get_source(module))  # type: ignore[union-attr]
+    aliases = {ast.unparse(one.targets[0]): ast.unparse(one.value) for one in tree.body if isinstance(one, ast.Assign)}
     [body] = [node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == class_name]
-    declared = [
-        (node, follower)
+    pairs = {
+        ast.unparse(node.target): (node, follower)
         for node, follower in zip_longest(body, body[1:])
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-    ]
-    names = {node.target.id for node, _ in declared}  # type: ignore[union-attr]
-    return {node.target.id: _field_option(node, follower, aliases, names) for node, follower in declared}  # type: ignore[union-attr]
+        if isinstance(node, ast.AnnAssign)
+    }
+    return {name: _field_option(name, *pair, aliases, pairs.keys()) for name, pair in pairs.items()}
 
 
 def _field_option(
-    node: ast.AnnAssign, follower: ast.stmt | None, aliases: dict[str, ast.expr], names: set[str]
+    name: str, node: ast.AnnAssign, follower: ast.stmt | None, aliases: dict[str, str], names: Collection[str]
 ) -> FieldOption:
-    class Resolver(ast.NodeTransformer):
-        def visit_Name(self, name: ast.Name) -> ast.expr:
-            return aliases.get(name.id, name)
-
-    annotation = ast.unparse(Resolver().visit(node.annotation))
+    annotation = re.sub(r"\w+", lambda word: aliases.get(word[0], word[0]), ast.unparse(node.annotation))
     literal = re.search(r"Literal\[(.*?)\]", annotation)
     choices = ast.literal_eval(f"({literal[1]},)") if literal else ()
     words = () if literal else re.findall(r"\w+", annotation)
     kind: Any = next((kind for kind in (str, bool, float, int, Path) if kind.__name__ in words), str)
-    kind = list[kind] if "tuple" in words else kind
     doc = ""
     if isinstance(follower, ast.Expr) and isinstance(follower.value, ast.Constant):
-        doc = " ".join(str(follower.value.value).split("\n\n")[0].split())
+        doc = " ".join(str(follower.value.value).split("\n\n")[0].split()).replace("[", r"\[")
     # A field in backticks is an option here; what else is in backticks needs none.
-    doc = re.sub(
-        r"`(\w+)`", lambda found: flag_of(found[1]) if found[1] in names else found[1], doc.replace("[", r"\[")
-    )
+    doc = re.sub(r"`(\w+)`", lambda found: flag_of(found[1]) if found[1] in names else found[1], doc).replace("`", "")
     default = node.value.value if isinstance(node.value, ast.Constant) else None
-    assert isinstance(node.target, ast.Name)
-    return FieldOption(node.target.id, kind, default, choices, doc.replace("`", ""))
+    return FieldOption(name, list[kind] if "tuple" in words else kind, default, choices, doc)
 
 
 def _field_parameter(field: FieldOption, panel: str | None, override: bool) -> inspect.Parameter:
@@ -193,22 +176,13 @@ def _typer_parameter(parameter: inspect.Parameter, metavar: str | None, help: st
     return parameter.replace(annotation=Annotated[annotation, info])
 
 
-def _read_docstring(doc: str, names: Iterable[str]) -> tuple[str, list[str], dict[str, tuple[str | None, str]]]:
+def _read_docstring(doc: str, names: Collection[str]) -> tuple[str, list[str], dict[str, tuple[str | None, str]]]:
     """The text with one line per paragraph for the terminal to wrap, the examples, and the metavar and help of
     parameters."""
-    text: list[str] = []
-    examples: list[str] = []
-    described: dict[str, tuple[str | None, str]] = {}
-    for line in inspect.cleandoc(doc).splitlines():
-        found = re.fullmatch(r"(\w+)(?: (\S+))?: (.*)", line)
-        if line.startswith("$ lorentzrec "):
-            examples.append(" ".join(line.split()[2:]))
-        elif found and found[1] in names:
-            described[found[1]] = (found[2], found[3])
-        elif described and line.startswith(" "):
-            name, (metavar, help) = described.popitem()
-            described[name] = (metavar, f"{help} {line.strip()}")
-        else:
-            text.append(line)
+    lines = re.sub(r"\n +", " ", inspect.cleandoc(doc)).splitlines()  # continued lines
+    examples = [" ".join(line.split()[2:]) for line in lines if line.startswith("$ lorentzrec ")]
+    parsed = {line: re.fullmatch(r"(\w+)(?: (\S+))?: (.*)", line) for line in lines}
+    described = {found[1]: (found[2], found[3]) for found in parsed.values() if found and found[1] in names}
+    text = [line for line in lines if not line.startswith("$ ") and not ((found := parsed[line]) and found[1] in names)]
     paragraphs = "\n".join(text).strip().split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs), examples, described

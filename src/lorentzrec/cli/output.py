@@ -76,6 +76,15 @@ def say(text: str) -> None:
     _console(stderr=True).print(text, soft_wrap=True)
 
 
+def print_result(data: Any, *shown: RenderableType, json: bool, notes: Iterable[str] = ()) -> None:
+    """Print the result of a command: `data` as JSON for a program, or `shown` for a person; in any case the notes."""
+    if json:
+        print_json(data)
+    else:
+        show(*shown)
+    note(notes)
+
+
 def note(sentences: Iterable[str]) -> None:
     """Print what a reader of the result should know."""
     for sentence in sentences:
@@ -116,16 +125,16 @@ def working(text: str) -> Iterator[None]:
 @contextmanager
 def progress(what: str, total: float) -> Iterator[Callable[[float], None]]:
     """A bar on standard error, if that is a terminal; call the function with how much of `total` is done."""
-    from rich.progress import Progress
-
-    with Progress(console=_console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda done: bar.update(task, completed=done)
+    with stages(announced=False) as report:
+        yield lambda done: report(what, done / total if total else 0)
 
 
 @contextmanager
-def stages() -> Iterator[Callable[[str, float], None]]:
-    """One bar after another: call the function with what is being done, and what share of it is done."""
+def stages(*, announced: bool = True) -> Iterator[Callable[[str, float], None]]:
+    """One bar after another: call the function with what is being done, and what share of it is done.
+
+    `announced`: print a line for each if standard error is not a terminal.
+    """
     from rich.progress import Progress
 
     shown = sys.stderr.isatty()
@@ -135,7 +144,7 @@ def stages() -> Iterator[Callable[[str, float], None]]:
         def report(what: str, share: float) -> None:
             if what not in tasks:
                 tasks[what] = bar.add_task(what, total=None if share == 0 else 1.0)
-                if not shown:
+                if announced and not shown:
                     say(what)
             bar.update(tasks[what], completed=share, total=None if share == 0 else 1.0)
 

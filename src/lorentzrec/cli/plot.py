@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, cast
 
 from lorentzrec.cli.inputs import item_table_at
 from lorentzrec.cli.options import Natural
-from lorentzrec.cli.output import note, print_json, progress, say, show
+from lorentzrec.cli.output import note, print_result, progress, say
+from lorentzrec.counting import Count
 from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl
 
     from lorentzrec.model.model import Model
-
-
-PICTURES = ("disk",)
 
 
 def plot(
@@ -54,8 +52,8 @@ def plot(
     from lorentzrec.model.artifact import load
     from lorentzrec.reduction.disk_map import Method, customer_coordinates, disk_map_of, sample_customers
 
-    if picture not in PICTURES:
-        raise InputError(f"there is no picture {picture!r}: use {', '.join(PICTURES)}")
+    if picture != "disk":
+        raise InputError(f"there is no picture {picture!r}: use disk")
     trained = load(model)
     table = None if items is None else _item_table(trained, items, category_column)
     if (labels and (table is None or "title" not in table.columns)) or (category_column and items is None):
@@ -63,7 +61,6 @@ def plot(
     histories = trained.histories if customers else None
     if customers and histories is None:
         raise InputError(f"{model} was saved without histories: leave --customers out, or train and save again")
-    sample = None if histories is None else sample_customers(histories, customers, seed)
     with progress("Mapping", 1) as done:
         drawn = disk_map_of(trained, method=cast(Method, method), seed=seed, progress=done)
     texts = {}
@@ -71,21 +68,21 @@ def plot(
         popular = trained.item_counts.argsort(kind="stable")[::-1].tolist()
         titles = ((row, table["title"][row]) for row in popular if table["title"][row])
         texts = choose_labels(drawn.coordinates, titles, labels)
+    stars = None
+    if histories is not None:
+        sample = sample_customers(histories, customers, seed)
+        stars = customer_coordinates(drawn.coordinates, histories, sample)
     plot_disk(
         drawn.coordinates,
         out,
         categories=table["category"].to_list() if table is not None and "category" in table.columns else None,
         counts=trained.item_counts,
-        customers=None
-        if histories is None or sample is None
-        else customer_coordinates(drawn.coordinates, histories, sample),
+        customers=stars,
         labels=texts,
     )
-    if json:
-        print_json({"file": str(out), "items": len(trained.items), "method": drawn.method, "kept": drawn.kept})
-    else:
-        say(drawn.description())
-        show(f"The map of {len(trained.items):,} items is in {out}")
+    say(drawn.description())
+    result = {"file": str(out), "items": len(trained.items), "method": drawn.method, "kept": drawn.kept}
+    print_result(result, f"The map of {Count(len(trained.items)):item|items} is in {out}", json=json)
 
 
 def _item_table(model: Model, place: str, category_column: str | None) -> pl.DataFrame:

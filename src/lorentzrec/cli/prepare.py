@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lorentzrec.cli.options import field_options, pop_fields
-from lorentzrec.cli.output import note, print_json, show, stages, table
+from lorentzrec.cli.output import print_result, stages, table
 from lorentzrec.cli.results import refuse_unwritable
+from lorentzrec.counting import with_counts
 from lorentzrec.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,20 +27,18 @@ def _option(panel: str) -> Any:
     return typer.Option(rich_help_panel=panel)
 
 
+@field_options(CONFIG, None, ("items", "force"))
 @field_options(SOURCE, "Event files", ("format", ..., "decimal", "encoding", ..., "ties"), override=True)
 @field_options(CONFIG, "Event files", ("reader", "on_error"))
-@field_options(CONFIG, "Filters", ("minimum_rating", ..., "maximum_history"))
+@field_options(CONFIG, "Filters", ("label_events", ..., "maximum_history"))
 @field_options(CONFIG, "Split", ("drop_unseen_items", "test_events"))
 def prepare(
     events: list[str],
     *,
     out: str,
-    items: str | None = None,
     item_columns: list[str] | None = None,
-    force: bool = False,
     columns: Annotated[str | None, _option("Event files")] = None,
     event_weights: Annotated[list[str] | None, _option("Filters")] = None,
-    label_events: Annotated[list[str] | None, _option("Filters")] = None,
     split: Annotated[str | None, _option("Split")] = None,
     engine: Annotated[str, _option("Engine")] = "polars",
     master: Annotated[str | None, _option("Engine")] = None,
@@ -61,13 +59,10 @@ def prepare(
 
     events: Files, folders or patterns; local, az:// or s3://.
     out: Folder for the dataset; local, az:// or s3://.
-    items: A file of item titles, categories, prices, images.
     item_columns FIELD=COLUMN: The column of the item file for item, title, category, price or image, if it has another
         name. Repeatable.
-    force: Prepare again even if the same dataset exists.
     columns: Column names of files without a header: user,item,time
     event_weights KIND=WEIGHT: Weight of a kind of event; other kinds are dropped. Repeatable.
-    label_events KIND: A kind of event to predict; histories have all kinds. Repeatable.
     split NAME[:OPTION=VALUE,...]: leave_last_out, leave_last_two, last_days:days=7, random:ratio=0.2 (of the events,
         but one event per customer always stays in training), held_out_customers, given.
     engine: polars: this machine. spark: a cluster.
@@ -92,42 +87,37 @@ def prepare(
         out=out,
         source=source_named(fields["reader"], **source),
         event_weights=_numbers("--event-weight", event_weights),
-        label_events=tuple(label_events) if label_events else None,
         split=split_name or None,
         split_options=_numbers("--split", split_options.split(",") if split_options else None),
-        items=items,
         item_source=Source(item_column=item_fields.pop("item")) if "item" in item_fields else None,
         item_columns=item_fields,
-        force=force,
         **pop_fields(fields, PrepareConfig),
     )
     with _engine(engine, master) as runner, stages() as report_stage:
         report = run(config, runner, scratch=scratch, watch=lambda stage: report_stage(stage, 0))
-    if json:
-        print_json(report.to_dict())
-        return
-    show(step_table(report))
-    show(f"The dataset is in {out}: {_counts(report.counts)}")
-    if report.parts:
-        show(f"Its parts: {_counts(report.parts)} events")
-    note(report.notes)
-    note(["the same dataset exists already, so nothing was done"] if report.unchanged else [])
+    counts = with_counts("{events:event|events}, {users:user|users}, {items:item|items}", report.counts)
+    parts = ", ".join(f"{name} {count:,}" for name, count in report.parts.items())
+    unchanged = ["the same dataset exists already, so nothing was done"] if report.unchanged else []
+    print_result(
+        report.to_dict(),
+        step_table(report),
+        f"The dataset is in {out}: {counts}",
+        *([f"Events of its parts: {parts}"] if parts else []),
+        json=json,
+        notes=[*report.notes, *unchanged],
+    )
 
 
-@contextmanager
-def _engine(name: str, master: str | None) -> Iterator[Engine | None]:
+def _engine(name: str, master: str | None) -> AbstractContextManager[Engine | None]:
     if name not in ("polars", "spark"):
         raise ConfigError(f"there is no engine {name!r}: use polars or spark")
     if name == "polars":
         if master is not None:
             raise ConfigError("--master is for --engine spark: give both, or none")
-        yield None
-        return
+        return nullcontext()
     from lorentzrec.ingest.spark_engine import spark_engine
 
-    place: dict[str, Any] = {"remote" if (master or "").startswith("sc://") else "master": master}
-    with spark_engine(**place) as engine:
-        yield engine
+    return spark_engine(remote=master) if (master or "").startswith("sc://") else spark_engine(master=master)
 
 
 def step_table(report: PrepareReport) -> Table:
@@ -138,10 +128,6 @@ def step_table(report: PrepareReport) -> Table:
     ]
     columns = {"step": "left bold", "events in": "right", "out": "right", "dropped": "right", "which": "left dim"}
     return table(columns, rows, title=f"Prepared with {report.engine} in {report.seconds:.1f} s")
-
-
-def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{count:,} {name}" for name, count in counts.items())
 
 
 def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:

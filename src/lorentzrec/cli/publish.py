@@ -11,7 +11,8 @@ import typer
 
 from lorentzrec.cli.inputs import dataset_at, item_table_at, read_ids, split_ids
 from lorentzrec.cli.options import Positive
-from lorentzrec.cli.output import flag_of, note, print_json, show, stages
+from lorentzrec.cli.output import flag_of, note, print_result, stages
+from lorentzrec.counting import Count
 from lorentzrec.errors import InputError, LorentzrecError
 
 if TYPE_CHECKING:
@@ -66,10 +67,7 @@ def publish(
         raise InputError(f"--rollback makes no version, so it takes no {flag_of(ignored[0])}: leave it out")
     with closing(open_store(to)) as store:
         name, url = restore(store), store.url
-    if json:
-        print_json({"model": name, "store": url})
-    else:
-        show(f"{name} is the current version of {url} again")
+    print_result({"model": name, "store": url}, f"{name} is the current version of {url} again", json=json)
 
 
 def _publish(
@@ -108,27 +106,19 @@ def _publish(
             **options,
         )
         url, versions = store.url, store.versions()
-    manifest, added = published.manifest, published.events
-    if json:
-        entries = {name: manifest[name] for name in ("items", "described_items", "index", "map")}
-        counts = None
-        if added is not None:
-            counts = {
-                "accepted": added.accepted,
-                "duplicates": added.duplicates,
-                "erased_customers": len(added.erased),
-            }
-        print_json({"model": published.name, "store": url, **entries, "events": counts, "versions": versions})
-        return
-    show(f"{published.name} is the current version of {url}: {manifest['items']:,} items")
+    manifest, added, counts = published.manifest, published.events, None
+    shown = [f"{published.name} is the current version of {url}: {Count(manifest['items']):item|items}"]
     if added is not None:
-        show(f"Histories: {added.accepted:,} events added, {added.duplicates:,} were already there")
+        counts = {"accepted": added.accepted, "duplicates": added.duplicates, "erased_customers": len(added.erased)}
+        shown.append(f"Histories: {Count(added.accepted):event|events} added, {added.duplicates:,} already there")
         if added.erased:
-            customers = "1 customer" if len(added.erased) == 1 else f"{len(added.erased):,} customers"
-            show(f"Histories: {customers} had been erased; their events before the erasure were skipped")
-    note(manifest["notes"])
-    if table is not None and manifest["described_items"] < manifest["items"]:
-        note([f"{manifest['items'] - manifest['described_items']:,} items have no title in {items}"])
+            customers = f"{Count(len(added.erased)):customer|customers}"
+            shown.append(f"Histories: {customers} had been erased; their events before the erasure were skipped")
+    entries = {name: manifest[name] for name in ("items", "described_items", "index", "map")}
+    result = {"model": published.name, "store": url, **entries, "events": counts, "versions": versions}
+    missing = manifest["items"] - manifest["described_items"] if table is not None else 0
+    untitled = [f"{Count(missing):item has|items have} no title in {items}"] if missing else []
+    print_result(result, *shown, json=json, notes=[*manifest["notes"], *untitled])
 
 
 def live(
@@ -171,14 +161,13 @@ def live(
             ids = added + removed
         now, url = opened.live_items(), opened.url
         _note_unknown(opened, ids)
-    if json:
-        print_json({"store": url, "items": now.items, "removed": now.removed})
-    elif now.items is not None:
-        show(f"{len(now.items):,} items are live in {url}", *now.items)
+    text = f"every item is live in {url}"
+    if now.items is not None:
+        text = f"{Count(len(now.items)):item is|items are} live in {url}"
     elif now.removed:
-        show(f"every item is live in {url}, except {len(now.removed):,} that were removed:", *now.removed)
-    else:
-        show(f"every item is live in {url}")
+        text += f", except {Count(len(now.removed)):item that was|items that were} removed:"
+    result = {"store": url, "items": now.items, "removed": now.removed}
+    print_result(result, text, *(now.items or now.removed), json=json)
 
 
 def _note_unknown(store: Store, ids: list[str]) -> None:
@@ -200,4 +189,4 @@ def _note_unknown(store: Store, ids: list[str]) -> None:
         return
     if unknown := [id for id, row in zip(ids, rows.tolist(), strict=True) if row < 0]:
         shown = ", ".join(unknown[:5]) + (", ..." if len(unknown) > 5 else "")
-        note([f"{len(unknown):,} of {len(ids):,} ids are not in version {version}, but are kept: {shown}"])
+        note([f"{Count(len(unknown)):id is|ids are} not in version {version}, but kept for a later one: {shown}"])

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lorentzrec.cli.inputs import Titles, parse_ids
-from lorentzrec.cli.output import note, print_json, progress, show, table
+from lorentzrec.cli.inputs import parse_ids, read_titles
+from lorentzrec.cli.output import print_result, progress, table
 from lorentzrec.cli.results import refuse_target, write_table
+from lorentzrec.counting import Count
 from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
@@ -76,26 +77,24 @@ def similar(model: Path, item: str, *, k: int = 10, titles: str | None = None, j
     _print(trained.similar_items(trained.items.parse(item), k), model, titles, json)
 
 
-def recommendation_table(found: Recommendations, titles: Titles, title: str | None = None) -> Table:
+def recommendation_table(found: Recommendations, titles: dict[str, str | None], title: str | None = None) -> Table:
     """The items in order, with titles if there are any."""
     columns = {"": "right dim", "item": "left bold"} | ({"title": "left"} if titles else {}) | {"score": "right"}
     rows = [
-        (rank, item, *([titles[item]] if titles else []), f"{score:.4f}")
+        (rank, item, *([titles.get(str(item))] if titles else []), f"{score:.4f}")
         for rank, (item, score) in enumerate(found, start=1)
     ]
     return table(columns, rows, title=title)
 
 
 def _print(found: Recommendations, model: Path, titles: str | None, json: bool) -> None:
-    names = Titles(titles)
-    if json:
-        items: list[dict[str, Any]] = [{"id": item, "score": score} for item, score in found]
-        if names:
-            items = [one | {"title": names[one["id"]]} for one in items]
-        print_json({"items": items, "model": str(model), "fallback": found.fallback})
-        return
-    show(recommendation_table(found, names))
-    note([found.fallback] if found.fallback else [])
+    names = read_titles(titles)
+    items: list[dict[str, Any]] = [
+        {"id": item, "score": score} | ({"title": names.get(str(item))} if names else {}) for item, score in found
+    ]
+    result = {"items": items, "model": str(model), "fallback": found.fallback}
+    notes = [found.fallback] if found.fallback else []
+    print_result(result, recommendation_table(found, names), json=json, notes=notes)
 
 
 def recommend_all(
@@ -144,12 +143,14 @@ def recommend_all(
                 done(start + USERS_PER_BLOCK)
 
         rows = write_table(blocks(), out)
-    if json:
-        result = {"file": str(out), "users": len(users), "rows": rows, "users_without_events": skipped}
-        print_json(result | {"seconds": time.perf_counter() - started})
-        return
-    show(f"{rows:,} recommendations for {len(users):,} customers are in {out}")
-    note([f"skipped {skipped:,} customers without training events"] if skipped else [])
+    result = {"file": str(out), "users": len(users), "rows": rows, "users_without_events": skipped}
+    counts = f"{Count(rows):recommendation|recommendations} for {Count(len(users)):customer|customers}"
+    print_result(
+        result | {"seconds": time.perf_counter() - started},
+        f"Wrote {counts} to {out}",
+        json=json,
+        notes=[f"skipped {Count(skipped):customer|customers} without training events"] if skipped else [],
+    )
 
 
 def _block(model: Model, users: list[Id], options: dict[str, Any]) -> pl.DataFrame:

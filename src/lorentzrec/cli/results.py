@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 FORMATS = (".parquet", ".csv", ".jsonl")
-PARTS = "part-*.parquet"
+PARTS, FIRST_PART = "part-*.parquet", "part-00000.parquet"
 """The files of a table without suffix, which is a folder."""
 
 
@@ -65,7 +65,7 @@ def write_table(blocks: Iterable[pl.DataFrame], out: Path) -> int:
     import polars as pl
 
     rows = 0
-    with _parts(out) if out.suffix == "" else atomic_file(out) as partial:
+    with atomic_directory(out, marker=FIRST_PART) if out.suffix == "" else atomic_file(out) as partial:
         scratch = partial if out.suffix == "" else partial.with_name(f".lorentzrec-{secrets.token_hex(4)}")
         scratch.mkdir(exist_ok=True)
         try:
@@ -74,7 +74,7 @@ def write_table(blocks: Iterable[pl.DataFrame], out: Path) -> int:
                 rows += len(block)
             frame = pl.scan_parquet(scratch / PARTS)
             if out.suffix == ".csv":
-                _flat(frame).sink_csv(partial)
+                _flatten_arrays(frame).sink_csv(partial)
             elif out.suffix == ".jsonl":
                 frame.sink_ndjson(partial)
             elif out.suffix == ".parquet":
@@ -85,7 +85,7 @@ def write_table(blocks: Iterable[pl.DataFrame], out: Path) -> int:
     return rows
 
 
-def _flat(frame: pl.LazyFrame) -> pl.LazyFrame:
+def _flatten_arrays(frame: pl.LazyFrame) -> pl.LazyFrame:
     """With one column per coordinate of a point, because CSV has no arrays."""
     import polars as pl
 
@@ -96,20 +96,3 @@ def _flat(frame: pl.LazyFrame) -> pl.LazyFrame:
         else:
             columns.append(pl.col(name))
     return frame.select(columns)
-
-
-@contextmanager
-def _parts(out: Path) -> Iterator[Path]:
-    """A folder that replaces older parts of that name atomically; if it fails, they are restored."""
-    older = out.with_name(f".{out.name}.older-{secrets.token_hex(4)}") if out.exists() else None
-    if older is not None:
-        out.rename(older)
-    try:
-        with atomic_directory(out) as folder:
-            yield folder
-    except BaseException:
-        if older is not None:
-            older.rename(out)
-        raise
-    if older is not None:
-        shutil.rmtree(older, ignore_errors=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lorentzrec.cli.inputs import dataset_at, events_at
 from lorentzrec.cli.options import Natural, event_file_options
-from lorentzrec.cli.output import print_json, progress, say, show, table
+from lorentzrec.cli.output import print_result, progress, say, table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -58,10 +58,7 @@ def stats(
 
         plot_degrees(many, plot)
         say(f"The plot of the degrees is in {plot}")
-    if json:
-        print_json([statistics.to_dict() for statistics in many])
-    else:
-        show(statistics_table(many))
+    print_result([statistics.to_dict() for statistics in many], statistics_table(many), json=json)
 
 
 def statistics_table(many: list[NetworkStatistics]) -> Table:

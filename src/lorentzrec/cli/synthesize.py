@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lorentzrec.cli.options import field_options
-from lorentzrec.cli.output import print_json, progress, show
+from lorentzrec.cli.output import print_result, progress
 from lorentzrec.cli.results import refuse_unwritable
 
 
@@ -34,9 +34,10 @@ def synthesize(*, out: Path, json: bool = False, **fields: Any) -> None:
         report = write(config, out, progress=lambda blocks, total: done(blocks / total))
     counts = {"customers": config.customers, "items": config.items, "interactions": config.interactions}
     met = int((report.item_degrees > 0).sum())
-    if json:
-        print_json({"events": str(report.events), "items_file": str(report.items), **counts, "items_met": met})
-        return
     counted = f"{config.interactions:,} events of {config.customers:,} customers with {met:,} of {config.items:,} items"
-    show(f"{counted} are in {report.events}")
-    show(f"The item table is {report.items}")
+    print_result(
+        {"events": str(report.events), "items_file": str(report.items), **counts, "items_met": met},
+        f"{counted} are in {report.events}",
+        f"The item table is {report.items}",
+        json=json,
+    )

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lorentzrec.atomic import MARKER
+from lorentzrec.cli import interrupt_on
 from lorentzrec.cli.inputs import dataset_at, events_at, parts_of
 from lorentzrec.cli.options import event_file_options
-from lorentzrec.cli.output import note, print_json, say, show, table
+from lorentzrec.cli.output import note, print_result, say, show, table
 from lorentzrec.cli.results import refuse_unwritable
+from lorentzrec.counting import Count
 from lorentzrec.errors import ConfigError, InputError, TrainingInterrupted
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from rich.table import Table
 
     from lorentzrec.data.interactions import Interactions
@@ -139,23 +139,17 @@ def _save_unfinished(model: Model | None, place: Path, out: Path, checkpoint: Pa
 
 
 def _show(model: Model, place: Path, json: bool, *, interrupted: bool) -> None:
-    if not json:
-        show(epoch_table(model))
-        note(model.notes)
-        show(f"The model is in {place}: {model!r}")
-        return
-    print_json(
-        {
-            "model": str(place),
-            "config": model.config.to_dict(),
-            "items": len(model.items),
-            "users": None if model.users is None else len(model.users),
-            "epochs": [epoch.to_dict() for epoch in model.record],
-            "metrics": model.metrics,
-            "notes": list(model.notes),
-            "interrupted": interrupted,
-        }
-    )
+    result = {
+        "model": str(place),
+        "config": model.config.to_dict(),
+        "items": len(model.items),
+        "users": None if model.users is None else len(model.users),
+        "epochs": [epoch.to_dict() for epoch in model.record],
+        "metrics": model.metrics,
+        "notes": list(model.notes),
+        "interrupted": interrupted,
+    }
+    print_result(result, epoch_table(model), f"The model is in {place}: {model!r}", json=json, notes=model.notes)
 
 
 @contextmanager
@@ -164,14 +158,8 @@ def _sigterm_as_ctrl_c() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
         yield
         return
-    received = False
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        nonlocal received
-        received = True
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = signal.getsignal(signal.SIGTERM)
+    received = interrupt_on(signal.SIGTERM)
     try:
         yield
     except KeyboardInterrupt:
@@ -210,4 +198,4 @@ def epoch_table(model: Model) -> Table:
         for epoch in chosen
     ]
     seconds = sum(epoch.seconds for epoch in model.record)
-    return table(columns, rows, title=f"{len(model.record)} epochs in {seconds:.1f} s")
+    return table(columns, rows, title=f"{Count(len(model.record)):epoch|epochs} in {seconds:.1f} s")

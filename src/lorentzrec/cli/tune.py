@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from lorentzrec.cli.inputs import parts_of, require_dataset
-from lorentzrec.cli.output import note, print_json, say, show, table
+from lorentzrec.cli.output import print_result, say, table
+from lorentzrec.counting import Count
 from lorentzrec.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -70,12 +71,13 @@ def tune(
         interrupted = True
     results = read_results(folder, search, geometries)
     files = write_results(results, search, folder)
-    if json:
-        print_json({"metric": metric, "folder": str(folder), "results": [tuned.to_dict() for tuned in results]})
-    else:
-        show(*(_trial_table(tuned, metric) for tuned in results))
-        show(*(f"The best settings are in {path}" for path in files))
-    note(_notes(results))
+    print_result(
+        {"metric": metric, "folder": str(folder), "results": [tuned.to_dict() for tuned in results]},
+        *(_trial_table(tuned, metric) for tuned in results),
+        *(f"The best settings are in {path}" for path in files),
+        json=json,
+        notes=_notes(results),
+    )
     if interrupted:
         say(f"the trials so far are in {folder}: run the same command to resume")
         raise KeyboardInterrupt
@@ -97,7 +99,8 @@ def _trial_table(tuned: Tuned, metric: str) -> Table:
     """The best trials, and the importance of each hyper-parameter."""
     complete = sorted((row for row in tuned.trials if row.state == "complete"), key=lambda row: -(row.value or 0))
     states = [row.state for row in tuned.trials]
-    title = f"{tuned.geometry}: {len(states)} trials, {states.count('pruned')} pruned, {states.count('failed')} failed"
+    pruned, failed = states.count("pruned"), states.count("failed")
+    title = f"{tuned.geometry}: {Count(len(states)):trial|trials}, {pruned} pruned, {failed} failed"
     names = list(complete[0].settings) if complete else []
     rows: list[list[Any]] = [
         [row.number + 1, f"{row.value:.4f}", *(_format(row.settings.get(name)) for name in names)]
@@ -114,5 +117,5 @@ def _format(value: Any) -> str:
 
 def _notes(results: list[Tuned]) -> list[str]:
     failed = [row for tuned in results for row in tuned.trials if row.state == "failed"]
-    notes = [f"{len(failed)} trials failed, the first because {failed[0].remark}"] if failed else []
+    notes = [f"{Count(len(failed)):trial|trials} failed, the first because {failed[0].remark}"] if failed else []
     return notes + [f"no trial of the {tuned.geometry} is complete yet" for tuned in results if tuned.config is None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from lorentzrec.cli.output import print_json, say, show
+from lorentzrec.cli.output import print_result, say
 from lorentzrec.cli.train import load_config
 
 
@@ -35,8 +35,6 @@ def warm_up(*, config: Path | None = None, settings: list[str] | None = None, js
     for variant in VARIANTS if config is None and not settings else (chosen,):
         compile_for(variant, announce)
     seconds = time.perf_counter() - started
-    if json:
-        print_json({"folder": str(cache_folder()), "compiled": bool(lines), "seconds": seconds})
-    else:
-        done = f"compiled in {seconds:.0f} s" if lines else "compiled already"
-        show(f"The training kernels are {done}, in {cache_folder()}")
+    result = {"folder": str(cache_folder()), "compiled": bool(lines), "seconds": seconds}
+    done = f"compiled in {seconds:.0f} s" if lines else "compiled already"
+    print_result(result, f"The training kernels are {done}, in {cache_folder()}", json=json)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.atomic import read_directory
+from lorentzrec.counting import Count
 from lorentzrec.data.arrays import Booleans, Integers, update_digest
 from lorentzrec.data.arrays import offsets_of as offsets_of
 from lorentzrec.data.times import TimeUnit, convert_to_seconds
@@ -39,7 +40,7 @@ class Interactions:
     times: NDArray[np.int64] | NDArray[np.float64] | None = None
     """Unix seconds of each event, if known."""
     weights: NDArray[np.float32] | None = None
-    """Positive and finite; None where every event weighs 1."""
+    """Positive and finite; None if every event has weight 1."""
     labels: Booleans | None = None
     """Which events are targets, such as purchases among views; None: all of them. Histories hold every event."""
     notes: tuple[str, ...] = field(default=())
@@ -198,8 +199,9 @@ class Interactions:
 
     def __repr__(self) -> str:
         order = "in time order" if self.ordered else "without order"
-        users, items = int((self.lengths > 0).sum()), int((self.item_counts > 0).sum())
-        return f"Interactions({len(self):,} events of {users:,} users with {items:,} items, {order})"
+        events, users, items = map(Count, (len(self), (self.lengths > 0).sum(), (self.item_counts > 0).sum()))
+        counts = f"{events:event|events} of {users:user|users} with {items:item|items}"
+        return f"Interactions({counts}, {order})"
 
     @property
     def ordered(self) -> bool:
@@ -237,9 +239,7 @@ class Interactions:
     @property
     def _same_user(self) -> Booleans:
         """For each event but the last, whether the next is of the same customer."""
-        same = np.ones(max(len(self) - 1, 0), bool)
-        inner = self.offsets[1:-1]
-        same[inner[(inner > 0) & (inner < len(self))] - 1] = False
+        same: Booleans = np.diff(self.user_rows) == 0
         return same
 
     @property
@@ -330,7 +330,7 @@ def _check_arrays(data: Interactions) -> None:
     if rows.dtype.kind not in "iu" or rows.ndim != 1:
         raise InputError(f"item rows are {rows.dtype}{list(rows.shape)}: give an integer per event")
     if offsets[0] != 0 or offsets[-1] != len(rows) or (offsets[1:] < offsets[:-1]).any():
-        raise InputError(f"offsets do not divide {len(rows):,} events among the users: let them rise from 0 to that")
+        raise InputError(f"offsets do not divide {len(rows):,} events among the users: let them increase from 0 to it")
     if len(rows) and not (rows.min() >= 0 and rows.max() < len(data.items)):
         event = int(((rows < 0) | (rows >= len(data.items))).argmax())
         raise InputError(f"the item row of event {event + 1} is {rows[event]}: there are {len(data.items):,} items")

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from lorentzrec.counting import Count
 from lorentzrec.data.arrays import Booleans, Integers, offsets_of
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
@@ -212,17 +213,15 @@ def random_note(how: str) -> str:
 
 
 def unseen_note(part: str, count: int) -> str:
-    return f"{count:,} {part} events removed because their item has no training event"
+    return f"{Count(count):{part} event|{part} events} removed because their item has no training event"
 
 
 def _columns_of(interactions: Interactions) -> EventColumns:
-    lengths, times = interactions.lengths, interactions.times
-    user_rows = interactions.user_rows.astype(np.int64)
+    times, user_rows = interactions.times, interactions.user_rows.astype(np.int64)
     position, length = positions(interactions)
     if times is None or len(times) == 0:
         return EventColumns(user_rows, position, length, ordered=times is not None, time=times, first_time=times)
-    occupied = lengths > 0
-    first_time = np.repeat(times[interactions.offsets[:-1][occupied]], lengths[occupied])
+    first_time = times[interactions.offsets[user_rows]]
     return EventColumns(user_rows, position, length, True, times, first_time, float(times.max()))
 
 
@@ -242,11 +241,8 @@ def positions(interactions: Interactions) -> tuple[Integers, Integers]:
     position = counted[1:] - np.repeat(counted[starts], lengths) - 1
     if not interactions.ordered:
         return np.where(interactions.labels, position, -1), np.maximum(targets, 1)
-    occupied = lengths > 0
-    views_first = np.zeros(len(lengths), np.int64)
-    views_first[occupied] = ~interactions.labels[starts[occupied]]
-    leading = np.repeat(views_first, lengths)
-    return position + leading, targets + leading
+    views_first = ~interactions.labels[np.repeat(starts, lengths)]
+    return position + views_first, targets + views_first
 
 
 def _notes(interactions: Interactions, how: str, rule: Rule, masks: dict[str, Booleans]) -> list[str]:
@@ -258,11 +254,13 @@ def _notes(interactions: Interactions, how: str, rule: Rule, masks: dict[str, Bo
     short = len(np.unique(interactions.user_rows[length < needed]))
     if short:
         what = "events" if interactions.labels is None else "targets, or a target after another event,"
-        notes.append(f"{short:,} customers with fewer than {needed} {what} stay entirely in training")
+        customers = f"{Count(short):customer|customers} with fewer than {needed} {what}"
+        notes.append(f"{customers} {'stays' if short == 1 else 'stay'} entirely in training")
     if how == "last_days":
         left_out = int(masks["left_out"].sum())
         newcomers = len(np.unique(interactions.user_rows[masks["left_out"]]))
-        notes.append(f"{left_out:,} events left out, of {newcomers:,} customers first seen after training ends")
+        customers = f"{Count(newcomers):customer|customers} first seen after training ends"
+        notes.append(f"{Count(left_out):event|events} left out, of {customers}")
     return notes
 
 
@@ -288,7 +286,8 @@ def _split_given(
         train.users, items, events.filter(keep).sort("user_row", maintain_order=True), test.notes
     )
     left_out = len(test) - len(part)
-    notes = [f"{left_out:,} test events left out because their customer has no training event"] if left_out else []
+    why = "left out because their customer has no training event"
+    notes = [f"{Count(left_out):test event|test events} {why}"] if left_out else []
     return [replace(train, items=items), part], ("test",), notes
 
 

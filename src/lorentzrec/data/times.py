@@ -50,12 +50,12 @@ def convert_to_microseconds(
         raise InputError(f"{what} are {kind}: give numbers, ISO 8601 text or datetimes")
     sample = sample.cast(pl.String).str.strip_chars()
     if time_format is not None:
-        return _formatted(field.cast(pl.String), time_format), RowFault(f"not a time of the form {time_format}")
+        return _parse_format(field.cast(pl.String), time_format), RowFault(f"not a time of the form {time_format}")
     numbers = sample.cast(pl.Float64, strict=False)
     if unit == "iso" or (unit == "auto" and 2 * numbers.null_count() > len(sample)):
         if kind != pl.String:
             raise InputError(f"{what} are {kind}, not ISO 8601 text: give another `time_unit`")
-        return _iso(field), RowFault("not an ISO date or time", _suggest_formats(sample))
+        return _parse_iso(field), RowFault("not an ISO date or time", _suggest_formats(sample))
     if unit == "auto" and len(sample) and bool(_looks_like_a_date(sample).all()):
         raise InputError(
             f"{what} are numbers such as {sample[0]}, which look like dates: give `time_format='%Y%m%d'`, "
@@ -116,7 +116,8 @@ def parse_moment(text: str | float, name: str) -> int:
     column = pl.Series("time", [str(text)])
     digits = str(text).strip().isdigit() and len(str(text).strip()) == 8
     seconds = None if digits else column.cast(pl.Float64, strict=False)[0]
-    found = column.to_frame().select(_iso(pl.col("time"))).item() if seconds is None else round(seconds * MICROSECONDS)
+    iso = column.to_frame().select(_parse_iso(pl.col("time"))).item()
+    found = iso if seconds is None else round(seconds * MICROSECONDS)
     if found is None:
         raise ConfigError(
             f"the time {text!r} of `{name}` is neither ISO text nor unix seconds: give 2024-01-31, or a number"
@@ -124,7 +125,7 @@ def parse_moment(text: str | float, name: str) -> int:
     return int(found)
 
 
-def _iso(field: pl.Expr) -> pl.Expr:
+def _parse_iso(field: pl.Expr) -> pl.Expr:
     import polars as pl
 
     parts = field.str.extract_groups(_ISO).struct
@@ -138,7 +139,7 @@ def _iso(field: pl.Expr) -> pl.Expr:
     return instant + fraction - sign * (hours * 60 + minutes) * 60 * MICROSECONDS
 
 
-def _formatted(field: pl.Expr, time_format: str) -> pl.Expr:
+def _parse_format(field: pl.Expr, time_format: str) -> pl.Expr:
     text = field.str.strip_chars()
     return text.str.to_datetime(time_format, time_unit="us", strict=False, time_zone="UTC").dt.epoch("us")
 
@@ -150,7 +151,7 @@ def _suggest_formats(sample: pl.Series) -> str:
     suited = []
     for time_format in _FORMATS:
         try:
-            read = sample.to_frame("time").select(_formatted(pl.col("time"), time_format)).to_series()
+            read = sample.to_frame("time").select(_parse_format(pl.col("time"), time_format)).to_series()
         except pl.exceptions.PolarsError:
             continue
         if len(read) and bool(((read >= 0) & (read < NEWEST_TIME)).fill_null(False).all()):

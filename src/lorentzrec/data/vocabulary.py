@@ -11,6 +11,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.counting import Count
 from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ class Vocabulary:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"Vocabulary({len(self):,} {self.name}s, {'strings' if self.holds_strings else 'integers'})"
+        count = f"{Count(len(self)):{self.name}|{self.name}s}"
+        return f"Vocabulary({count}, {'strings' if self.holds_strings else 'integers'})"
 
     @property
     def holds_strings(self) -> bool:
@@ -154,42 +156,30 @@ def id_series(values: Any, name: str) -> pl.Series:
 def _series_of_objects(values: list[Any], name: str) -> pl.Series:
     import polars as pl
 
-    if all(type(value) is str for value in values):
-        return _series_of_strings(values, name)
-    if all(type(value) is int for value in values):
-        try:
-            return pl.Series(values, dtype=pl.Int64)
-        except (OverflowError, TypeError):
-            raise InputError(f"a {name} does not fit 64 bits with sign: pass {name}s of that size as strings") from None
-    if all(isinstance(value, UUID) for value in values):
-        return pl.Series([str(value) for value in values], dtype=pl.String)
-    if all(value is None or isinstance(value, float) for value in values):
+    kinds = set(map(type, values))
+    if kinds <= {UUID}:
+        return pl.Series(list(map(str, values)), dtype=pl.String)
+    if all(kind is type(None) or issubclass(kind, float) for kind in kinds):
         _refuse_floats(values, name)
-    wanted = str if isinstance(values[0], str) else int
-    for row, value in enumerate(values):
-        if isinstance(value, bool) or not isinstance(value, wanted | np.integer if wanted is int else wanted):
-            kinds = "strings" if wanted is str else "integers"
-            raise InputError(
-                f"the {name} in row {row + 1} is {value!r} ({type(value).__name__}): "
-                f"{name}s must be all strings or all integers"
-                + (f", and the first is one of the {kinds}" if row else "")
-                + "; convert them first"
-            )
-    if wanted is str:
-        return _series_of_strings([str(value) for value in values], name)
-    return pl.Series([int(value) for value in values], dtype=pl.Int64)
-
-
-def _series_of_strings(values: list[str], name: str) -> pl.Series:
-    import polars as pl
-
+    strings = isinstance(values[0], str)
+    suited = {kind for kind in kinds - {bool} if issubclass(kind, str if strings else int | np.integer)}
+    if suited != kinds:
+        row, value = next((row, value) for row, value in enumerate(values) if type(value) not in suited)
+        first = f", and the first is one of the {'strings' if strings else 'integers'}" if row else ""
+        raise InputError(
+            f"the {name} in row {row + 1} is {value!r} ({type(value).__name__}): "
+            f"{name}s must be all strings or all integers{first}; convert them first"
+        )
+    plain = values if kinds <= {str, int} else [str(value) if strings else int(value) for value in values]
     try:
-        return pl.Series(values, dtype=pl.String)
+        return pl.Series(plain, dtype=pl.String if strings else pl.Int64)
     except UnicodeEncodeError as error:
-        row = values.index(error.object)
+        row = plain.index(error.object)
         raise InputError(
             f"the {name} in row {row + 1} is {error.object!r}, which is not Unicode (a lone surrogate): correct it"
         ) from None
+    except (OverflowError, TypeError):
+        raise InputError(f"a {name} does not fit 64 bits with sign: pass {name}s of that size as strings") from None
 
 
 def _refuse_floats(values: list[float | None], name: str) -> NoReturn:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.counting import Count, with_counts
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import InputError
 from lorentzrec.html import html_table
@@ -16,21 +17,21 @@ if TYPE_CHECKING:
     import polars as pl
 
 NOTES = {
-    "users_left_out": "{users_left_out:,} customers of the test part were not evaluated, because `users` is smaller",
-    "repeated_events": "{repeated_events:,} held-out events repeat an item of their customer: each item counts once",
-    "unknown_items": "{unknown_items:,} held-out items are not known to the model: they count as misses",
-    "untrained_items": "{untrained_items:,} held-out items have no training event: their scores are untrained",
-    "in_history": "{in_history:,} held-out items are also in their customer's history: they are ranked anyway",
-    "without_history": "{without_history:,} customers have no history: they are evaluated with an empty one",
-    "unknown_history_events": "{unknown_history_events:,} history events are of items unknown to the model: ignored",
-    "few_negatives": "{few_negatives:,} customers have fewer than {negatives} possible negatives: all were used",
+    "users_left_out": "{users_left_out:customer|customers} of the test part not evaluated, because `users` is smaller",
+    "repeated_events": "{repeated_events:held-out event repeats|held-out events repeat} an item: each item counts once",
+    "unknown_items": "{unknown_items:held-out item is|held-out items are} not known to the model: counted as misses",
+    "untrained_items": "{untrained_items:held-out item has|held-out items have} no training event: untrained scores",
+    "in_history": "{in_history:held-out item is|held-out items are} also in their customer's history: ranked anyway",
+    "without_history": "{without_history:customer has|customers have} no history: evaluated with an empty one",
+    "unknown_history_events": "{unknown_history_events:history event is|history events are} of unknown items: ignored",
+    "few_negatives": "{few_negatives:customer has|customers have} fewer than {negatives} possible negatives: all used",
 }
 """Count -> what it means for the reader, if it is not 0."""
 
 
 def render_counts(counts: dict[str, int]) -> tuple[str, ...]:
     """The notes for counts that are not 0."""
-    return tuple(text.format(**counts) for name, text in NOTES.items() if counts.get(name))
+    return tuple(with_counts(text, counts) for name, text in NOTES.items() if counts.get(name))
 
 
 class Metric(NamedTuple):
@@ -95,11 +96,12 @@ class Report:
         ]
 
     def __repr__(self) -> str:
-        users, events = self.counts["users"], self.counts["events"]
+        items = f"{Count(self.counts['events']):held-out item|held-out items}"
+        users = f"{Count(self.counts['users']):customer|customers}"
         width = max(map(len, self.metrics))
         return "\n".join(
             [
-                f"Report({self.protocol} ranking of {events:,} held-out items of {users:,} customers)",
+                f"Report({self.protocol} ranking of {items} of {users})",
                 *(f"  {name:<{width}}  {metric}" for name, metric in self.metrics.items()),
                 *(f"  note: {note}" for note in self.notes),
             ]

@@ -1,6 +1,6 @@
-"""Two pictures of the hyperboloid inside the unit ball: Klein (geodesics are straight) and Poincare (angles are true).
+"""Two charts of the hyperboloid in the unit ball: Klein (geodesics are straight) and Poincare (preserves angles).
 
-A picture of a point is its d coordinates in the ball. Both are needed only to draw, to compare with the paper and to
+A point has d coordinates in the ball. Both are needed only to draw, to compare with the paper and to
 initialise: far points crowd at the boundary, where rounding soon puts them on it (Klein first, at radius 18 in float64
 and 8 in float32; Poincare at twice that). Such a point has no inverse, and the functions here refuse it.
 """
@@ -15,7 +15,7 @@ from lorentzrec.geometry.hyperboloid import lift
 
 
 def to_klein(point: FloatArray) -> FloatArray:
-    """k = space part / x0: the shadow of the point on the plane x0 = 1, seen from zero (paper equation 4)."""
+    """k = space part / x0: the central projection of the point onto the plane x0 = 1 (paper equation 4)."""
     return point[..., 1:] / point[..., :1]
 
 
@@ -25,7 +25,7 @@ def from_klein(klein: FloatArray) -> FloatArray:
 
 
 def to_poincare(point: FloatArray) -> FloatArray:
-    """p = space part / (1 + x0): the shadow of the point on the plane x0 = 0, seen from (-1, 0, ..., 0)."""
+    """p = space part / (1 + x0): the projection of the point from (-1, 0, ..., 0) onto the plane x0 = 0."""
     return point[..., 1:] / (1 + point[..., :1])
 
 

@@ -72,7 +72,7 @@ def log_map(point: FloatArray, target: FloatArray) -> FloatArray:
 
 
 def parallel_transport(point_from: FloatArray, point_to: FloatArray, tangent: FloatArray) -> FloatArray:
-    """A vector carried along a straight line stays what it is."""
+    """A vector does not change along a straight line."""
     return tangent
 
 

@@ -50,7 +50,7 @@ def distance(point: FloatArray, target: FloatArray) -> FloatArray:
     """d = arccosh(-<x, y>) (paper equations 9 and 17), computed as 2 asinh(|y - x| / 2) with |y - x|^2 = |dx|^2 - dt^2.
 
     arccosh loses every digit of a small distance, because -<x, y> is then 1 plus something below rounding. Taking the
-    difference first, with dt = (|y|^2 - |x|^2) / (x0 + y0), keeps them; the margin of paper equation 19 falls away.
+    difference first, with dt = (|y|^2 - |x|^2) / (x0 + y0), keeps them; the margin of paper equation 19 is not needed.
     """
     return 2 * np.arcsinh(np.sqrt(squared_lorentzian_distance(point, target)) / 2)
 
@@ -126,7 +126,7 @@ def descent_step(point: FloatArray, gradient: FloatArray, learning_rate: float) 
 
 
 def boost(point: FloatArray) -> FloatArray:
-    """The isometry that carries the origin to x without turning: [[x0, x'], [x, I + x x' / (1 + x0)]].
+    """The isometry that moves the origin to x without rotation: [[x0, x'], [x, I + x x' / (1 + x0)]].
 
     The matrix is symmetric, so rows of points move by `points @ boost(point)`; its inverse is the boost to (x0, -x).
     """

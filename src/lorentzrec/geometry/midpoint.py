@@ -41,7 +41,7 @@ def einstein_midpoint(points: FloatArray, weights: FloatArray | None = None) -> 
 def midpoint_gradient(total: FloatArray, gradient: FloatArray) -> FloatArray:
     """h_S = (h + <u, h> u) / n: the gradient in S, from the gradient h in u = S / n, with n = sqrt(-<S, S>).
 
-    The gradient in x_i is then w_i h_S. It takes the place of paper equation 33, which goes through Klein coordinates.
+    The gradient in x_i is then w_i h_S. It replaces paper equation 33, which goes through Klein coordinates.
     """
     length = _length_of_sum(total)
     return project_to_tangent(total / length, gradient) / length

@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.atomic import MARKER, atomic_directory, checksum, current_directory
+from lorentzrec.counting import with_counts
 from lorentzrec.data.arrays import update_digest
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import Vocabulary
@@ -194,7 +195,7 @@ def new_dataset(address: str | Path) -> Iterator[DatasetDraft]:
             yield DatasetDraft(str(folder))
         return
     if read_content(join(address, MARKER)) is None and _has_files(str(address)):
-        raise InputError(f"{address} holds files but no {MARKER}, so it is no dataset: choose another name")
+        raise InputError(f"{address} holds files but no {MARKER}, so it is not a dataset: choose another name")
     draft = DatasetDraft(str(address))
     try:
         yield draft
@@ -211,36 +212,6 @@ def _has_files(address: str) -> bool:
         return False
 
 
-def save_dataset(parts: Mapping[str, Interactions] | Interactions, address: str | Path) -> Dataset:
-    """Write interactions, or the named parts of a split, as a dataset."""
-    import polars as pl
-
-    named = {"": parts} if isinstance(parts, Interactions) else dict(parts)
-    first = next(iter(named.values()))
-    frames = [
-        part.to_frame().with_columns(
-            part.items.series.gather(part.item_rows).alias("item_id"),
-            *([] if "" in named else [pl.lit(number, pl.UInt8).alias("part")]),
-        )
-        for number, part in enumerate(named.values())
-    ]
-    events = pl.concat(frames)
-    keys: tuple[str, ...] = ("user_row", "time", "item_id", "weight", "label", "part")
-    if not all(part.ties_by_id for part in named.values()):
-        keys = ("user_row", "time")  # equal times keep the order of the input
-    events = events.sort([name for name in keys if name in events.columns], maintain_order=True)
-    with new_dataset(address) as draft:
-        draft.begin()
-        for vocabulary, rows in ((first.users, events["user_row"]), (first.items, events["item_row"])):
-            count = np.bincount(rows, minlength=len(vocabulary)).astype(np.int64)
-            row = np.arange(len(vocabulary), dtype=np.int32)
-            draft.write_vocabulary(pl.DataFrame({"row": row, "id": vocabulary.series, "count": count}), vocabulary.name)
-        file = write_events(events, draft.address, part_count=len(named), whole=True)
-        names = () if "" in named else tuple(named)
-        draft.finish(columns=events.columns, events=[file], parts=names, record={"notes": list(first.notes)})
-    return open_dataset(address)
-
-
 @dataclass(frozen=True)
 class Dataset:
     """An open dataset folder: its manifest is read at once, its tables when they are needed.
@@ -250,10 +221,12 @@ class Dataset:
 
     address: str
     manifest: dict[str, Any]
+    _verified: dict[str, Path] = field(default_factory=dict)
+    """Local paths of the files that are as they were written."""
 
     def __repr__(self) -> str:
-        counts = self.manifest["counts"]
-        return f"Dataset({counts['events']:,} events, {counts['users']:,} users, {counts['items']:,} items)"
+        text = "Dataset({events:event|events}, {users:user|users}, {items:item|items})"
+        return with_counts(text, self.manifest["counts"])
 
     @property
     def digest(self) -> str:
@@ -274,11 +247,6 @@ class Dataset:
         folder = tempfile.mkdtemp(prefix="lorentzrec-")
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         return Path(folder)
-
-    @cached_property
-    def _verified(self) -> dict[str, Path]:
-        """Local paths of the files that are as they were written."""
-        return {}
 
     def verify(self) -> None:
         """Compare every file with its checksum in the manifest."""
@@ -373,7 +341,7 @@ def open_dataset(address: str | Path) -> Dataset:
     address = _current(address)
     content = read_content(join(address, MARKER))
     if content is None:
-        raise ArtifactError(f"{address} holds no {MARKER}, so it is no dataset: make one with lorentzrec prepare")
+        raise ArtifactError(f"{address} holds no {MARKER}, so it is not a dataset: make one with lorentzrec prepare")
     return Dataset(address, check_manifest(content, address))
 
 

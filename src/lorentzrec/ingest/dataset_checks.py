@@ -103,36 +103,30 @@ def read_vocabulary(path: Path, name: str, place: str, count: int) -> Vocabulary
 
 def check_events(events: pl.DataFrame, manifest: Mapping[str, Any], place: str, first_row: FirstRow) -> None:
     """Raise an `ArtifactError` that names the column, and if possible the file and row, that cannot be used."""
-    import polars as pl
-
     counts, parts = manifest["counts"], manifest["parts"]
     if len(events) != counts["events"]:
         raise ArtifactError(f"{place}: {len(events):,} events instead of {counts['events']:,}: {AGAIN}")
-    for column in events:
-        name = column.name
+
+    def refuse(name: str, wrong: pl.Series, reason: str) -> None:
+        if wrong.any():
+            raise first_row(name, wrong, reason)
+
+    for name, column in zip(events.columns, events, strict=True):
         if str(column.dtype) not in COLUMNS[name]:
             raise ArtifactError(f"{place}: column {name} is {column.dtype}, not {' or '.join(COLUMNS[name])}: {AGAIN}")
-        if column.null_count():
-            raise first_row(name, column.is_null(), "there is none")
-    limits = {"user_row": counts["users"], "item_row": counts["items"], "part": len(parts)}
-    for name in limits.keys() & set(events.columns):
-        column, limit = events[name], limits[name]
-        if len(events) and not (int(column.min()) >= 0 and int(column.max()) < limit):  # type: ignore[arg-type]
-            raise first_row(name, (column < 0) | (column >= limit), f"it must be at least 0 and less than {limit:,}")
-    if not events["user_row"].is_sorted():
-        raise first_row("user_row", events["user_row"].diff() < 0, "events are not sorted by user")
-    for name in {"time", "weight"} & set(events.columns):
-        column = events[name]
-        if column.dtype.is_float() and not column.is_finite().all():
-            raise first_row(name, ~column.is_finite(), "it must be finite")
-    if "weight" in events.columns and len(events) and float(events["weight"].min()) <= 0:  # type: ignore[arg-type]
-        raise first_row("weight", events["weight"] <= 0, "it must be positive")
+        refuse(name, column.is_null(), "there is none")
+        if column.dtype.is_float():
+            refuse(name, ~column.is_finite(), "it must be finite")
+        if name == "weight":
+            refuse(name, column <= 0, "it must be positive")
+    for name, limit in {"user_row": counts["users"], "item_row": counts["items"], "part": len(parts)}.items():
+        if name in events.columns:
+            column = events[name]
+            refuse(name, (column < 0) | (column >= limit), f"it must be at least 0 and less than {limit:,}")
+    users = events["user_row"]
+    refuse("user_row", users.diff() < 0, "events are not sorted by user")
     if "time" in events.columns:
-        users, times = events["user_row"].to_numpy(), events["time"].to_numpy()
-        earlier = times[1:] < times[:-1]
-        earlier &= users[1:] == users[:-1]
-        if earlier.any():
-            raise first_row("time", pl.Series(np.concatenate([[False], earlier])), "it is before the event above it")
+        refuse("time", (events["time"].diff() < 0) & (users.diff() == 0), "it is before the event above it")
     if parts:
         found = np.bincount(events["part"].to_numpy(), minlength=len(parts)).tolist()
         if found != list(parts.values()):

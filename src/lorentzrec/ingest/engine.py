@@ -12,7 +12,6 @@ import narwhals as nw
 from lorentzrec.ingest.dataset import USERS_PER_BLOCK, EventFile, write_events, write_frame
 from lorentzrec.ingest.layouts import Layout
 from lorentzrec.ingest.reading import FAULT_COLUMNS, scan_events
-from lorentzrec.ingest.sources import Source
 from lorentzrec.ingest.storage import fetch
 
 if TYPE_CHECKING:
@@ -31,8 +30,6 @@ BUCKET_EVENTS = 16_000_000
 class EventInput:
     """One event file with its layout."""
 
-    address: str
-    source: Source
     layout: Layout
     part: int
     """0 for training events, 1 for the test events of the split `given`."""
@@ -47,7 +44,7 @@ class EventInput:
     @property
     def position_column(self) -> str | None:
         """The column for the positions of events in the file, if they are needed."""
-        return "time" if self.source.ordered else "sequence" if self.source.ties == "file" else None
+        return "time" if self.layout.source.ordered else "sequence" if self.layout.source.ties == "file" else None
 
 
 class Engine(Protocol):
@@ -80,8 +77,8 @@ def read_events(
     """The events of one file with the id types of all files. `folder`: that of relative paths, if not the current."""
     import polars as pl
 
-    path = Path(folder or "", fetch(event_input.address, scratch))
-    frame = scan_events(path, event_input.source, event_input.layout, event_input.address, scratch)
+    path = Path(folder or "", fetch(event_input.layout.label, scratch))
+    frame = scan_events(path, event_input.layout, scratch)
     if name := event_input.position_column:
         first = event_input.number * EVENTS_PER_FILE
         frame = frame.with_row_index(name).with_columns(pl.col(name).cast(pl.Int64) + first)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lorentzrec.counting import Count
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.ingest.layouts import detect_layout
 from lorentzrec.ingest.lines import scan_lines
@@ -63,10 +64,10 @@ def read_item_table(
             path = fetch(file.address, Path(scratch))
             layout = detect_layout(path, source, file.address, wanted)
             if layout.format == "parquet":
-                with parquet_faults(file.address, "it is no Parquet file, give one", InputError):
+                with parquet_faults(file.address, "it is not a Parquet file, give one", InputError):
                     table = pl.read_parquet(path, columns=list(layout.roles.values()))
             else:
-                table = scan_lines(path, source, layout, file.address, Path(scratch, str(number))).collect()
+                table = scan_lines(path, layout, Path(scratch, str(number))).collect()
                 about = {name: pl.col(f"__{name}") for name in ("line", "fault", "text")}
                 for fault in table.filter(pl.col("__fault").is_not_null()).head(1).select(**about).to_dicts():
                     raise fault_error(fault | {"file": file.address})
@@ -96,7 +97,8 @@ def with_item_table(items: pl.DataFrame, table: pl.DataFrame) -> tuple[pl.DataFr
     keyed = table.rename({"item": "id"}).with_columns(pl.col("id").cast(items.schema["id"], strict=False))
     keyed = keyed.filter(pl.col("id").is_not_null())
     found = len(items.join(keyed, on="id", how="semi"))
-    note = f"the item table covers {found:,} of {len(items):,} items ({len(table) - found:,} rows for other items)"
+    others = f"{Count(len(table) - found):row|rows} for other items"
+    note = f"the item table covers {found:,} of {Count(len(items)):item|items} ({others})"
     return items.join(keyed, on="id", how="left", maintain_order="left"), note
 
 

@@ -30,18 +30,20 @@ _FIRST_LINES = 20
 
 @dataclass(frozen=True)
 class Layout:
-    """One event file as it is to be read: its format, the names of its columns, and their roles."""
+    """One file as it is to be read: its format, the names of its columns, and their roles."""
 
+    label: str
+    """The address of the file, which errors name."""
+    source: Source
     format: str
     separator: str
     names: tuple[str, ...]
     """All columns of the file, in order; of JSON those in the first lines."""
     roles: dict[str, str]
     """Role -> column."""
-    spelled: frozenset[str] = frozenset({"user", "item"})
-    """Roles whose ids are integers if every one of them spells an integer: CSV files have no types."""
-    integers: frozenset[str] = frozenset()
-    """Roles whose column has an integer type in the file itself."""
+    kinds: dict[str, str]
+    """Role -> what its values are: of an "integer" type, "text" that stays text, or "either", text that may spell
+    integers."""
     notes: tuple[str, ...] = ()
     """What was recognised rather than given."""
 
@@ -57,12 +59,13 @@ def detect_layout(path: Path, source: Source, label: str, wanted: Mapping[str, s
     file_format, usual = _detect_format(path, label, source)
     separator, notes = usual, []
     if file_format == "adjacency":
-        return Layout("adjacency", usual, ("user", "item"), {"user": "user", "item": "item"})
+        roles = {"user": "user", "item": "item"}
+        return Layout(label, source, "adjacency", usual, tuple(roles), roles, dict.fromkeys(roles, "either"))
     if file_format == "csr":
         if source.ordered:
             raise InputError(f"{label} is a matrix and has no order: leave `ordered` out")
         roles = {role: role for role in ("user", "item", "weight")}
-        return Layout("csr", "", tuple(roles), roles, integers=frozenset({"user", "item"}))
+        return Layout(label, source, "csr", "", tuple(roles), roles, dict.fromkeys(roles, "integer"))
     if file_format == "csv" and source.separator is None:
         lines = read_first_lines(path, source.encoding, label, _FIRST_LINES)
         spaces = Path(file_name(label)).suffix not in _SEPARATORS
@@ -81,11 +84,8 @@ def detect_layout(path: Path, source: Source, label: str, wanted: Mapping[str, s
             raise InputError(
                 f"{label} has no column {column!r} for the {role}, only {', '.join(columns)}: give `{role}_column`"
             )
-    spelled, integers = (
-        frozenset(role for role, column in roles.items() if columns[column] in kinds)
-        for kinds in (("either", "integer"), ("integer",))
-    )
-    return Layout(file_format, separator, tuple(columns), roles, spelled, integers, tuple(notes))
+    kinds = {role: columns[column] for role, column in roles.items()}
+    return Layout(label, source, file_format, separator, tuple(columns), roles, kinds, tuple(notes))
 
 
 def _event_roles(columns: Mapping[str, str], source: Source, label: str, notes: list[str]) -> dict[str, str]:
@@ -156,14 +156,13 @@ def _detect_format(path: Path, label: str, source: Source) -> tuple[str, str]:
 
 
 def _read_columns(path: Path, source: Source, label: str, file_format: str, separator: str) -> dict[str, str]:
-    """The columns in order, and for each whether its values are "text" that stays text, of an "integer" type, or
-    "either": text that may spell integers."""
+    """The columns in order, and what the values of each are: see `Layout.kinds`."""
     if file_format == "csv":
         return dict.fromkeys(_read_header(path, source, label, separator), "either")
     if file_format == "parquet":
         import polars as pl
 
-        with parquet_faults(label, "it is no Parquet file, give one", InputError):
+        with parquet_faults(label, "it is not a Parquet file, give one", InputError):
             schema = pl.read_parquet_schema(path)
         return {name: "integer" if kind.is_integer() else "text" for name, kind in schema.items()}
     kinds: dict[str, str] = {}
@@ -218,7 +217,7 @@ def _split_header(line: str, separator: str, source: Source, label: str) -> list
 def split_line(line: str, separator: str, quote: str | None) -> list[str]:
     """The fields of one CSV line; a `ValueError` with the fault of its quotes."""
     text = line.rstrip("\r\n")
-    if len(separator) > 1 or quote is None:
+    if len(separator) > 1 or quote is None or not (quote in text or "\r" in text):
         return text.split(separator)
     try:
         return next(csv.reader([text], delimiter=separator, quotechar=quote, strict=True), [""])

@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING
 
 import narwhals as nw
 
+from lorentzrec.counting import Count
 from lorentzrec.data.splitting import EventColumns, find_rule, random_note, unseen_note
 from lorentzrec.data.times import MICROSECONDS, parse_moment
 from lorentzrec.errors import InputError
-from lorentzrec.ingest.engine import Engine, Frame
+from lorentzrec.ingest.engine import Engine, EventInput, Frame
 from lorentzrec.ingest.reading import FAULT_COLUMNS, INTEGER, count_faults, fault_error
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from lorentzrec.ingest.prepare import PrepareConfig
 
 
@@ -43,10 +46,13 @@ class Histories:
     """user_row, item_row, item_code (rank of the item by id), and time, weight, label, part if the data have them."""
     order: tuple[str, ...]
     """The columns that events are to be sorted by."""
-    users: Frame
-    """row, id, count"""
-    items: Frame
+    users: pl.DataFrame
+    """row, id, count; in row order"""
+    items: pl.DataFrame
     rejected: Frame | None
+    """Faulty rows that were skipped, if there are any."""
+    faults: str
+    """How many of them have which faults."""
     parts: tuple[str, ...]
     steps: tuple[Step, ...]
     notes: tuple[str, ...]
@@ -56,22 +62,25 @@ class Pipeline:
     """One run. Each step takes the events, returns them changed, and records what it did."""
 
     def __init__(
-        self, engine: Engine, config: PrepareConfig, spelled: frozenset[str], watch: Callable[[str], None]
+        self, config: PrepareConfig, engine: Engine, inputs: Sequence[EventInput], watch: Callable[[str], None]
     ) -> None:
-        """`spelled`: roles whose ids are text that may spell integers. `watch` is called with the name of each stage
-        when it begins."""
-        self.engine, self.config, self.spelled, self.watch = engine, config, spelled, watch
+        """`watch` is called with the name of each stage when it begins."""
+        self.config, self.engine, self.inputs, self.watch = config, engine, inputs, watch
+        self.id_kinds = {role: {one.layout.kinds[role] for one in inputs} for role in ("user", "item")}
         self.positions = config.source.ordered
         """Whether times are positions in the files."""
         self.steps: list[Step] = []
-        self.notes: list[str] = []
+        self.notes = list(dict.fromkeys(note for one in inputs for note in one.layout.notes))
         self.timed = self.weighted = self.whole_seconds = False
         """Whether there are times, weights, and only whole seconds; set from the events."""
         self.tie = "item_code"
         """The column that decides the order of a customer's events with equal times."""
 
-    def run(self, events: Frame) -> Histories:
+    def run(self) -> Histories:
         """All steps in order."""
+        self.watch("reading")
+        id_types = {role: "Int64" if kinds == {"integer"} else "String" for role, kinds in self.id_kinds.items()}
+        events = self.engine.read(self.inputs, id_types)
         config, columns = self.config, self._names(events)
         self.timed, self.weighted = "time" in columns, "weight" in columns or bool(config.event_weights)
         self.tie = "sequence" if "sequence" in columns else "item_code"
@@ -79,7 +88,7 @@ class Pipeline:
         rejected = events.filter(~nw.col("fault").is_null()).select(*FAULT_COLUMNS)
         sound = self._filter_rows(events, rejected)
         self.watch("numbering ids")
-        coded, users, items = self._code_ids(sound)
+        coded, tables = self._code_ids(sound)
         self.watch("cleaning")
         train, test = coded.drop("part"), None
         if config.split == "given":
@@ -87,7 +96,7 @@ class Pipeline:
             train = self._record("test files", train, "test events wait until the training events are clean")
         for clean in (self._drop_bots, self._drop_duplicates, self._drop_rare, self._keep_newest):
             train = clean(train)
-        if self._count(train) == 0:
+        if self._rows_now == 0:
             raise InputError(f"no event is left after {self.steps[-1].name}: loosen the filters, or check the options")
         if config.label_events and not self.engine.collect(train.select(nw.col("label").max())).item():
             raise InputError(
@@ -98,7 +107,7 @@ class Pipeline:
         if test is not None:
             train, parts = self._add_test_events(train, test), ("train", "test")
         self.watch("ordering")
-        users, items, numbered = self._number_rows(train, users, items)
+        numbered, vocabularies = self._number_rows(train, tables)
         if self.positions:
             numbered = self._renumber_positions(numbered)
         if config.split not in (None, "given"):
@@ -108,12 +117,14 @@ class Pipeline:
         self._refuse_empty_parts(numbered, parts)
         names = self._names(numbered)
         order = ("user_row", "time", self.tie, "weight", "label", "part")
+        faulty = self.steps[0].rows_in - self.steps[0].rows_out
         return Histories(
             events=numbered,
             order=tuple(name for name in order if name in names),
-            users=users,
-            items=items,
-            rejected=rejected if self.steps[0].rows_in > self.steps[0].rows_out else None,
+            users=vocabularies["user"],
+            items=vocabularies["item"],
+            rejected=rejected if faulty else None,
+            faults=f"{Count(faulty):faulty row|faulty rows} skipped: {self.steps[0].why}",
             parts=parts,
             steps=tuple(self.steps),
             notes=tuple(self.notes),
@@ -183,13 +194,13 @@ class Pipeline:
             raise fault_error(self.engine.collect(first).row(0, named=True), count=count, kinds=names)
         return count_faults(counted)
 
-    def _code_ids(self, events: Frame) -> tuple[Frame, Frame, Frame]:
+    def _code_ids(self, events: Frame) -> tuple[Frame, dict[str, Frame]]:
         """Ids to their ranks, with the tables (code, id) of both roles."""
         coded, tables = events, {}
-        for role in ("user", "item"):
+        for role, kinds in self.id_kinds.items():
             code = f"{role}_code"
             table = events.select(nw.col(role)).unique().select(nw.col(role), nw.col(role).alias("id"))
-            if events.collect_schema()[role] == nw.String and role in self.spelled:
+            if events.collect_schema()[role] == nw.String and "text" not in kinds:
                 table = self.engine.persist(table)
                 others = (~nw.col("id").str.contains(INTEGER)).cast(nw.Int64).sum().alias("others")
                 if self.engine.collect(table.select(others)).item() == 0:
@@ -209,7 +220,7 @@ class Pipeline:
             columns["weight"] = self._weight(self._names(events))
         if self.config.label_events:
             columns["label"] = nw.col("event").is_in(list(self.config.label_events)).cast(nw.Int32)
-        return self.engine.persist(coded.select(**columns, part=nw.col("part"))), tables["user"], tables["item"]
+        return self.engine.persist(coded.select(**columns, part=nw.col("part"))), tables
 
     def _weight(self, names: Sequence[str]) -> nw.Expr:
         weight = nw.col("weight") if "weight" in names else nw.lit(1.0)
@@ -230,28 +241,21 @@ class Pipeline:
         return self._record("bots", kept, f"customers with more than {limit:,} events")
 
     def _drop_duplicates(self, events: Frame) -> Frame:
-        keep = self.config.duplicates
+        keep, names = self.config.duplicates, self._names(events)
         if keep == "keep":
             return events
-        pair = ["user_code", "item_code", *(["part"] if "part" in self._names(events) else [])]
-        instants = [name for name in ("time", "sequence") if name in self._names(events)]
-        chosen_of = {name: nw.col(name).min() if keep == "first" else nw.col(name).max() for name in instants}
-        time = [chosen_of[name] for name in instants if name == "time"]
-        weight = nw.col("weight")
-        label = [nw.col("label").max()] if self.config.label_events else []
-        heaviest = [weight.max()] if self.weighted else []
+        pair = [name for name in ("user_code", "item_code", "part") if name in names]
+        instants = [nw.col(name) for name in ("time", "sequence") if name in names]
+        chosen = [instant.min() if keep == "first" else instant.max() for instant in instants]
+        weight, label = ([nw.col(name).max()] if name in names else [] for name in ("weight", "label"))
         if keep == "sum":
             # Weights have 24 bits and sums 53: additions are exact in any order unless weights differ by millions.
-            total = [weight.sum().cast(nw.Float32).cast(nw.Float64)] if self.weighted else [nw.len().alias("weight")]
-            kept = events.group_by(*pair).agg(*chosen_of.values(), *total, *label).with_columns(weight.cast(nw.Float64))
-            self.weighted = True
-        elif self.timed and (self.weighted or label or self.tie == "sequence"):
-            chosen = events.group_by(*pair).agg(*time)
-            same_time = events.join(chosen, on=[*pair, "time"], how="semi")
-            others = [chosen_of[name] for name in instants if name != "time"]
-            kept = same_time.group_by(*pair, "time").agg(*others, *heaviest, *label)
-        else:
-            kept = events.group_by(*pair).agg(*chosen_of.values(), *heaviest, *label)
+            total = nw.col("weight").sum() if self.weighted else nw.len().alias("weight")
+            weight, self.weighted = [total.cast(nw.Float32).cast(nw.Float64)], True
+        elif self.timed and len(chosen + weight + label) > 1:
+            # Of the events with the chosen time: the first or last in the file, the largest weight, and any label.
+            events = events.join(events.group_by(*pair).agg(chosen[0]), on=[*pair, "time"], how="semi")
+        kept = events.group_by(*pair).agg(*chosen, *weight, *label)
         why = {"first": "the first event", "last": "the last event", "sum": "one event with the summed weight"}[keep]
         return self._record("duplicates", kept, f"of each (user, item) pair {why} stays")
 
@@ -293,20 +297,21 @@ class Pipeline:
         why = "test events of customers without training events"
         return self._record("test events", together, why, rows_in=self._rows_now + self._count(test))
 
-    def _number_rows(self, events: Frame, users: Frame, items: Frame) -> tuple[Frame, Frame, Frame]:
-        """Codes to rows: the most frequent first, equal ones by id."""
-        tables = []
-        for role, ids in (("user", users), ("item", items)):
+    def _number_rows(self, events: Frame, tables: dict[str, Frame]) -> tuple[Frame, dict[str, pl.DataFrame]]:
+        """Codes to rows, the most frequent first, ties by id; with the vocabularies (row, id, count)."""
+        vocabularies = {}
+        for role, ids in tables.items():
             code = f"{role}_code"
             counts = (
                 events.group_by(code).agg(nw.len().cast(nw.Int64).alias("count")).with_columns(rarity=-nw.col("count"))
             )
             numbered = counts.with_row_index("row", order_by=["rarity", code]).drop("rarity")
             numbered = self.engine.persist(numbered.with_columns(nw.col("row").cast(nw.Int32)))
-            tables.append(numbered.join(ids, on=code).select("row", "id", "count"))
+            vocabulary = numbered.join(ids, on=code).select("row", "id", "count")
+            vocabularies[role] = self.engine.collect(vocabulary).sort("row")
             rows = numbered.select(nw.col("row").alias(f"{role}_row"), code)
             events = events.join(rows, on=code)
-        return tables[0], tables[1], self.engine.persist(events.drop("user_code"))
+        return self.engine.persist(events.drop("user_code")), vocabularies
 
     def _renumber_positions(self, events: Frame) -> Frame:
         """Positions in the files to positions in each customer's history."""
@@ -349,14 +354,13 @@ class Pipeline:
             split = placed.with_columns(part=part.cast(nw.Int32)).filter(nw.col("part") >= 0)
             return split.select(*self._names(frame), "part")
 
-        before = self._count(events)
-        split = self.engine.map_customers(events, "user_row", step)
-        kept = self._record("split", split, how, rows_in=before)
+        before = self._rows_now
+        kept = self._record("split", self.engine.map_customers(events, "user_row", step), how)
         if rule.last_event_rule and not self.timed:
             self.notes.append(random_note(how))
         if self._rows_now < before:
             self.notes.append(
-                f"{before - self._rows_now:,} events left out, of customers first seen after training ends"
+                f"{Count(before - self._rows_now):event|events} left out, of customers first seen after training ends"
             )
         return kept, ("train", *rule.parts)
 
@@ -370,9 +374,8 @@ class Pipeline:
     def _drop_unseen(self, events: Frame, parts: Sequence[str]) -> Frame:
         train, later = events.filter(nw.col("part") == 0), events.filter(nw.col("part") > 0)
         kept = later.join(train.select("item_code").unique(), on="item_code", how="semi")
-        before = self._count(events)
-        why = "later events of items without training event"
-        kept = self._record("unseen items", nw.concat([train, kept]), why, rows_in=before)
+        before = self._rows_now
+        kept = self._record("unseen items", nw.concat([train, kept]), "later events of items without training event")
         self.notes.append(unseen_note(" and ".join(parts[1:]), before - self._rows_now))
         return kept
 

@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -29,8 +29,8 @@ from lorentzrec.ingest.dataset import (
 )
 from lorentzrec.ingest.engine import Engine, EventInput, PolarsEngine
 from lorentzrec.ingest.item_table import read_item_table, with_item_table
-from lorentzrec.ingest.layouts import detect_layout
-from lorentzrec.ingest.pipeline import Histories, Pipeline, Step
+from lorentzrec.ingest.layouts import Layout, detect_layout
+from lorentzrec.ingest.pipeline import Pipeline, Step
 from lorentzrec.ingest.sources import Source, refuse_unknown, source_named
 from lorentzrec.ingest.storage import StoredFile, fetch, fetch_outline, list_files
 
@@ -62,7 +62,7 @@ class PrepareConfig:
     event_weights: Mapping[str, float] = field(default_factory=dict)
     """Weight of each kind of event; other kinds are left out. Needs `event_column`."""
     label_events: tuple[str, ...] | None = None
-    """Kinds of events to predict, such as purchases; default: all. Needs `event_column`.
+    """Kinds of events to predict, such as purchases; default: all. Repeatable. Needs `event_column`.
 
     Training predicts only these, from histories of all kinds, and splits hold these out.
     """
@@ -138,16 +138,13 @@ class PrepareConfig:
 
     def options(self) -> dict[str, Any]:
         """What is recorded in the manifest: every option that is not at its default."""
-        names = [one.name for one in fields(self) if one.name not in ("events", "out", "force")]
-        recorded = {name: getattr(self, name) for name in names}
+        recorded, defaults = asdict(self), asdict(Source())
         for name in ("source", "item_source"):
             if recorded[name] is not None:
-                defaults = asdict(Source())
-                recorded[name] = {key: value for key, value in asdict(recorded[name]).items() if value != defaults[key]}
+                recorded[name] = {key: value for key, value in recorded[name].items() if value != defaults[key]}
         # 0 is a value ("ratings of 0 or more"): only options that were not given are left out.
-        return {
-            name: value for name, value in recorded.items() if value is not None and value is not False and value != {}
-        }
+        given = [name for name, value in recorded.items() if value is not None and value is not False and value != {}]
+        return {name: recorded[name] for name in given if name not in ("events", "out", "force")}
 
 
 @dataclass(frozen=True)
@@ -200,18 +197,17 @@ def prepare(
         if config.items is not None:
             table = read_item_table(config.items, config.item_source, config.item_columns, reader=config.reader)
         with new_dataset(config.out) as draft:
-            histories = _run_pipeline(config, engine, inputs, watch)
-            recorded = list(histories.notes)
+            histories = Pipeline(config, engine, inputs, watch).run()
+            recorded, items = list(histories.notes), histories.items
             if histories.rejected is not None:
-                recorded.append(f"{_count_faulty(histories)}: see {REJECTED} in the dataset")
+                recorded.append(f"{histories.faults}: see {REJECTED} in the dataset")
+            if table is not None:
+                items, note = with_item_table(items, table)
+                recorded.append(note)
             watch("writing")
             draft.begin()
-            for name, frame in (("user", histories.users), ("item", histories.items)):
-                vocabulary = engine.collect(frame).sort("row")
-                if name == "item" and table is not None:
-                    vocabulary, note = with_item_table(vocabulary, table)
-                    recorded.append(note)
-                draft.write_vocabulary(vocabulary, name)
+            draft.write_vocabulary(histories.users, "user")
+            draft.write_vocabulary(items, "item")
             events = engine.write_events(histories.events, histories.order, draft.address, max(len(histories.parts), 1))
             if histories.rejected is not None:
                 draft.checksums[REJECTED] = engine.write_rejected(histories.rejected, draft.address, REJECTED)
@@ -239,13 +235,10 @@ def read_interactions(path: str | Path, reader: str | None = None, **options: An
     with _report_in_one_line(), scratch_directory("prepare") as folder:
         engine = PolarsEngine(folder)
         inputs = _detect_inputs(config, _list_inputs(config), folder, fetch)
-        histories = _run_pipeline(config, engine, inputs, lambda stage: None)
+        histories = Pipeline(config, engine, inputs, lambda stage: None).run()
         events = cast_columns(engine.collect(histories.events).sort(histories.order))
-        users, items = (
-            Vocabulary(engine.collect(frame).sort("row")["id"], name=name)
-            for name, frame in (("user", histories.users), ("item", histories.items))
-        )
-    notes = histories.notes if histories.rejected is None else (*histories.notes, _count_faulty(histories))
+    users, items = Vocabulary(histories.users["id"], name="user"), Vocabulary(histories.items["id"], name="item")
+    notes = histories.notes if histories.rejected is None else (*histories.notes, histories.faults)
     return Interactions.from_sorted(users, items, events, notes)
 
 
@@ -285,55 +278,37 @@ def _detect_inputs(
     inputs: list[EventInput] = []
     for file, part in files:
         layout = detect_layout(get(file.address, folder), config.source, file.address)
-        inputs.append(EventInput(file.address, config.source, layout, part, len(inputs)))
-        if set(layout.roles) != set(inputs[0].layout.roles):
-            ours, theirs = ", ".join(inputs[0].layout.roles), ", ".join(layout.roles)
-            raise InputError(f"{file.address} has {theirs}, but {inputs[0].address} has {ours}: give files of one kind")
-    _check_roles(config, inputs[0])
+        inputs.append(EventInput(layout, part, len(inputs)))
+        first = inputs[0].layout
+        if set(layout.roles) != set(first.roles):
+            ours, theirs = ", ".join(first.roles), ", ".join(layout.roles)
+            raise InputError(f"{file.address} has {theirs}, but {first.label} has {ours}: give files of one kind")
+    _check_roles(config, first)
     return inputs
 
 
-def _check_roles(config: PrepareConfig, first: EventInput) -> None:
+def _check_roles(config: PrepareConfig, first: Layout) -> None:
     """Raise an `InputError` if an option needs a column that the files do not have."""
-    roles, ordered = first.layout.roles, config.source.ordered
-    needs = {
-        "rating": config.minimum_rating is not None,
-        "event": bool(config.event_weights or config.label_events),
-        "time": config.since is not None
-        or config.until is not None
-        or (config.maximum_history is not None and not ordered),
+    roles, ordered = first.roles, config.source.ordered
+    newest = None if ordered else config.maximum_history
+    needs: dict[str, list[Any]] = {
+        "rating": [config.minimum_rating],
+        "event": [config.event_weights or None, config.label_events],
+        "time": [config.since, config.until, newest],
     }
-    for role, needed in needs.items():
-        if needed and role not in roles:
+    for role, options in needs.items():
+        if role not in roles and any(option is not None for option in options):
             raise InputError(
-                f"{first.address}: an option needs the {role} of every event: name its column with `{role}_column`"
+                f"{first.label}: an option needs the {role} of every event: name its column with `{role}_column`"
             )
     if config.source.ties == "file" and "time" not in roles:
         raise InputError(
-            f"{first.address} has no times, so none are equal: give `ordered` instead of `ties` if events are in order"
+            f"{first.label} has no times, so none are equal: give `ordered` instead of `ties` if events are in order"
         )
     if config.split not in (None, "given"):
         rule = find_rule(str(config.split), config.split_options, ordered="time" in roles or ordered)
         if rule.needs_times and ordered:
-            raise InputError(f"the `split` {config.split} needs times, and positions are none: use another split")
-
-
-def _run_pipeline(
-    config: PrepareConfig, engine: Engine, inputs: list[EventInput], watch: Callable[[str], None]
-) -> Histories:
-    spelled = frozenset.intersection(*(one.layout.spelled for one in inputs))
-    id_types = {
-        role: "Int64" if all(role in one.layout.integers for one in inputs) else "String" for role in ("user", "item")
-    }
-    watch("reading")
-    histories = Pipeline(engine, config, spelled, watch).run(engine.read(inputs, id_types))
-    recognised = dict.fromkeys(note for one in inputs for note in one.layout.notes)
-    return replace(histories, notes=(*recognised, *histories.notes))
-
-
-def _count_faulty(histories: Histories) -> str:
-    step = histories.steps[0]
-    return f"{step.rows_in - step.rows_out:,} faulty rows skipped: {step.why}"
+            raise InputError(f"the `split` {config.split} needs times, and positions are not times: use another split")
 
 
 @contextmanager

@@ -10,18 +10,17 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lorentzrec.counting import Count
 from lorentzrec.data import times
 from lorentzrec.data.vocabulary import CONTROL_CHARACTERS, LONGEST_ID
 from lorentzrec.errors import InputError, RowFault
 from lorentzrec.ingest.layouts import Layout
-from lorentzrec.ingest.lines import explode_words, scan_lines
-from lorentzrec.ingest.sources import Source
+from lorentzrec.ingest.lines import scan_lines
 from lorentzrec.ingest.text import copy_as_utf8, decompress, detect_encoding, is_utf8
 
 if TYPE_CHECKING:
@@ -33,29 +32,30 @@ INTEGER = r"^(0|-?[1-9][0-9]{0,17})\z"
 """Integers of 64 bits in their one usual spelling, so that turning text into integers and back changes nothing."""
 
 
-def scan_events(path: Path, source: Source, layout: Layout, label: str, scratch: Path) -> pl.LazyFrame:
+def scan_events(path: Path, layout: Layout, scratch: Path) -> pl.LazyFrame:
     """The events of one local file, lazily. Text is parsed once, into a Parquet file in `scratch`.
 
-    Polars parses a sound text file in one pass; one in another encoding, or with escapes, is copied as plain UTF-8
+    Polars parses a valid text file in one pass; one in another encoding, or with escapes, is copied as plain UTF-8
     first. If there is any fault, the file is read again line by line, so that every fault is reported with its line.
     """
     import polars as pl
 
+    source, label = layout.source, layout.label
     if layout.format == "csr":
-        return _matrix_events(path, label)
+        return _read_matrix(path, label)
     if layout.format == "parquet":
         frame = pl.scan_parquet(path, glob=False, row_index_name="__line", row_index_offset=1)
-        return _convert(frame, source, layout, label)
+        return _convert(frame, layout)
     name = f"{hashlib.sha256(label.encode()).hexdigest()[:16]}.events"
     staged, plain = scratch / f"{name}.parquet", scratch / f"{name}.txt"
     if source.escape is not None or not is_utf8(detect_encoding(path, source.encoding, label)):
-        sound = copy_as_utf8(path, source, label, plain) and _stage_quickly(plain, source, layout, label, staged)
+        sound = copy_as_utf8(path, source, label, plain) and _stage_quickly(plain, layout, staged)
     else:
-        sound = _stage_quickly(decompress(path, label, plain), source, layout, label, staged)
+        sound = _stage_quickly(decompress(path, label, plain), layout, staged)
     plain.unlink(missing_ok=True)
     if not sound:
-        lines = scan_lines(path, source, layout, label, scratch / name)
-        _convert(lines, source, layout, label).sink_parquet(staged, compression="lz4")
+        lines = scan_lines(path, layout, scratch / name)
+        _convert(lines, layout).sink_parquet(staged, compression="lz4")
     return pl.scan_parquet(staged)
 
 
@@ -68,7 +68,7 @@ def fault_error(row: dict[str, Any], *, count: int = 1, kinds: Iterable[str] = (
     options = list(dict.fromkeys(one.option for one in (fault, *map(RowFault.parse, kinds)) if one.option))
     if sum(option.startswith("`encoding=") for option in options) > 1:
         options.remove("`encoding='latin-1'`")  # cp1252 has all characters of latin-1
-    more = f" (and {count - 1:,} more faulty row{'s' if count > 2 else ''})" if count > 1 else ""
+    more = f" (and {Count(count - 1):more faulty row|more faulty rows})" if count > 1 else ""
     action = f"give {' and '.join(options)}, fix" if options else "fix"
     return InputError(
         f"{row['file']} line {row['line']}: {fault.reason}, in '{_shorten(row['text'])}'{more}: {action} the "
@@ -93,16 +93,16 @@ def count_faults(kinds: Iterable[tuple[str, int]]) -> str:
     return ", ".join(named) + (", ..." if len(ranked) > 5 else "")
 
 
-def _stage_quickly(path: Path, source: Source, layout: Layout, label: str, staged: Path) -> bool:
+def _stage_quickly(path: Path, layout: Layout, staged: Path) -> bool:
     """Parse a whole text file at once; false if there is any fault in it."""
     import polars as pl
 
-    last = layout.names[-1]
+    source, last = layout.source, layout.names[-1]
     suspect = layout.format == "csv" and last not in layout.roles.values()
     quoted = layout.format == "csv" and source.quote is not None and source.escape is None
     slash = pl.col("user", "item").str.contains("\\", literal=True)
     try:
-        typed = _convert(_scan_text(path, source, layout), source, layout, label, keep=[last] if suspect else [])
+        typed = _convert(_scan_text(path, layout), layout, keep=[last] if suspect else [])
         typed.sink_parquet(staged, compression="lz4")
         signs = pl.scan_parquet(staged).select(
             fault=pl.col("fault").is_not_null().any(),
@@ -130,7 +130,7 @@ def _any_line(path: Path, condition: pl.Expr) -> bool:
     return bool(pl.scan_lines(path, glob=False).select(condition.any()).collect().item())
 
 
-def _scan_text(path: Path, source: Source, layout: Layout) -> pl.LazyFrame:
+def _scan_text(path: Path, layout: Layout) -> pl.LazyFrame:
     """Every field as text, one row per record; blank lines left out."""
     import polars as pl
 
@@ -138,16 +138,17 @@ def _scan_text(path: Path, source: Source, layout: Layout) -> pl.LazyFrame:
     wanted = list(dict.fromkeys([*layout.roles.values(), layout.names[-1]]))
     if layout.format == "adjacency":
         words = pl.scan_lines(path, glob=False).select(words=pl.col("line").str.extract_all(r"\S+"))
-        return explode_words(words).with_columns(**nothing)
+        pairs = words.select(user=pl.col("words").list.first(), item=pl.col("words").list.slice(1))
+        return pairs.filter(pl.col("item").list.len() > 0).explode("item").with_columns(**nothing)
     if layout.format == "json":
         frame = pl.scan_ndjson(path, schema=dict.fromkeys(layout.roles.values(), pl.String))
         wanted = list(layout.roles.values())
     elif len(layout.separator.encode()) == 1:
         frame = pl.scan_csv(
             path,
-            has_header=source.has_header,
+            has_header=layout.source.has_header,
             separator=layout.separator,
-            quote_char=source.quote,
+            quote_char=layout.source.quote,
             infer_schema=False,
             new_columns=list(layout.names),
             glob=False,
@@ -155,7 +156,7 @@ def _scan_text(path: Path, source: Source, layout: Layout) -> pl.LazyFrame:
     else:
         lines = pl.scan_lines(path, glob=False)
         fields = (
-            (lines.slice(1) if source.has_header else lines)
+            (lines.slice(1) if layout.source.has_header else lines)
             .filter(pl.col("line") != "")
             .select(parts=pl.col("line").str.split(layout.separator))
         )
@@ -166,13 +167,11 @@ def _scan_text(path: Path, source: Source, layout: Layout) -> pl.LazyFrame:
     return frame.filter(~pl.all_horizontal(pl.col(name).is_null() for name in wanted)).with_columns(**nothing)
 
 
-def _convert(
-    raw: pl.LazyFrame, source: Source, layout: Layout, label: str, *, keep: Iterable[str] = ()
-) -> pl.LazyFrame:
+def _convert(raw: pl.LazyFrame, layout: Layout, *, keep: Iterable[str] = ()) -> pl.LazyFrame:
     """Fields to typed events, with the first fault of each row."""
     import polars as pl
 
-    schema = raw.collect_schema()
+    schema, source = raw.collect_schema(), layout.source
     values: dict[str, pl.Expr] = {}
     faults: list[pl.Expr] = [pl.col("__fault")] if "__fault" in schema else []
 
@@ -184,8 +183,8 @@ def _convert(
         if kind in (pl.String, pl.Categorical, pl.Enum):
             field, kind = field.cast(pl.String), pl.String()
         present = field.is_not_null() & (field != "") if kind == pl.String else field.is_not_null()
-        first = partial(_first_values, raw, field, present)
-        what = f"{label}: the {role}s in column {column!r}"
+        sample = raw.select(field).filter(present).head(times.SAMPLE)
+        what = f"{layout.label}: the {role}s in column {column!r}"
         fault(~present, "missing")
         if role in ("user", "item"):
             if kind != pl.String and not kind.is_integer():
@@ -200,19 +199,19 @@ def _convert(
         elif role == "event":
             values[role] = field.cast(pl.String)
         elif role == "time":
-            sample = first()
+            first = sample.collect().to_series()
             values[role], unreadable = times.convert_to_microseconds(
-                field, kind, sample, what, unit=source.time_unit, time_format=source.time_format
+                field, kind, first, what, unit=source.time_unit, time_format=source.time_format
             )
             fault(values[role].is_null(), unreadable)
             fault(values[role] < 0, "before 1970")
-            fault(values[role] >= times.NEWEST_TIME, times.fault_of_late_times(sample))
+            fault(values[role] >= times.NEWEST_TIME, times.fault_of_late_times(first))
         else:
             if kind != pl.String and not kind.is_numeric():
                 raise InputError(f"{what} are {kind}: give numbers")
             reason = "not a finite number"
             if kind == pl.String:
-                if (source.decimal or _detect_decimal(first())) == ",":
+                if (source.decimal or _detect_decimal(sample.collect().to_series())) == ",":
                     field = field.str.replace(",", ".", literal=True)
                 else:
                     fault(field.str.contains(",", literal=True), RowFault(reason, "`decimal=','`"))
@@ -225,12 +224,8 @@ def _convert(
             if role == "weight":
                 fault(values[role] <= 0, "not positive")
     text = pl.col("__text") if "__text" in schema else pl.struct(list(layout.roles.values())).struct.json_encode()
-    about = {"file": pl.lit(label), "line": pl.col("__line").cast(pl.Int64), "fault": pl.coalesce(faults), "text": text}
-    return raw.select(**values, **about, **{name: pl.col(name) for name in keep})
-
-
-def _first_values(raw: pl.LazyFrame, field: pl.Expr, present: pl.Expr) -> pl.Series:
-    return raw.select(field).filter(present).head(times.SAMPLE).collect().to_series()
+    line, first_fault = pl.col("__line").cast(pl.Int64), pl.coalesce(faults)
+    return raw.select(*keep, **values, file=pl.lit(layout.label), line=line, fault=first_fault, text=text)
 
 
 def _detect_decimal(first: pl.Series) -> str:
@@ -240,7 +235,7 @@ def _detect_decimal(first: pl.Series) -> str:
     return "," if len(commas) and not points and bool((commas.str.len_chars() != 3).any()) else "."
 
 
-def _matrix_events(path: Path, label: str) -> pl.LazyFrame:
+def _read_matrix(path: Path, label: str) -> pl.LazyFrame:
     import polars as pl
     from scipy import sparse
 
@@ -256,11 +251,11 @@ def _matrix_events(path: Path, label: str) -> pl.LazyFrame:
         raise InputError(f"{label} is no SciPy sparse matrix ({error}): save one with scipy.sparse.save_npz") from None
     rows, columns = matrix.coords
     weight = matrix.data.astype(np.float32).astype(np.float64)
-    wrong = ~(np.isfinite(weight) & (weight > 0))
-    frame = pl.LazyFrame(
-        {"user": rows.astype(np.int64), "item": columns.astype(np.int64), "weight": weight, "wrong": wrong}
+    frame = pl.LazyFrame({"user": rows.astype(np.int64), "item": columns.astype(np.int64), "weight": weight})
+    sound = pl.col("weight").is_finite() & (pl.col("weight") > 0)
+    return frame.with_columns(
+        file=pl.lit(label),
+        line=pl.int_range(1, pl.len() + 1, dtype=pl.Int64),
+        fault=pl.when(~sound).then(pl.lit("value: not positive and finite")),
+        text=pl.format("({}, {})", "user", "item"),
     )
-    fault = pl.when("wrong").then(pl.lit("value: not positive and finite"))
-    text = pl.format("({}, {})", "user", "item")
-    about = {"file": pl.lit(label), "line": pl.int_range(1, pl.len() + 1, dtype=pl.Int64), "fault": fault, "text": text}
-    return frame.with_columns(**about).drop("wrong")

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -190,7 +190,7 @@ def _read_tasks(event_input: EventInput) -> Iterator[_ReadTask]:
     import polars as pl
 
     with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
-        path = fetch_outline(event_input.address, Path(scratch))
+        path = fetch_outline(event_input.layout.label, Path(scratch))
         rows = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
     for start in range(0, max(rows, 1), EVENTS_PER_TASK):
         yield _ReadTask(event_input, str(Path.cwd()), start, EVENTS_PER_TASK)
@@ -207,17 +207,13 @@ def _read(
     import pyarrow as pa
 
     schema = pa.schema([(name, _ARROW[kind]) for name, kind in columns.items()])
-    nothing = [
-        pl.lit(None, dtype).alias(name)
-        for name, dtype in (("file", pl.String), ("line", pl.Int64), ("text", pl.String))
-    ]
     for batch in batches:
         for number in batch.column(0).to_pylist():
             task = tasks[number]
             with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
                 events = read_events(task.event_input, Path(scratch), id_types, task.folder)
                 events = events.slice(task.start, task.length)
-                sound = events.filter(pl.col("fault").is_null()).with_columns(nothing)
+                sound = events.filter(pl.col("fault").is_null()).with_columns(file=None, line=None, text=None)
                 for frame in (sound, events.filter(pl.col("fault").is_not_null())):
                     for piece in frame.select(list(columns)).collect_batches(chunk_size=100_000):
                         table = piece.to_arrow(compat_level=pl.CompatLevel.oldest())
@@ -242,10 +238,7 @@ def _write(batches: Iterator[pa.RecordBatch], address: str, part_count: int) -> 
 
     frame = _frame_of(batches)
     if frame is not None:
-        file = write_events(frame, address, part_count=part_count)
-        counts = pa.array([list(file.part_counts)], pa.list_(pa.int64()))
-        arrays = [pa.array([file.name]), pa.array([file.checksum]), counts, pa.array([file.blocks], pa.binary())]
-        yield pa.RecordBatch.from_arrays(arrays, names=["name", "checksum", "part_counts", "blocks"])
+        yield pa.RecordBatch.from_pylist([asdict(write_events(frame, address, part_count=part_count))])
 
 
 def _write_rejected(batches: Iterator[pa.RecordBatch], address: str, name: str) -> Iterator[pa.RecordBatch]:
@@ -253,7 +246,7 @@ def _write_rejected(batches: Iterator[pa.RecordBatch], address: str, name: str) 
 
     frame = _frame_of(batches)
     if frame is not None:
-        yield pa.RecordBatch.from_arrays([pa.array([write_frame(frame, address, name)])], names=["checksum"])
+        yield pa.RecordBatch.from_pylist([{"checksum": write_frame(frame, address, name)}])
 
 
 @contextmanager

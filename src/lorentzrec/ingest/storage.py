@@ -72,7 +72,7 @@ def fetch(address: str, folder: Path) -> Path:
     target = folder / address.partition("://")[2]
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _store(address) as (store, path), target.open("wb") as file:
+        with _open_container(address) as (store, path), target.open("wb") as file:
             for chunk in store.get(path).stream(min_chunk_size=8 * 2**20):
                 file.write(chunk)
     return target
@@ -85,7 +85,7 @@ def fetch_outline(address: str, folder: Path) -> Path:
     """
     if not is_remote(address):
         return Path(address)
-    with _store(address) as (store, path):
+    with _open_container(address) as (store, path):
         size = store.head(path)["size"]
         if size <= 2 * _OUTLINE or address.endswith(".zst"):
             return fetch(address, folder)
@@ -126,13 +126,13 @@ def write_file(address: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
         file = Path(scratch, address.rpartition("/")[2])
         yield file
-        with _store(address) as (store, path):
+        with _open_container(address) as (store, path):
             store.put(path, file)
 
 
 def remove(address: str) -> None:
     """Delete every remote file below an address."""
-    with _store(address) as (store, path):
+    with _open_container(address) as (store, path):
         for batch in store.list(path):
             store.delete([entry["path"] for entry in batch])
 
@@ -141,7 +141,7 @@ def read_content(address: str) -> bytes | None:
     """The content of a small file; None if there is none."""
     if not is_remote(address):
         return Path(address).read_bytes() if Path(address).is_file() else None
-    with _store(address) as (store, path):
+    with _open_container(address) as (store, path):
         try:
             return bytes(store.get(path).bytes())
         except FileNotFoundError:
@@ -163,13 +163,13 @@ def file_name(address: str) -> str:
     return re.sub(r"(\.gz|\.zst)+$", "", address.rstrip("/").rpartition("/")[2], flags=re.IGNORECASE)
 
 
-def _hidden(path: Path, folder: Path) -> bool:
+def _is_hidden(path: Path, folder: Path) -> bool:
     return any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
 
 
 def _local_files(path: Path) -> list[StoredFile]:
     if path.is_dir():
-        paths = sorted(file for file in path.rglob("*") if file.is_file() and not _hidden(file, path))
+        paths = sorted(file for file in path.rglob("*") if file.is_file() and not _is_hidden(file, path))
     elif path.exists():
         paths = [path]
     elif _WILD & set(str(path)):
@@ -186,7 +186,7 @@ def _remote_files(address: str) -> list[StoredFile]:
     prefix = address
     if wild := min((address.find(mark) for mark in _WILD if mark in address), default=None):
         prefix = address[:wild].rpartition("/")[0]
-    with _store(prefix) as (store, path):
+    with _open_container(prefix) as (store, path):
         entries = [entry for batch in store.list(path or None) for entry in batch]
         root = address.partition("://")[0] + "://" + address.partition("://")[2].partition("/")[0]
         if not entries and path:
@@ -195,12 +195,12 @@ def _remote_files(address: str) -> list[StoredFile]:
     if wild:
         found = [file for file in found if fnmatch.fnmatchcase(file.address, address)]
     else:
-        found = [file for file in found if not _hidden(Path(file.address), Path(address))]
+        found = [file for file in found if not _is_hidden(Path(file.address), Path(address))]
     return sorted(found, key=lambda file: file.address)
 
 
 @contextmanager
-def _store(address: str) -> Iterator[tuple[Any, str]]:
+def _open_container(address: str) -> Iterator[tuple[Any, str]]:
     """The container of a remote address and the path in it; all errors are reported in one line."""
     try:
         import obstore.exceptions as exceptions
@@ -209,7 +209,7 @@ def _store(address: str) -> Iterator[tuple[Any, str]]:
     scheme, _, rest = address.partition("://")
     container, _, path = rest.partition("/")
     try:
-        yield _azure(container) if scheme == "az" else _s3(container), path
+        yield _open_azure(container) if scheme == "az" else _open_s3(container), path
     except (exceptions.BaseError, FileNotFoundError, PermissionError) as error:
         # Failed listings have no error type of their own: only their text has the status.
         reason = " ".join(str(error).split())
@@ -237,7 +237,7 @@ _RETRIES: Any = {
 }
 
 
-def _azure(container: str) -> ObjectStore:
+def _open_azure(container: str) -> ObjectStore:
     from obstore.store import AzureStore
 
     text = os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "")
@@ -245,11 +245,11 @@ def _azure(container: str) -> ObjectStore:
     config: Any = {name: parts[key] for name, key in _AZURE_PARTS.items() if key in parts}
     options: Any = {"client_options": {"allow_http": config.get("endpoint", "").startswith("http://")}}
     if not parts and not any(os.environ.get(f"AZURE_STORAGE_{name}") for name in _AZURE_KEYS):
-        options["credential_provider"] = _azure_identity(container)
+        options["credential_provider"] = _find_azure_identity(container)
     return AzureStore(container, config=config or None, retry_config=_RETRIES, **options)
 
 
-def _azure_identity(container: str) -> Any:
+def _find_azure_identity(container: str) -> Any:
     if not os.environ.get("AZURE_STORAGE_ACCOUNT_NAME"):
         names = "AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_NAME and a key"
         raise InputError(f"az://{container}: no Azure credentials: set {names}")
@@ -260,7 +260,7 @@ def _azure_identity(container: str) -> Any:
     return AzureCredentialProvider()
 
 
-def _s3(bucket: str) -> ObjectStore:
+def _open_s3(bucket: str) -> ObjectStore:
     from obstore.store import S3Store
 
     allow_http = os.environ.get("AWS_ENDPOINT_URL", os.environ.get("AWS_ENDPOINT", "")).startswith("http://")

@@ -9,11 +9,9 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
-import mmap
-import shutil
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
@@ -79,8 +77,10 @@ def open_bytes(path: Path, label: str) -> Iterator[IO[bytes]]:
 def _compression(file: IO[bytes], label: str) -> str | None:
     head = file.read(4)
     file.seek(0)
-    names = (name for name, (mark, ending) in _COMPRESSIONS.items() if head.startswith(mark) or label.endswith(ending))
-    return next(names, None)
+    for name, (mark, ending) in _COMPRESSIONS.items():
+        if head.startswith(mark) or label.endswith(ending):
+            return name
+    return None
 
 
 def limit_lines(content: Readable, label: str) -> IO[bytes]:
@@ -103,7 +103,10 @@ class _LimitedLines(io.RawIOBase):
         self._lines += ends
         self._open = len(piece) - piece.rfind(b"\n") - 1 if ends else self._open + len(piece)
         if self._open > LONGEST_LINE:
-            raise _too_long(self._label, self._lines + 1)
+            raise InputError(
+                f"{self._label} line {self._lines + 1} is longer than {LONGEST_LINE // 2**20} MiB: check that the file "
+                "is text, with a line end after every record"
+            )
         target[: len(piece)] = piece
         return len(piece)
 
@@ -111,35 +114,12 @@ class _LimitedLines(io.RawIOBase):
 def decompress(path: Path, label: str, target: Path) -> Path:
     """The path of an uncompressed file without overlong lines: `path` itself if it is not compressed, else `target`."""
     with path.open("rb") as file:
-        if _compression(file, label) is None:
-            _refuse_long_lines(file, label)
-            return path
-    with open_bytes(path, label) as content, target.open("wb") as plain:
-        shutil.copyfileobj(content, plain, _PIECE)
-    return target
-
-
-def _refuse_long_lines(file: IO[bytes], label: str) -> None:
-    """Find one line end in every `LONGEST_LINE` bytes, which costs next to nothing."""
-    size = file.seek(0, io.SEEK_END)
-    if size <= LONGEST_LINE:
-        return
-    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        start = 0
-        while size - start > LONGEST_LINE:
-            end = content.rfind(b"\n", start, start + LONGEST_LINE + 1)
-            if end < 0:
-                pieces = range(0, start, _PIECE)
-                lines = sum(content[first : min(first + _PIECE, start)].count(b"\n") for first in pieces)
-                raise _too_long(label, lines + 1)
-            start = end + 1
-
-
-def _too_long(label: str, line: int) -> InputError:
-    return InputError(
-        f"{label} line {line} is longer than {LONGEST_LINE // 2**20} MiB: check that the file is text, with a line end "
-        "after every record"
-    )
+        compressed = _compression(file, label) is not None
+    with open_bytes(path, label) as content, target.open("wb") if compressed else nullcontext() as plain:
+        while piece := content.read(_PIECE):
+            if plain is not None:
+                plain.write(piece)
+    return target if compressed else path
 
 
 def is_utf8(encoding: str) -> bool:

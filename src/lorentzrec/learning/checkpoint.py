@@ -129,7 +129,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     manifest = parse_manifest(content, place, key="kind", kind=KIND, **messages)
     version = manifest.get("format_version")
     if version not in (UNSEALED_VERSION, FORMAT_VERSION):
-        raise ArtifactError(f"{folder} is no checkpoint that this version reads: {AGAIN}")
+        raise ArtifactError(f"{folder} is not a checkpoint that this version can read: {AGAIN}")
     if version == UNSEALED_VERSION:
         manifest["files"] = {ARRAYS: manifest.get("checksum")}
     else:

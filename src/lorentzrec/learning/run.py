@@ -176,7 +176,7 @@ def initial_space(
 
     cube: uniform in a cube of side `initial_width` (the paper's MovieLens runs).
     ball: uniform in a ball of Poincare radius `initial_width`.
-    frequency: on the sphere of Poincare radius `initial_width` / ln(e - 1 + n) for an item met n times. The paper
+    frequency: on the sphere of Poincare radius `initial_width` / ln(e - 1 + n) for an item with n events. The paper
     prints 1 / ln n, which is infinite for n = 1; the shift by e - 1 makes it 1 there. Customers have no frequency and
     start in the ball.
     """

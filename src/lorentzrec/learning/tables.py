@@ -40,7 +40,7 @@ def padded(dimension: int) -> int:
 
 
 def table_of(space: NDArray[np.float32], config: TrainingConfig) -> Table:
-    """A table with these space coordinates and an optimiser that has seen nothing."""
+    """A table with these space coordinates and a new optimiser state."""
     count, dimension = space.shape
     points = _aligned(count, padded(dimension))
     points[:, 1 : dimension + 1] = space
@@ -49,14 +49,14 @@ def table_of(space: NDArray[np.float32], config: TrainingConfig) -> Table:
     momentum = config.optimiser == "adam"
     return Table(
         points=points,
-        squared=np.zeros(count, np.float32),  # for RSGD, too, which has no use for it: the kernels read it all the same
+        squared=np.zeros(count, np.float32),  # unused by RSGD, but the kernels read it
         momentum=_aligned(count if momentum else 1, points.shape[1]),
         steps=np.zeros(count if momentum else 1, np.int32),
     )
 
 
 def points_of(table: Table, config: TrainingConfig) -> NDArray[np.float32]:
-    """A copy of the points as the world sees them: d + 1 coordinates on the hyperboloid, d in flat space."""
+    """A copy of the points in their public form: d + 1 coordinates on the hyperboloid, d in flat space."""
     first = 0 if config.hyperbolic else 1
     points: NDArray[np.float32] = table.points[:, first : config.dimension + 1].copy()
     if config.hyperbolic:

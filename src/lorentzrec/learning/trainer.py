@@ -115,7 +115,7 @@ def _run_epochs(
 
 
 def _attach(error: Any, model: Model) -> None:
-    """Let whoever catches the error of a callback have the model so far."""
+    """Attach the model so far to the error of a callback."""
     error.model = model
     error.add_note(
         "raised by a callback of lorentzrec.train: the attribute `model` of this exception is the model so far"
@@ -123,7 +123,7 @@ def _attach(error: Any, model: Model) -> None:
 
 
 def _save(run: TrainingRun, checkpoint: str | Path, shown: TrainingProgress) -> None:
-    """Write the checkpoint. What the disk refuses costs the checkpoint and not the training."""
+    """Write the checkpoint. An error of the disk costs the checkpoint, not the training."""
     try:
         run.checkpoint().save(checkpoint)
     except (OSError, LorentzrecError) as error:

@@ -62,7 +62,7 @@ def save_model(model: Model, path: str | Path, *, histories: bool = True) -> Non
             write_arrays(folder / HISTORIES, {"offsets": saved.offsets, "item_rows": saved.item_rows, **weights})
         for name in (USERS, HISTORIES):
             if (folder / name).exists():
-                (folder / name).chmod(0o600)  # what customers did is for the owner alone
+                (folder / name).chmod(0o600)  # only the owner may read what customers did
         manifest = {
             "kind": KIND,
             "format_version": FORMAT_VERSION,
@@ -81,7 +81,7 @@ def save_model(model: Model, path: str | Path, *, histories: bool = True) -> Non
 
 
 def load(path: str | Path) -> Model:
-    """Read a model that `Model.save` wrote. Every byte is checked, every shape, and that every point is a point."""
+    """Read a model that `Model.save` wrote. Checks every byte, every shape, and that every point is on the sheet."""
     try:
         return read_directory(path, _read_folder)
     except OSError as error:
@@ -197,7 +197,7 @@ def write_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
     path.touch()
     permissions = path.stat().st_mode
     save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, path)
-    path.chmod(permissions)  # save_file closes its files to everybody else, such as the user that runs a service
+    path.chmod(permissions)  # save_file makes its files private, also to the user that runs a service
 
 
 def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:

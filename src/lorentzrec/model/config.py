@@ -41,19 +41,24 @@ class TrainingConfig:
     model: Literal["asymmetric", "symmetric"] = "asymmetric"
     """`asymmetric`: a customer is the midpoint of a history. `symmetric`: every customer has a point of their own."""
     loss: Loss | None = None
+    """How the score of a positive is compared with those of its negatives; `docs/math.md` has the formulas."""
     score: Score | None = None
     """`inner`: <u, v>. `distance`: minus the distance."""
     optimiser: Literal["rsgd", "adagrad", "adam"] = "adagrad"
+    """`rsgd`: plain Riemannian gradient steps, as in the paper. `adagrad`, `adam`: adaptive, one rate per point."""
     dimension: Annotated[int, Range(1, 4096)] = 50
+    """Number of dimensions of the space."""
     epochs: Epochs | None = None
+    """Passes over all events."""
     learning_rate: NotNegative | None = None
+    """Learning rate of the first epoch after the warm-up."""
     learning_rate_decay: NotNegative | None = None
     """See `schedule`."""
     schedule: Literal["inverse", "linear"] = "linear"
     """Rate in epoch e of E, from 0: `inverse`: rate / (1 + decay e), `linear`: rate (1 - decay e / E), with a decay of
     at most 1. A decay of 0 keeps it constant."""
     warmup_epochs: Epochs = 0
-    """First epochs, in which the rate rises in equal steps to that of the schedule."""
+    """Number of first epochs in which the rate rises in equal steps to that of the schedule."""
     negative_count: Count | None = None
     """Negatives that each positive is compared with. Symmetric BPR draws them for each positive; otherwise a block of
     customers shares them."""
@@ -62,10 +67,11 @@ class TrainingConfig:
     scale: Positive | None = None
     """Multiplies the score inside the loss: an inverse temperature."""
     regularisation: NotNegative = 0.0
-    """Times the squared distance to the origin, for every point that a step moves."""
+    """Penalty: this times the squared distance to the origin, for every point that a step moves."""
     clip_norm: Positive | None = None
     """Longest tangent gradient; longer ones are shortened and counted. None: no limit."""
     initialisation: Literal["cube", "ball", "frequency"] = "ball"
+    """Where points start: in a cube or a ball at the origin, or nearer to it the more events an item has."""
     initial_width: Positive | None = None
     """Side of the cube, or radius of the ball in Poincare coordinates, which is at most 0.9."""
     targets: Targets | None = None
@@ -74,13 +80,14 @@ class TrainingConfig:
     """What a target is predicted from. `causal`: the items before it. `folds`: all items outside its fold, for
     histories without order (accepted as `leave_one_out`, its name in 0.1, until 0.3)."""
     folds: Annotated[int, Range(2, 2**31 - 1)] = 3
-    """Parts that a history without order is cut into, differently in every epoch; the items of a part are predicted
-    together, from all the others. As many as the longest history has items leave out one at a time."""
+    """Number of parts that a history without order is divided into, differently in every epoch; the items of a part
+    are predicted together, from all the others. With as many folds as items, one item is left out at a time."""
     recency: Recency | None = None
-    """Weight of a history item per step back from the target; 1 weighs all equally."""
+    """Factor on the weight of a history item per step back from the target; 1: all equal."""
     sampler: Literal["uniform", "popularity"] = "uniform"
+    """How negatives are sampled: all items alike, or in proportion to their events."""
     validation: NotNegative = 0.0
-    """Share of customers (below 1) or number of them (from 1) whose last event is held out to choose the best epoch;
+    """Share (below 1) or number (from 1) of customers whose last event is held out to choose the best epoch;
     0: none."""
     patience: Count = 5
     """Epochs without a better validation metric before training stops."""
@@ -93,6 +100,7 @@ class TrainingConfig:
     """Whether one seed gives the same bits for any number of threads. Always true except for symmetric BPR, whose
     threads share points without locks unless this is set to true: it then runs on one thread."""
     seed: Annotated[int, Range(0, 2**63 - 1)] = 0
+    """Random seed, for the initial points, the order of events and the negatives."""
 
     def __post_init__(self) -> None:
         if str(self.history) == "leave_one_out":

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.atomic import atomic_file
+from lorentzrec.counting import Count
 from lorentzrec.data.arrays import gather_groups
 from lorentzrec.data.interactions import Interactions, offsets_of
 from lorentzrec.data.vocabulary import UNKNOWN, Id, Vocabulary
@@ -106,8 +107,9 @@ class Model:
             object.__setattr__(self, name, array)
 
     def __repr__(self) -> str:
-        config, users = self.config, f", {len(self.users):,} users" if self.users is not None else ""
-        return f"Model({config.geometry} {config.model} d={config.dimension}, {len(self.items):,} items{users})"
+        config, items = self.config, f"{Count(len(self.items)):item|items}"
+        users = f", {Count(len(self.users)):user|users}" if self.users is not None else ""
+        return f"Model({config.geometry} {config.model} d={config.dimension}, {items}{users})"
 
     def _repr_html_(self) -> str:
         """Size and settings as a table, in notebooks."""
@@ -309,12 +311,12 @@ class Model:
     def _user_queries(self, users: Iterable[Id], exclude_history: bool) -> Iterator[_Query]:
         if self.users is None or (self.histories is None and self.user_points is None):
             raise InputError(
-                "this model holds no training histories and supports histories only: give a history, "
+                "this model has no training histories and supports histories only: give a history, "
                 "or save the model with histories=True"
             )
         if self.histories is None and exclude_history:
             raise InputError(
-                "this model holds no training histories and does not know what a user has seen: "
+                "this model has no training histories and does not know what a user has seen: "
                 "pass exclude_history=False, or save the model with histories=True"
             )
         for row in _known_rows(self.users, users, "user"):
@@ -380,7 +382,7 @@ def _rows(vocabulary: Vocabulary, ids: Iterable[Id], name: str) -> NDArray[np.in
     try:
         return vocabulary.rows(plain)
     except TypeError:
-        raise InputError(f"{name} holds something that is no id: give a flat list of strings or integers") from None
+        raise InputError(f"{name} contains something that is not an id: give a list of strings or integers") from None
 
 
 def _known_rows(vocabulary: Vocabulary, ids: Iterable[Id], name: str) -> NDArray[np.int64]:

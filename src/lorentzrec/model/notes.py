@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from lorentzrec.counting import with_counts
+
 
 class NoteKind(StrEnum):
     TEXT = "text"
@@ -31,19 +33,19 @@ _TEXTS = {
     NoteKind.TEXT: "{text}",
     NoteKind.NO_TIMES: "the events have no times: histories are used without order, in {folds} folds",
     NoteKind.EQUAL_TIMES: "{share:.1%} of neighbouring events have equal times; their order is that of the {order}",
-    NoteKind.NO_PREDICTABLE_LABEL: "{customers:,} customers have no labelled event that could be predicted: "
-    "not learned from",
-    NoteKind.SINGLE_EVENT: "{customers:,} customers have a single event and nothing to predict it from: "
-    "not learned from",
+    NoteKind.NO_PREDICTABLE_LABEL: "{customers:customer has|customers have} no labelled event that could be predicted: "
+    "not used in training",
+    NoteKind.SINGLE_EVENT: "{customers:customer has|customers have} a single event and nothing to predict it from: "
+    "not used in training",
     NoteKind.NOT_REPRODUCIBLE: "symmetric BPR on several threads shares points without locks: results vary from run to "
     "run; deterministic=True runs it on one thread",
     NoteKind.ONE_THREAD: "deterministic symmetric BPR runs on one thread",
     NoteKind.FEWER_ITEMS_THAN_NEGATIVES: "negative_count is {negatives}, more than the {items} items: "
     "all of them are used",
-    NoteKind.NO_VALID_NEGATIVE: "epoch 1: {times:,} times a customer had no valid negative (they had interacted with "
-    "all sampled items)",
-    NoteKind.COINCIDENT_POINTS: "epoch 1: {pairs:,} pairs of points coincided and gave no direction",
-    NoteKind.SHORTENED_STEPS: "{steps:,} steps beyond the safety length or the largest radius were shortened",
+    NoteKind.NO_VALID_NEGATIVE: "epoch 1: {times:time|times} a customer had no valid negative "
+    "(they had interacted with all sampled items)",
+    NoteKind.COINCIDENT_POINTS: "epoch 1: {pairs:pair|pairs} of points coincided and gave no direction",
+    NoteKind.SHORTENED_STEPS: "{steps:step|steps} beyond the maximum length or radius shortened",
     NoteKind.OUT_OF_PATIENCE: "stopped after epoch {epoch}: no better {metric} since epoch {best}",
     NoteKind.STOPPED_BY_WATCH: "stopped after epoch {epoch} by a callback{reason}",
     NoteKind.INTERRUPTED: "interrupted in epoch {epoch} of {epochs}",
@@ -60,7 +62,7 @@ class Note:
     """Counts and names, as the text of the kind has them."""
 
     def __str__(self) -> str:
-        return _TEXTS[self.kind].format(**self.values)
+        return with_counts(_TEXTS[self.kind], self.values)
 
     def to_dict(self) -> dict[str, Any]:
         return {"kind": self.kind, **self.values}

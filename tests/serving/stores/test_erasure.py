@@ -16,13 +16,13 @@ import polars as pl
 import pytest
 
 from cli.command_line import run
-from lorentzrec.ingest.dataset import save_dataset
 from lorentzrec.model.artifact import save_model
 from lorentzrec.serving.stores import file_store
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.file_store import BYTES_REMAIN, FileStore
 from lorentzrec.serving.stores.store import Added, Event, HistoryEvent, key_of
 from lorentzrec.synthetic.shop import synthetic_shop
+from saved_datasets import save_dataset
 from serving.servers import PostgresServer
 from serving.small_shop import shop_model
 

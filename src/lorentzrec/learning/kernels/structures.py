@@ -30,7 +30,7 @@ class Optimiser(IntEnum):
 
 
 CLIPPED, CAPPED, COINCIDENT, SATURATED, BROKEN = 0, 1, 2, 3, 4
-"""Places in the counters: gradients shortened, steps shortened, distances at zero, customers without a negative,
+"""Indexes of the counters: gradients shortened, steps shortened, distances at zero, customers without a negative,
 first broken row + 1."""
 
 HISTORY, TARGET = 0, 1

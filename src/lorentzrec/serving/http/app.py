@@ -115,7 +115,7 @@ def _openapi_config(*, keyed: bool) -> OpenAPIConfig:
     return OpenAPIConfig(
         title="lorentzrec",
         version=__version__,
-        description="Recommendations from points of hyperbolic space.",
+        description="Recommendations from a hyperbolic embedding.",
         use_handler_docstrings=True,
         path="/schema",
         render_plugins=[_ExactSchema(path=["/", "/openapi.json"])],

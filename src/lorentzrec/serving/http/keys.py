@@ -51,7 +51,7 @@ class ApiKeys:
 
     The parent puts the digests into a file of its private folder and replaces that file on `reload`. Workers look at it
     on every request: from the moment it is replaced, all of them decide by the new keys, and none has to be restarted.
-    A worker that is started later inherits the keys in memory, however sound the file of keys is by then.
+    A worker that is started later inherits the keys in memory, even if the file of keys is invalid by then.
     """
 
     def __init__(self, source: Path, folder: Path | None = None) -> None:
@@ -62,12 +62,12 @@ class ApiKeys:
         self._share(self._digests)
 
     def reload(self) -> None:
-        """Take the file of keys into use as it is now; if it is not sound, keep the keys in use and log why."""
+        """Take the file of keys into use as it is now; if it is invalid, keep the current keys and log why."""
         try:
             digests = read_key_file(self._source)
             self._share(digests)
         except (InputError, OSError) as error:
-            logger.error("keys not reloaded, those in use stay: %s", error)
+            logger.error("keys not reloaded, the current ones stay in use: %s", error)
         else:
             self._digests = digests
             # Not only at `info`: from this line on no worker accepts a key that was removed.

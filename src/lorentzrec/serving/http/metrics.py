@@ -32,7 +32,7 @@ class Metrics:
         self.fallbacks = counter("lorentzrec_fallbacks_total", "Responses that differ from the request.", ["kind"])
         self.degraded = counter("lorentzrec_degraded_total", "Responses without a customer's stored history.")
         self.events = counter("lorentzrec_events_total", "Events received.", ["outcome"])
-        self.swaps = counter("lorentzrec_version_swaps_total", "Versions taken into use.")
+        self.swaps = counter("lorentzrec_version_swaps_total", "Switches to another version.")
         self.refused = counter("lorentzrec_versions_refused_total", "Versions found damaged.")
         self.serving = total("lorentzrec_version_workers", "Workers that use this version.", ["version"])
         self.store_up = least("lorentzrec_store_up", "1 if the store responds.")

@@ -187,7 +187,7 @@ class _Exchange:
         if message["type"] == "http.disconnect":
             self.gone = True
             # The client closed the connection or violated HTTP, so it may still read this.
-            problem = "the body ends too early or its chunks are damaged: send it whole"
+            problem = "the body ends too early or its chunks are damaged: send all of it"
             raise ServiceProblem(problem, 400, "invalid-request")
         self._middleware.count_bytes(self, len(message.get("body", b"")))
         if 0 < self.length <= self.received:

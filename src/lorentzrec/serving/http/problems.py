@@ -27,15 +27,15 @@ STORE_UNAVAILABLE = "the store is unavailable, and the log of the service has th
 VERSION_DAMAGED = "files of the version are damaged, and the log of the service has the details: try again"
 
 TITLES = {
-    400: "The request cannot be used as it is",
-    401: "A key is needed",
-    403: "This is not allowed",
+    400: "The request is invalid",
+    401: "An API key is required",
+    403: "Forbidden",
     404: "Not found",
-    405: "The method is not allowed here",
+    405: "Method not allowed",
     408: "The request took too long to arrive",
     413: "The request is too large",
-    415: "The media type cannot be read",
-    421: "The service does not accept this host name",
+    415: "Unsupported media type",
+    421: "The host name is not allowed",
     500: "The service failed",
     503: "The service is unavailable",
 }
@@ -106,9 +106,9 @@ def _from_litestar(error: HTTPException) -> ServiceProblem:
     """What Litestar found wrong: the path, the method, a parameter or the body."""
     kinds = {400: "invalid-request", 404: "no-such-route", 413: "too-large"}
     hints = {
-        404: "there is nothing at this path: see /schema",
-        405: "the path takes other methods: see /schema",
-        413: "the body is longer than this service takes: send it in parts",
+        404: "this path does not exist: see /schema",
+        405: "this method is not allowed here: see /schema",
+        413: "the body is too long for this service: send it in parts",
     }
     errors = _faults(error) if isinstance(error, ValidationException) else []
     detail = "; ".join(f"{fault.where}: {fault.what}" for fault in errors) or hints.get(error.status_code, error.detail)
@@ -134,10 +134,10 @@ def _from_decoding(error: Exception) -> ServiceProblem:
             fault = Fault(where.strip("`").removeprefix("$").lstrip(".") or "body", what)
             return invalid(f"{fault.where}: {what}", errors=[fault])
         case RecursionError():
-            return invalid("the body is nested too deeply: send JSON as the schema has it")
+            return invalid("the body is nested too deeply: send JSON that matches /schema")
         case UnicodeDecodeError():
-            return invalid("the body is not UTF-8: send JSON as the schema has it")
-    return invalid(f"{error}: send JSON as the schema has it")
+            return invalid("the body is not UTF-8: send JSON that matches /schema")
+    return invalid(f"{error}: send JSON that matches /schema")
 
 
 def _from_damaged_record(error: RecordDamaged) -> ServiceProblem:

@@ -147,7 +147,7 @@ class VersionWatcher:
             return
         for name in self._store.call(lambda store: store.activated_versions()):
             if name != wanted and (opened := self._open(name)):
-                logger.warning("version %s serves in place of %s, which is refused", name, wanted)
+                logger.warning("version %s is used instead of %s, which is refused", name, wanted)
                 yield opened
         if in_use is not None:
             yield in_use
@@ -155,7 +155,7 @@ class VersionWatcher:
     def _note_damage(self, version: Version) -> None:
         """Report, once, that the version in use is damaged.
 
-        It is opened again, which may get a sound copy; if that was damaged as well a moment ago, it is refused.
+        It is opened again, which may yield an intact copy; if that was damaged as well a moment ago, it is refused.
         """
         if version is self._noted:
             return

@@ -40,7 +40,7 @@ export function fillHistory(list, items, remove, whenEmpty) {
 function because(reasons) {
   const share = (/** @type {import("./service.js").Reason} */ reason) => (reasons?.length === 1 ? "" : `\u00a0(${Math.round(100 * reason.share)}\u00a0%)`);
   const names = (reasons ?? []).map((reason) => `${reason.title || reason.item}${share(reason)}`);
-  return element("p", { className: "because" }, names.length ? `because of ${names.join(", ")}` : "because of no single item");
+  return element("p", { className: "because" }, names.length ? `because of ${names.join(", ")}` : "fits the whole history");
 }
 
 /**

@@ -45,6 +45,6 @@ export function factsOf({ model, items, geometry, dimension }) {
  */
 export function placeOf(distance, near) {
   if (distance === null) return "The history is empty, so the customer has no position on the disk yet.";
-  const among = near.length ? `, among ${near.slice(0, 2).join(" and ")}` : "";
-  return `★ The customer is at distance ${distance.toFixed(2)} from the centre${among}.`;
+  const nearby = near.length ? `, near ${near.slice(0, 2).join(" and ")}` : "";
+  return `★ The customer is ${distance.toFixed(2)} from the centre${nearby}.`;
 }

@@ -20,7 +20,7 @@ def pool_size(k: int, diversity: float) -> int:
 
 
 def diversify(ranker: Ranker, rows: Rows, scores: NDArray[np.float32], k: int, diversity: float) -> NDArray[np.int64]:
-    """Places of `k` of the candidates, in the order in which they are chosen; `rows` and `scores` are best first.
+    """Positions of `k` of the candidates, in the order in which they are chosen; `rows` and `scores` are best first.
 
     The first is the best. Each next one has the largest
 

@@ -17,7 +17,7 @@ FORMS = "file:DIR, postgresql://USER@HOST/DATABASE or cosmos://ACCOUNT-HOST/DATA
 
 
 def open_store(url: str, *, create: bool = False) -> Store:
-    """The store at `url`; `create` makes it if it is not there yet, without it that is an `InputError`.
+    """The store at `url`; if it does not exist, `create` makes it, and without `create` this is an `InputError`.
 
     file:DIR                            a folder of this machine
     postgresql://USER:PASSWORD@HOST/DB  all that libpq understands

@@ -1,4 +1,4 @@
-"""Documents of Cosmos DB. A write that another process was faster with is a `Conflict`; others fail as `StoreFault`.
+"""Documents of Cosmos DB. A write that lost a race with another process is a `Conflict`; others fail as `StoreFault`.
 
 What is retried, always within the limits below:
 
@@ -96,7 +96,7 @@ class Account:
                 # Queries use only ids and partitions: an index of all events would cost more than the events.
                 paths = {"includedPaths": [{"path": f"/{partition}/?"}], "excludedPaths": [{"path": "/*"}]}
                 policy = {"indexingMode": "consistent", **paths}
-                with suppress(CosmosResourceExistsError):  # another process was faster
+                with suppress(CosmosResourceExistsError):  # another process was first
                     self._client.create_database_if_not_exists(self._database, **TRANSFER_LIMITS)
                 with suppress(CosmosResourceExistsError):
                     database.create_container_if_not_exists(

@@ -70,7 +70,7 @@ class CosmosStore(ChunkedVersions, Store):
             self._catalogue = self._account.container("catalogue", "place", create=create)
             self._chunks = self._catalogue.for_transfers()
             if create and not self._catalogue.all("state"):
-                with suppress(Conflict):  # another process was faster
+                with suppress(Conflict):  # another process was first
                     state = {"id": "state", "place": "state", "version": None, "live_revision": 0, "live": None}
                     self._catalogue.create(state)
         except BaseException:

@@ -142,7 +142,7 @@ class FileStore(SqlStore):
                 with atomic_directory(place):
                     pass
         try:
-            # A version that is complete already is repaired: its sound files do not change.
+            # A version that is complete already is repaired: its intact files do not change.
             complete = (place / MARKER).is_file()
             if complete and (place / MARKER).read_bytes() != content:
                 raise StoreFault.OTHER_CONTENT.error(name=manifest.name, store=self.url)
@@ -316,7 +316,7 @@ class FileStore(SqlStore):
                 logger.warning("%s is large: run VACUUM to remove erased data from unused space", self._database)
 
     def _prepare(self, connection: sqlite3.Connection, writable: bool) -> None:
-        """Bring a file up to date that is opened for the first time, and check it."""
+        """Migrate a file that is opened for the first time, and check it."""
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version > len(SCHEMA):
             raise StoreFault.NEWER.error(store=self._database)

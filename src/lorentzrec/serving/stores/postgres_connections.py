@@ -140,7 +140,7 @@ class PostgresConnections:
         self._close_idle()
 
     def _take(self) -> TimedConnection:
-        """An idle connection that is sound, or a new one."""
+        """An idle connection that works, or a new one."""
         while connection := self._pop_idle():
             if self._is_sound(connection):
                 return connection

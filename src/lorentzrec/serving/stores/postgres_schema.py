@@ -64,7 +64,7 @@ _LOCK = 0x6C6F72656E747A  # "lorentz"
 
 
 def migrate(connections: PostgresConnections, *, create: bool) -> None:
-    """Bring the tables up to date; any number of processes may try at once. `create` makes them if there are none."""
+    """Migrate the tables; any number of processes may try at once. `create` makes them if there are none."""
     with connections.statement() as cursor:
         if _done(cursor) == len(MIGRATIONS):
             return

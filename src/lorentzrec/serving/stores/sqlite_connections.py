@@ -50,7 +50,7 @@ class SqliteConnections:
     def __init__(self, path: Path, prepare: Callable[[sqlite3.Connection, bool], None]) -> None:
         """`prepare` is called with the first connection to a file, and whether that is writable."""
         self.path = path
-        self._name, self._folder = str(path), str(path.parent)  # looked at with every use: paths would be converted
+        self._name, self._folder = str(path), str(path.parent)  # compared on every use: paths would be converted
         self._prepare = prepare
         self._prepared: _Place | None = None
         self._preparing = threading.Lock()

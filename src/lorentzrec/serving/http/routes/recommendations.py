@@ -25,8 +25,8 @@ Count = Annotated[int, QueryParameter(ge=1, le=LARGEST_K, description="The numbe
 Diversity = Annotated[
     float, QueryParameter(ge=0, le=1, description="0: the best items; towards 1: items that differ from one another.")
 ]
-Categories = Annotated[list[str] | None, QueryParameter(max_items=1_000, description="Only these; may be repeated.")]
-Excluded = Annotated[list[str] | None, QueryParameter(max_items=1_000, description="Never these; may be repeated.")]
+Categories = Annotated[list[str] | None, QueryParameter(max_items=1_000, description="Only these. Repeatable.")]
+Excluded = Annotated[list[str] | None, QueryParameter(max_items=1_000, description="Never these. Repeatable.")]
 
 logger = logging.getLogger("lorentzrec.serving")
 

@@ -1,0 +1,22 @@
+"""Numbers agree with their nouns."""
+
+from __future__ import annotations
+
+from lorentzrec.counting import Count, with_counts
+
+
+def test_the_noun_agrees_with_the_number() -> None:
+    assert [f"{Count(n):item is|items are} live" for n in (0, 1, 2, 1234)] == [
+        "0 items are live",
+        "1 item is live",
+        "2 items are live",
+        "1,234 items are live",
+    ]
+
+
+def test_other_formats_are_those_of_an_integer() -> None:
+    assert (f"{Count(1234)}", f"{Count(1234):,}", f"{Count(7):>3}") == ("1234", "1,234", "  7")
+
+
+def test_only_integers_are_counted() -> None:
+    assert with_counts("{n:row|rows} of {name}, {p:.1%}", {"n": 1, "name": "x", "p": 0.5}) == "1 row of x, 50.0%"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from lorentzrec.data.interactions import Interactions, offsets_of
 from lorentzrec.errors import InputError
 from lorentzrec.evaluation.protocol import cutoff_of, evaluate
 from lorentzrec.learning.checkpoint import Checkpoint
-from lorentzrec.learning.epochs import EpochRunner
+from lorentzrec.learning.epochs import EpochRunner, Runner
 from lorentzrec.learning.kernels.structures import Table
 from lorentzrec.learning.progress import TrainingProgress
 from lorentzrec.learning.tables import points_of, table_of
@@ -36,17 +36,24 @@ class TrainingRun:
         validation: Interactions | None = None,
         metric: str = VALIDATION_METRIC,
         validate_every: int = 1,
+        make_runner: Callable[[Interactions, ResolvedConfig, Table, Table], Runner] = EpochRunner,
     ) -> None:
         """Decide what `config` leaves open, hold out events for validation, and initialise the points.
 
         metric: what the best epoch is chosen by.
+        make_runner: what runs the epochs, made of the events to learn from, the config, and the points of histories and
+        items.
         """
         if validate_every < 1:
             raise InputError(f"validate_every={validate_every}: validate after every 1, 2, ... epochs")
         self.data, self.metric, self.validate_every = data, metric, validate_every
         self.config = config = (config or TrainingConfig()).resolve_for(data)
         _refuse_hopeless(data, config)
-        self.learned, self.held_out = (data, validation) if validation is not None else _hold_out(data, config)
+        self.learned, self.held_out = data, validation
+        if validation is None and len(places := held_out_places(data, config)):
+            out = np.zeros(len(data), bool)
+            out[places] = True
+            self.learned, self.held_out = data.select(~out), data.select(out)
         random = np.random.default_rng(config.seed)
         frequency = self.learned.item_counts
         self.items = table_of(initial_space(len(data.items), config, frequency, random), config)
@@ -56,7 +63,7 @@ class TrainingRun:
             self.histories = table_of(initial_space(len(data.items), config, frequency, random), config)
         else:
             self.histories = self.items
-        self.runner = EpochRunner(self.learned, config, self.histories, self.items)
+        self.runner = make_runner(self.learned, config, self.histories, self.items)
         self.notes = [*map(Note.of_text, data.notes), *_notes(self.learned, self.runner, config)]
         self.record: list[EpochRecord] = []
         self.best_epoch = 0
@@ -214,11 +221,11 @@ def _refuse_hopeless(data: Interactions, config: ResolvedConfig) -> None:
         )
 
 
-def _hold_out(data: Interactions, config: ResolvedConfig) -> tuple[Interactions, Interactions | None]:
-    """Take the last event (without order: a random one) from some customers with at least three events. It must be
-    labelled, where there are labels."""
+def held_out_places(data: Interactions, config: ResolvedConfig) -> NDArray[np.int64]:
+    """The events to hold out: the last (without order: a random one) of some customers with at least three events. It
+    must be labelled, where there are labels."""
     if config.validation == 0:
-        return data, None
+        return np.empty(0, np.int64)
     labels = np.ones(len(data), bool) if data.labels is None else data.labels
     last = np.maximum(data.offsets[1:] - 1, 0)
     before = offsets_of(labels.astype(np.int64))[data.offsets]  # labelled events before each customer
@@ -237,12 +244,10 @@ def _hold_out(data: Interactions, config: ResolvedConfig) -> tuple[Interactions,
     if not data.ordered:
         skipped = (random.random(count) * counts[chosen]).astype(np.int64)  # labelled events before the chosen one
         places = np.flatnonzero(labels)[before[chosen] + skipped]
-    out = np.zeros(len(data), bool)
-    out[places] = True
-    return data.select(~out), data.select(out)
+    return places
 
 
-def _notes(data: Interactions, runner: EpochRunner, config: ResolvedConfig) -> Iterator[Note]:
+def _notes(data: Interactions, runner: Runner, config: ResolvedConfig) -> Iterator[Note]:
     """What is known before the first epoch."""
     if config.model == "asymmetric" and not data.ordered:
         yield Note(NoteKind.NO_TIMES, {"folds": config.folds})
@@ -252,10 +257,8 @@ def _notes(data: Interactions, runner: EpochRunner, config: ResolvedConfig) -> I
     if short := int((data.lengths > 0).sum()) - len(runner.learners):
         kind = NoteKind.SINGLE_EVENT if data.labels is None else NoteKind.NO_PREDICTABLE_LABEL
         yield Note(kind, {"customers": short})
-    if config.triplets and len(runner.workspaces) > 1:
-        yield Note(NoteKind.NOT_REPRODUCIBLE)
-    elif config.triplets and config.threads > 1:
-        yield Note(NoteKind.ONE_THREAD)
+    if config.triplets and config.threads > 1:
+        yield Note(NoteKind.ONE_THREAD if config.deterministic else NoteKind.NOT_REPRODUCIBLE)
     if config.negative_count > len(data.items):
         values = {"negatives": config.negative_count, "items": len(data.items)}
         yield Note(NoteKind.FEWER_ITEMS_THAN_NEGATIVES, values)

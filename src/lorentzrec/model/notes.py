@@ -25,6 +25,7 @@ class NoteKind(StrEnum):
     STOPPED_BY_WATCH = "stopped_by_watch"
     INTERRUPTED = "interrupted"
     NO_CHECKPOINT = "no_checkpoint"
+    WORKERS = "workers"
 
 
 _TEXTS = {
@@ -47,6 +48,7 @@ _TEXTS = {
     NoteKind.OUT_OF_PATIENCE: "stopped after epoch {epoch}: no better {metric} since epoch {best}",
     NoteKind.STOPPED_BY_WATCH: "stopped after epoch {epoch} by watch{reason}",
     NoteKind.INTERRUPTED: "interrupted in epoch {epoch} of {epochs}",
+    NoteKind.WORKERS: "trained by {workers:,} workers, whose points were merged {rounds:,} times per epoch",
     NoteKind.NO_CHECKPOINT: "the checkpoint could not be written after epoch {epoch} ({reason})",
 }
 

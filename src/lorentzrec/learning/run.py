@@ -240,7 +240,7 @@ def held_out_places(data: Interactions, config: ResolvedConfig) -> NDArray[np.in
         )
     random = np.random.default_rng([config.seed, 1])
     chosen = random.choice(able, count, replace=False)
-    places = data.offsets[chosen + 1] - 1
+    places: NDArray[np.int64] = data.offsets[chosen + 1] - 1
     if not data.ordered:
         skipped = (random.random(count) * counts[chosen]).astype(np.int64)  # labelled events before the chosen one
         places = np.flatnonzero(labels)[before[chosen] + skipped]

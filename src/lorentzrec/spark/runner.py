@@ -1,17 +1,15 @@
-"""Epochs on Spark: rounds of training and merging, through the scratch storage."""
+"""Epochs that workers share: rounds of training and merging, through the scratch storage."""
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import LorentzrecError
-from lorentzrec.ingest.spark_session import in_tasks, report_in_one_line
 from lorentzrec.ingest.storage import join
 from lorentzrec.learning.epochs import EpochResult, find_learners
 from lorentzrec.learning.kernels.structures import Table
@@ -25,17 +23,25 @@ from lorentzrec.spark.tasks import (
     Work,
     merge_range,
     part_record,
-    run_tasks,
     shard_file,
     train_part,
     write_shard,
 )
 
+Execute: TypeAlias = Callable[[Plan, Work, Sequence[int], dict[str, Any]], dict[int, dict[str, Any]]]
+"""Runs `work(plan, number, **options)` for each number, in any order and anywhere; the results by number."""
+
 _ATTEMPTS = 3
 """How often a round is run whose files turn out to be damaged."""
 
 
-class SparkRunner:
+def write_shards(execute: Execute, plan: Plan) -> None:
+    """Give every worker its customers."""
+    missing = [worker for worker in range(plan.workers) if read_record(f"{shard_file(plan, worker)}.json") is None]
+    execute(plan, write_shard, missing, {})
+
+
+class RoundRunner:
     """Runs epochs as rounds: every worker trains on a part of its customers, then the points are merged.
 
     A round that is complete in the scratch storage is not run again.
@@ -43,7 +49,7 @@ class SparkRunner:
 
     def __init__(
         self,
-        session: Any,
+        execute: Execute,
         plan: Plan,
         rounds: int,
         data: Interactions,
@@ -51,19 +57,13 @@ class SparkRunner:
         histories: Table,
         items: Table,
     ) -> None:
-        self._session, self._plan, self._rounds = session, plan, rounds
+        self._execute, self._plan, self._rounds = execute, plan, rounds
         _, self.learners, self.positives = find_learners(data, config)
         self._states = {"items": state_of(items, config)}
         if histories is not items:
             self._states["histories"] = state_of(histories, config)
         self._current: tuple[str, list[str]] | None = None
         """Folder and checksums of the points that the tables hold."""
-
-    def write_shards(self) -> None:
-        """Give every worker its customers."""
-        plan = self._plan
-        missing = [worker for worker in range(plan.workers) if read_record(f"{shard_file(plan, worker)}.json") is None]
-        self._run(write_shard, missing)
 
     def run(
         self, epoch: int, learning_rate: float, advance: Callable[[int, float], None], cancelled: threading.Event
@@ -126,14 +126,10 @@ class SparkRunner:
         for _ in range(_ATTEMPTS):
             records = {worker: read_record(part_record(task.folder, worker)) for worker in range(plan.workers)}
             missing = [worker for worker, record in records.items() if record is None]
-            records |= self._run(train_part, missing, task=task)
+            records |= self._execute(plan, train_part, missing, {"task": task})
             parts = [record for _, record in sorted(records.items()) if record is not None]
-            ranges = self._run(
-                merge_range,
-                range(len(plan.bounds) - 1),
-                task=task,
-                checksums=[part["checksums"] for part in parts],
-            )
+            options = {"task": task, "checksums": [part["checksums"] for part in parts]}
+            ranges = self._execute(plan, merge_range, range(len(plan.bounds) - 1), options)
             damaged = {worker for record in ranges.values() for worker in record.get("damaged", ())}
             if not damaged:
                 return parts, [record["checksum"] for _, record in sorted(ranges.items())]
@@ -143,15 +139,3 @@ class SparkRunner:
             f"files of workers {sorted(damaged)} in {task.folder} were damaged {_ATTEMPTS} times: check the storage, "
             "then resume"
         )
-
-    def _run(self, work: Work, numbers: Iterable[int], **options: Any) -> dict[int, dict[str, Any]]:
-        """Run a task for each number; their results by number."""
-        wanted = list(numbers)
-        if not wanted:
-            return {}
-        places = self._session.range(0, len(wanted), 1, len(wanted))  # one per task
-        with report_in_one_line():
-            task = in_tasks(run_tasks, work=work, plan=self._plan, numbers=wanted, options=options)
-            found = places.mapInArrow(task, "result string").collect()
-        results = [json.loads(row.result) for row in found]
-        return {result["number"]: result for result in results}

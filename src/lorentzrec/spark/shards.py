@@ -45,7 +45,7 @@ def read_shard(
     return {"lengths": lengths} | {f"{name}s": events[name].to_numpy() for name in ("item_row", *names)}
 
 
-def interactions_of(arrays: dict[str, NDArray[Any]], item_count: int) -> Interactions:
+def interactions_of(arrays: dict[str, Any], item_count: int) -> Interactions:
     """A shard as interactions with numbers as ids."""
     lengths = arrays.pop("lengths")
     users, items = Vocabulary.numbered(len(lengths), name="user"), Vocabulary.numbered(item_count, name="item")

@@ -5,29 +5,29 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.ingest.dataset import Dataset, open_dataset
-from lorentzrec.ingest.spark_session import spark_session
+from lorentzrec.ingest.spark_session import in_tasks, report_in_one_line, spark_session
 from lorentzrec.ingest.storage import join
-from lorentzrec.learning.kernels.structures import Table
+from lorentzrec.learning.checkpoint import Checkpoint
 from lorentzrec.learning.run import VALIDATION_METRIC, TrainingRun, held_out_places
 from lorentzrec.learning.trainer import finish, refuse_other_config
 from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import NoteKind
 from lorentzrec.model.record import EpochRecord
-from lorentzrec.spark.runner import SparkRunner
+from lorentzrec.spark.runner import Execute, RoundRunner, write_shards
 from lorentzrec.spark.scratch import absolute, remove_files, write_arrays
 from lorentzrec.spark.tables import range_bounds
-from lorentzrec.spark.tasks import Plan, held_out_file, release
+from lorentzrec.spark.tasks import Plan, Work, held_out_file, release, run_tasks
 from lorentzrec.threads import available_cores
 
 ROUNDS = 4
@@ -76,32 +76,86 @@ def train(
     for name, value in (("workers", workers), ("rounds", rounds)):
         if value < 1:
             raise InputError(f"`{name}` is {value}: give 1 or more")
-    parts = dict(zip(dataset.part_names or ("train",), dataset.parts(), strict=True))
-    data, validation = next(iter(parts.values())), parts.get("validation")
     threads = config.threads or (max(1, available_cores() // workers) if on_this_machine else None)
     place: dict[str, Any] = {"session": session}
     if session is None:
         place = {"remote" if (master or "").startswith("sc://") else "master": master}
     with _scratch(scratch, on_this_machine) as storage, spark_session(**place, name="lorentzrec train") as started:
-        plan: Plan | None = None
-
-        def make_runner(learned: Interactions, resolved: ResolvedConfig, histories: Table, items: Table) -> SparkRunner:
-            nonlocal plan
-            places = np.empty(0, np.int64) if validation is not None else held_out_places(data, resolved)
-            plan = _plan(dataset, resolved, storage, places, workers, rounds, threads)
-            return SparkRunner(started, plan, rounds, learned, resolved, histories, items)
-
-        run = TrainingRun(data, config, validation, metric, validate_every, make_runner)
-        if workers > 1:
-            run.note(NoteKind.WORKERS, workers=workers, rounds=rounds)
-        assert isinstance(run.runner, SparkRunner)
-        shards = run.runner.write_shards
-        model = finish(
-            run, checkpoint, resume, progress, watch, prepare=lambda config, announce: shards(), every_epoch=True
+        return train_in_rounds(
+            dataset,
+            config,
+            partial(_execute, started),
+            workers=workers,
+            rounds=rounds,
+            threads=threads,
+            scratch=storage,
+            checkpoint=checkpoint,
+            resume=resume,
+            progress=progress,
+            metric=metric,
+            validate_every=validate_every,
+            watch=watch,
         )
-        assert plan is not None
-        remove_files(plan.folder)
-        return model
+
+
+def train_in_rounds(
+    dataset: Dataset,
+    config: TrainingConfig,
+    execute: Execute,
+    *,
+    workers: int,
+    rounds: int,
+    threads: int | None,
+    scratch: str,
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
+    progress: bool | None = None,
+    metric: str = VALIDATION_METRIC,
+    validate_every: int = 1,
+    watch: Callable[[EpochRecord], None] | None = None,
+) -> Model:
+    """`train` with tasks that `execute` runs."""
+    parts = dict(zip(dataset.part_names or ("train",), dataset.parts(), strict=True))
+    data, validation = next(iter(parts.values())), parts.get("validation")
+    resolved = config.resolve_for(data)
+    held_out = np.empty(0, np.int64) if validation is not None else held_out_places(data, resolved)
+    plan = _plan(dataset, resolved, scratch, held_out, workers, rounds, threads)
+    run = TrainingRun(
+        data, config, validation, metric, validate_every, make_runner=partial(RoundRunner, execute, plan, rounds)
+    )
+    if workers > 1:
+        run.note(NoteKind.WORKERS, workers=workers, rounds=rounds)
+    if resume and checkpoint is not None:
+        _refuse_other_workers(Checkpoint.load(checkpoint), workers, rounds)
+
+    def prepare(config: ResolvedConfig, announce: Callable[[str], None]) -> None:
+        write_shards(execute, plan)
+
+    model = finish(run, checkpoint, resume, progress, watch, prepare=prepare, every_epoch=True)
+    remove_files(plan.folder)
+    return model
+
+
+def _execute(
+    session: Any, plan: Plan, work: Work, numbers: Sequence[int], options: dict[str, Any]
+) -> dict[int, dict[str, Any]]:
+    """Tasks of Spark, one per number."""
+    if not numbers:
+        return {}
+    places = session.range(0, len(numbers), 1, len(numbers))
+    with report_in_one_line():
+        task = in_tasks(run_tasks, work=work, plan=plan, numbers=list(numbers), options=options)
+        found = places.mapInArrow(task, "result string").collect()
+    results = [json.loads(row.result) for row in found]
+    return {result["number"]: result for result in results}
+
+
+def _refuse_other_workers(checkpoint: Checkpoint, workers: int, rounds: int) -> None:
+    noted = next((note.values for note in checkpoint.notes if note.kind is NoteKind.WORKERS), {"workers": 1})
+    given = {"workers": workers} | ({"rounds": rounds} if workers > 1 else {})
+    if noted != given:
+        described = " and ".join(f"{name}={value}" for name, value in noted.items())
+        raise ConfigError(f"the checkpoint was made with {described}: set it back, or train without resume")
 
 
 @contextmanager

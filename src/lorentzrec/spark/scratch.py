@@ -14,7 +14,8 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -91,8 +92,15 @@ def round_folder(run: str, epoch: int, number: int) -> str:
     return join(run, "rounds", f"{epoch:04d}-{number:02d}")
 
 
-def _writing(address: str) -> Any:
+@contextmanager
+def _writing(address: str) -> Iterator[Path]:
     if is_remote(address):
-        return write_file(address)
-    Path(address).parent.mkdir(parents=True, exist_ok=True)
-    return atomic_file(address)
+        with write_file(address) as path:
+            yield path
+        return
+    try:
+        Path(address).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write {address} ({error.strerror}): check the disk and the permissions") from None
+    with atomic_file(address) as path:
+        yield path

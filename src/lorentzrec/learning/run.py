@@ -49,11 +49,7 @@ class TrainingRun:
         self.data, self.metric, self.validate_every = data, metric, validate_every
         self.config = config = (config or TrainingConfig()).resolve_for(data)
         _refuse_hopeless(data, config)
-        self.learned, self.held_out = data, validation
-        if validation is None and len(places := held_out_places(data, config)):
-            out = np.zeros(len(data), bool)
-            out[places] = True
-            self.learned, self.held_out = data.select(~out), data.select(out)
+        self.learned, self.held_out = (data, validation) if validation is not None else _hold_out(data, config)
         random = np.random.default_rng(config.seed)
         frequency = self.learned.item_counts
         self.items = table_of(initial_space(len(data.items), config, frequency, random), config)
@@ -221,11 +217,11 @@ def _refuse_hopeless(data: Interactions, config: ResolvedConfig) -> None:
         )
 
 
-def held_out_places(data: Interactions, config: ResolvedConfig) -> NDArray[np.int64]:
-    """The events to hold out: the last (without order: a random one) of some customers with at least three events. It
-    must be labelled, where there are labels."""
+def _hold_out(data: Interactions, config: ResolvedConfig) -> tuple[Interactions, Interactions | None]:
+    """Take the last event (without order: a random one) from some customers with at least three events. It must be
+    labelled, where there are labels."""
     if config.validation == 0:
-        return np.empty(0, np.int64)
+        return data, None
     labels = np.ones(len(data), bool) if data.labels is None else data.labels
     last = np.maximum(data.offsets[1:] - 1, 0)
     before = offsets_of(labels.astype(np.int64))[data.offsets]  # labelled events before each customer
@@ -240,11 +236,13 @@ def held_out_places(data: Interactions, config: ResolvedConfig) -> NDArray[np.in
         )
     random = np.random.default_rng([config.seed, 1])
     chosen = random.choice(able, count, replace=False)
-    places: NDArray[np.int64] = data.offsets[chosen + 1] - 1
+    places = data.offsets[chosen + 1] - 1
     if not data.ordered:
         skipped = (random.random(count) * counts[chosen]).astype(np.int64)  # labelled events before the chosen one
         places = np.flatnonzero(labels)[before[chosen] + skipped]
-    return places
+    out = np.zeros(len(data), bool)
+    out[places] = True
+    return data.select(~out), data.select(out)
 
 
 def _notes(data: Interactions, runner: Runner, config: ResolvedConfig) -> Iterator[Note]:

@@ -35,12 +35,6 @@ _ATTEMPTS = 3
 """How often a round is run whose files turn out to be damaged."""
 
 
-def write_shards(execute: Execute, plan: Plan) -> None:
-    """Give every worker its customers."""
-    missing = [worker for worker in range(plan.workers) if read_record(f"{shard_file(plan, worker)}.json") is None]
-    execute(plan, write_shard, missing, {})
-
-
 class RoundRunner:
     """Runs epochs as rounds: every worker trains on a part of its customers, then the points are merged.
 
@@ -64,6 +58,16 @@ class RoundRunner:
             self._states["histories"] = state_of(histories, config)
         self._current: tuple[str, list[str]] | None = None
         """Folder and checksums of the points that the tables hold."""
+
+    def write_shards(self) -> None:
+        """Give every worker its customers."""
+        plan = self._plan
+        missing = [worker for worker in range(plan.workers) if read_record(f"{shard_file(plan, worker)}.json") is None]
+        self._execute(plan, write_shard, missing, {})
+
+    def remove_files(self) -> None:
+        """Delete the run's folder in the scratch storage."""
+        remove_files(self._plan.folder)
 
     def run(
         self, epoch: int, learning_rate: float, advance: Callable[[int, float], None], cancelled: threading.Event

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import offsets_of
+from lorentzrec.data.arrays import gather_groups, offsets_of
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import InputError
@@ -43,6 +43,20 @@ def read_shard(
     count = -(-(dataset.manifest["counts"]["users"] - worker) // workers)
     lengths = np.bincount(events["user_row"].to_numpy() // workers, minlength=count).astype(np.int32)
     return {"lengths": lengths} | {f"{name}s": events[name].to_numpy() for name in ("item_row", *names)}
+
+
+def left_out(data: Interactions, learned: Interactions) -> NDArray[np.int64]:
+    """Places of the events of `data` that are not in `learned`, which lacks at most one event of a customer."""
+    shorter = np.flatnonzero(data.lengths != learned.lengths)
+    positions, events = gather_groups(data.offsets, shorter)
+    within = events - data.offsets[shorter][positions]
+    # the same place in the other history; the last event has no counterpart
+    others = np.minimum(within, learned.lengths[shorter][positions] - 1) + learned.offsets[shorter][positions]
+    differs = within == data.lengths[shorter][positions] - 1
+    for name, values in data.event_columns().items():
+        differs |= values[events] != learned.event_columns()[name][others]
+    first = np.flatnonzero(differs)
+    return events[first[np.unique(positions[first], return_index=True)[1]]]
 
 
 def interactions_of(arrays: dict[str, Any], item_count: int) -> Interactions:

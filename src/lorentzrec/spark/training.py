@@ -11,21 +11,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.ingest.dataset import Dataset, open_dataset
 from lorentzrec.ingest.spark_session import in_tasks, report_in_one_line, spark_session
 from lorentzrec.ingest.storage import join
 from lorentzrec.learning.checkpoint import Checkpoint
-from lorentzrec.learning.run import VALIDATION_METRIC, TrainingRun, held_out_places
+from lorentzrec.learning.kernels.structures import Table
+from lorentzrec.learning.run import VALIDATION_METRIC, TrainingRun
 from lorentzrec.learning.trainer import finish, refuse_other_config
 from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import NoteKind
 from lorentzrec.model.record import EpochRecord
-from lorentzrec.spark.runner import Execute, RoundRunner, write_shards
-from lorentzrec.spark.scratch import absolute, remove_files, write_arrays
+from lorentzrec.spark.runner import Execute, RoundRunner
+from lorentzrec.spark.scratch import absolute, write_arrays
+from lorentzrec.spark.shards import left_out
 from lorentzrec.spark.tables import range_bounds
 from lorentzrec.spark.tasks import Plan, Work, held_out_file, release, run_tasks
 from lorentzrec.threads import available_cores
@@ -117,22 +118,29 @@ def train_in_rounds(
     """`train` with tasks that `execute` runs."""
     parts = dict(zip(dataset.part_names or ("train",), dataset.parts(), strict=True))
     data, validation = next(iter(parts.values())), parts.get("validation")
-    resolved = config.resolve_for(data)
-    held_out = np.empty(0, np.int64) if validation is not None else held_out_places(data, resolved)
-    plan = _plan(dataset, resolved, scratch, held_out, workers, rounds, threads)
-    run = TrainingRun(
-        data, config, validation, metric, validate_every, make_runner=partial(RoundRunner, execute, plan, rounds)
-    )
+
+    def make_runner(learned: Interactions, resolved: ResolvedConfig, histories: Table, items: Table) -> RoundRunner:
+        plan = _plan(dataset, resolved, scratch, left_out(data, learned), workers, rounds, threads)
+        return RoundRunner(execute, plan, rounds, learned, resolved, histories, items)
+
+    run = TrainingRun(data, config, validation, metric, validate_every, make_runner)
+    assert isinstance(run.runner, RoundRunner)
     if workers > 1:
         run.note(NoteKind.WORKERS, workers=workers, rounds=rounds)
     if resume and checkpoint is not None:
         _refuse_other_workers(Checkpoint.load(checkpoint), workers, rounds)
 
-    def prepare(config: ResolvedConfig, announce: Callable[[str], None]) -> None:
-        write_shards(execute, plan)
-
-    model = finish(run, checkpoint, resume, progress, watch, prepare=prepare, every_epoch=True)
-    remove_files(plan.folder)
+    runner = run.runner
+    model = finish(
+        run,
+        checkpoint,
+        resume,
+        progress,
+        watch,
+        prepare=lambda config, announce: runner.write_shards(),
+        every_epoch=True,
+    )
+    runner.remove_files()
     return model
 
 

@@ -17,13 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from lorentzrec import Interactions, Model, TrainingConfig, load, train
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.ingest.dataset import save_dataset
 from lorentzrec.ingest.spark_session import spark_session
-from lorentzrec.spark import tasks
+from lorentzrec.serving.batch import BatchOptions, recommend_to_all
+from lorentzrec.spark import recommend_all, tasks
 from lorentzrec.spark import train as train_on_spark
 from lorentzrec.spark.training import _execute
 
@@ -149,6 +151,17 @@ def test_scratch_that_cannot_be_written_is_one_line_and_keeps_the_last_round(
     assert (rounds[0] / "0002-01" / "merged.json").is_file()
     (rounds[0] / "0002-02").unlink()
     assert_same(train_on_spark(shop, CONFIG, resume=True, **options), trained_by_two)
+
+
+def test_recommendations_for_all_are_those_of_this_machine(cluster: Any, tmp_path: Path, trained_by_two: Model) -> None:
+    trained_by_two.save(tmp_path / "model")
+    here = recommend_to_all(tmp_path / "model", trained_by_two, tmp_path / "here.parquet", BatchOptions(k=3))
+    there = recommend_all(tmp_path / "model", tmp_path / "there", session=cluster, k=3)
+    assert there == here
+    assert pl.read_parquet(tmp_path / "there").equals(pl.read_parquet(tmp_path / "here.parquet"))
+    assert [path.name for path in (tmp_path / "there").iterdir()] == ["part-00000.parquet"]
+    with pytest.raises(InputError, match="already exists"):
+        recommend_all(tmp_path / "model", tmp_path / "there", session=cluster)
 
 
 def test_a_killed_driver_is_resumed_by_the_command(shop: Path, tmp_path: Path, trained_by_two: Model) -> None:

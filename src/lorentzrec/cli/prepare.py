@@ -124,9 +124,9 @@ def _engine(name: str, master: str | None) -> Iterator[Engine | None]:
         yield None
         return
     from lorentzrec.ingest.spark_engine import spark_engine
+    from lorentzrec.ingest.spark_session import session_place
 
-    place: dict[str, Any] = {"remote" if (master or "").startswith("sc://") else "master": master}
-    with spark_engine(**place) as engine:
+    with spark_engine(**session_place(master)) as engine:
         yield engine
 
 

@@ -72,6 +72,13 @@ def spark_session(
             session.stop()
 
 
+def session_place(master: str | None, session: Any = None) -> dict[str, Any]:
+    """The arguments of `spark_session` for a master URL, which may be one of Spark Connect, or for a session."""
+    if session is not None:
+        return {"session": session} if master is None else {"session": session, "master": master}
+    return {"remote" if (master or "").startswith("sc://") else "master": master}
+
+
 def _check_listening(remote: str) -> None:
     """Spark Connect retries for minutes where no server listens; a user wants to know at once."""
     address = urlsplit(remote.partition(";")[0])

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lorentzrec.spark.recommending import recommend_all as recommend_all
     from lorentzrec.spark.training import train as train
 
-_HOME = {"train": "training"}
+_HOME = {"recommend_all": "recommending", "train": "training"}
 
 __all__ = sorted(_HOME)
 

@@ -41,7 +41,7 @@ def write_arrays(address: str, arrays: dict[str, NDArray[Any]]) -> str:
     from safetensors.numpy import save_file
 
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    with _writing(address) as path:
+    with writing(address) as path:
         save_file(contiguous, path)
         return checksum(path)
 
@@ -64,7 +64,7 @@ def read_arrays(address: str, expected: str) -> dict[str, NDArray[Any]]:
 
 def write_record(address: str, record: dict[str, Any]) -> None:
     """Write a small JSON file, which marks the files that it lists as complete."""
-    with _writing(address) as path:
+    with writing(address) as path:
         path.write_text(json.dumps(record), encoding="utf-8")
 
 
@@ -93,7 +93,8 @@ def round_folder(run: str, epoch: int, number: int) -> str:
 
 
 @contextmanager
-def _writing(address: str) -> Iterator[Path]:
+def writing(address: str) -> Iterator[Path]:
+    """A local path to write a file to, which appears at the address complete or not at all."""
     if is_remote(address):
         with write_file(address) as path:
             yield path

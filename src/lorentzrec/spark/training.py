@@ -14,7 +14,7 @@ from typing import Any
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.ingest.dataset import Dataset, open_dataset
-from lorentzrec.ingest.spark_session import in_tasks, report_in_one_line, spark_session
+from lorentzrec.ingest.spark_session import in_tasks, report_in_one_line, session_place, spark_session
 from lorentzrec.ingest.storage import join
 from lorentzrec.learning.checkpoint import Checkpoint
 from lorentzrec.learning.kernels.structures import Table
@@ -78,9 +78,7 @@ def train(
         if value < 1:
             raise InputError(f"`{name}` is {value}: give 1 or more")
     threads = config.threads or (max(1, available_cores() // workers) if on_this_machine else None)
-    place: dict[str, Any] = {"session": session}
-    if session is None:
-        place = {"remote" if (master or "").startswith("sc://") else "master": master}
+    place = session_place(master, session)
     with _scratch(scratch, on_this_machine) as storage, spark_session(**place, name="lorentzrec train") as started:
         return train_in_rounds(
             dataset,

@@ -220,5 +220,7 @@ def test_what_spark_cannot_train_is_refused_before_it_starts(tmp_path: Path) -> 
         train_on_spark(tmp_path / "shop", master="spark://nowhere:7077", workers=2)
     with pytest.raises(InputError, match="`rounds` is 0"):
         train_on_spark(tmp_path / "shop", workers=2, rounds=0)
+    with pytest.raises(InputError, match=r"no server at 127\.0\.0\.1:9 .* start Spark's master there"):
+        train_on_spark(tmp_path / "shop", master="spark://127.0.0.1:9", workers=2, scratch=tmp_path)
     with pytest.raises(InputError, match=r"no server at 127\.0\.0\.1:9"):
         train_on_spark(tmp_path / "shop", master="sc://127.0.0.1:9", workers=2, scratch=tmp_path)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from lorentzrec.errors import InputError, how_to_get
+from lorentzrec.errors import InputError, TrainingError, how_to_get
 from lorentzrec.ingest.storage import credentials
 
 if TYPE_CHECKING:
@@ -45,10 +45,12 @@ def spark_session(
         builder: Any = SparkSession.builder
         if remote is not None:
             if remote.startswith("sc://"):
-                _check_listening(remote)
+                _check_listening(remote, 15002, "Spark Connect")
             builder = builder.remote(remote)
         else:
             master = master or "local[*]"
+            if master.startswith("spark://"):
+                _check_listening(master.partition(",")[0], 7077, "Spark's master")
             builder = builder.master(master).appName(name)
             if master.startswith("local"):
                 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -79,14 +81,14 @@ def session_place(master: str | None, session: Any = None) -> dict[str, Any]:
     return {"remote" if (master or "").startswith("sc://") else "master": master}
 
 
-def _check_listening(remote: str) -> None:
-    """Spark Connect retries for minutes where no server listens; a user wants to know at once."""
-    address = urlsplit(remote.partition(";")[0])
-    host, port = address.hostname or "localhost", address.port or 15002
+def _check_listening(url: str, default_port: int, what: str) -> None:
+    """Spark retries for minutes where no server listens; a user wants to know at once."""
+    address = urlsplit(url.partition(";")[0])
+    host, port = address.hostname or "localhost", address.port or default_port
     try:
         socket.create_connection((host, port), timeout=10).close()
     except OSError as error:
-        raise InputError(f"no server at {host}:{port} ({error}): start Spark Connect there, or check it") from None
+        raise InputError(f"no server at {host}:{port} ({error}): start {what} there, or check it") from None
 
 
 def in_tasks(
@@ -113,9 +115,12 @@ def report_in_one_line() -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
-        ours = re.findall(r"lorentzrec\.errors\.\w+: (.+)", str(error))
+        ours = re.findall(r"lorentzrec\.(?:\w+\.)+(\w+): (.+)", str(error))
         if ours:
-            raise InputError(ours[-1]) from None
+            kind, message = ours[-1]
+            raise (TrainingError if kind == "TrainingError" else InputError)(message) from None
+        if re.search(r"ModuleNotFoundError: No module named 'lorentzrec", str(error)):
+            raise InputError("the workers have no lorentzrec of this version: install it where the tasks run") from None
         raised = re.findall(r"^ *\w*(?:Error|Exception): .+", str(error), re.MULTILINE)
         reason = raised[-1].strip() if raised else first_line(error)
         raise InputError(f"Spark could not finish ({reason}): see its log") from error

@@ -205,8 +205,7 @@ PARTS = {
     "clipping_of": "step_rows",
     "capped": "step_rows",
     "step_factor": "step_rows",
-    "shrink_of": "step_rows",
-    "time_of": "step_rows",
+    "settle": "step_rows",
 }
 """Kernels of a line or two, and the case that calls them: a reference of their own would repeat them."""
 

@@ -16,11 +16,17 @@ def merge_row(
         return start, squared
     if len(copies) == 1:
         return copies[0]
-    total, mass = np.zeros_like(start), 0.0
-    for point, own in copies:
-        total = total + (own - squared) * point
-        mass += own - squared
-    centre = total / mass
-    if hyperbolic:
-        centre = total / np.sqrt(total[0] ** 2 - (total[1:] ** 2).sum())
-    return centre, squared + mass
+    n = len(copies)
+    added = sum(own - squared for _, own in copies) / n
+    if not hyperbolic:
+        mean = sum(point for point, _ in copies) / n
+        return start + np.sqrt(n) * (mean - start), squared + added
+    total = np.sum([point for point, _ in copies], axis=0)
+    centre = total / np.sqrt(total[0] ** 2 - (total[1:] ** 2).sum())
+    cosine = start[0] * centre[0] - start[1:] @ centre[1:]
+    if cosine <= 1:
+        return centre, squared + added
+    distance = np.arccosh(cosine)
+    direction = (centre - cosine * start) / np.sinh(distance)
+    far = np.sqrt(n) * distance
+    return np.cosh(far) * start + np.sinh(far) * direction, squared + added

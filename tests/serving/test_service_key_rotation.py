@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from lorentzrec.errors import InputError
-from lorentzrec.serving.http.keys import SharedKeys
+from lorentzrec.serving.http.keys import ApiKeys
 from serving.running_service import Service, service_process, shop_store, wait_until
 
 FIRST = "first-key-0123456789"
@@ -98,7 +98,7 @@ def test_a_service_without_keys_has_nothing_to_reload(tmp_path: Path) -> None:
 
 
 def test_the_shared_file_holds_no_key_and_is_private(tmp_path: Path, keys: Path) -> None:
-    shared = SharedKeys(keys, tmp_path)
+    shared = ApiKeys(keys, tmp_path)
     (file,) = tmp_path.glob("*.json")
     assert file.stat().st_mode & 0o777 == 0o600
     assert FIRST not in file.read_text()
@@ -109,4 +109,4 @@ def test_the_shared_file_holds_no_key_and_is_private(tmp_path: Path, keys: Path)
     shared.reload()
     assert (shared.may_write(FIRST), shared.may_write("other-key-0123456789")) == (None, False)
     with pytest.raises(InputError):
-        SharedKeys(tmp_path / "none.txt", tmp_path)
+        ApiKeys(tmp_path / "none.txt", tmp_path)

@@ -10,7 +10,7 @@ import pytest
 from litestar.testing import TestClient
 
 from lorentzrec.errors import InputError
-from lorentzrec.serving.http.keys import ApiKeys
+from lorentzrec.serving.http.keys import read_key_file
 from serving.running_service import service_here, shop_store
 
 FULL, READING = "full-key-0123456789", "reading-key-0123456789"
@@ -77,10 +77,10 @@ def test_a_file_without_good_keys_is_refused(tmp_path: Path, content: str) -> No
     path = tmp_path / "keys.txt"
     path.write_bytes(content.encode("latin-1"))
     with pytest.raises(InputError) as refused:
-        ApiKeys.from_file(path)
+        read_key_file(path)
     assert FULL not in str(refused.value)
     with pytest.raises(InputError, match="cannot be read"):
-        ApiKeys.from_file(tmp_path / "none.txt")
+        read_key_file(tmp_path / "none.txt")
 
 
 def test_pages_of_allowed_sites_may_call(tmp_path: Path) -> None:

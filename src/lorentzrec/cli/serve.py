@@ -39,7 +39,7 @@ def serve(
     workers: Processes; they share one copy of the model. Default: one per core.
     """
     try:
-        from lorentzrec.serving.http.keys import ApiKeys
+        from lorentzrec.serving.http.keys import read_key_file
         from lorentzrec.serving.http.server import run
         from lorentzrec.serving.http.settings import ServiceSettings
     except ModuleNotFoundError as error:
@@ -50,7 +50,7 @@ def serve(
     given = pop_fields(fields, ServiceSettings)
     settings = ServiceSettings(store=store, port=port, workers=workers or available_cores(), **given)
     if settings.api_key_file is not None:
-        ApiKeys.from_file(settings.api_key_file)
+        read_key_file(settings.api_key_file)
     else:
         note(_notes_without_keys(settings))
     try:

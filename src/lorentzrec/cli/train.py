@@ -95,7 +95,7 @@ def train(
     engine: local: this machine. spark: a cluster, from a dataset.
     master: Spark's master URL, or sc://HOST. Default: this machine.
     workers: Tasks of Spark that share the customers. Default: 1 on this machine.
-    rounds: How often per epoch the points of the workers are merged. Default: 4 with several workers.
+    rounds: How often per epoch the points of the workers are merged. Default: 8 with several workers.
     scratch: Folder that all workers reach, for customers and points during training; local, az:// or s3://.
         Default: OUT.rounds.
     """

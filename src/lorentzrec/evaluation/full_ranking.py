@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.data.arrays import Floats, Integers
 from lorentzrec.evaluation.held_out import HeldOut
-from lorentzrec.evaluation.metrics import Ranks, hit_rate, ndcg, recall, reciprocal_rank
+from lorentzrec.evaluation.metrics import METRICS, Ranks
 from lorentzrec.topk import best_scores, places_and_columns
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Scores = NDArray[np.floating[Any]]
 
 
@@ -40,7 +39,7 @@ class FullRanking:
         self.held_out = held_out
         self.cutoffs = cutoffs
         self.quantiles = popularity_quantiles(item_counts)
-        names = [f"{name}@{k}" for k in cutoffs for name in ("hr", "recall", "ndcg", "mrr", "popularity")]
+        names = [f"{name}@{k}" for k in cutoffs for name in (*METRICS, "popularity")]
         self.per_user = {name: np.zeros(len(held_out.users)) for name in names}
         self.counts: dict[str, int] = {}
         self._log_missed = {k: np.zeros(len(item_counts)) for k in cutoffs}
@@ -75,7 +74,8 @@ class FullRanking:
         best = np.maximum(best, np.finfo(scores.dtype).min)
         # What is below the last of the best is in no list. What equals it may have more equals beyond the best.
         last = best[:, -1]
-        listed = _listed(scores, last)
+        rows, items = places_and_columns(scores >= last[:, None])
+        listed = Listed(rows, items, scores[rows, items])
         log_missed = {}
         for k in self.cutoffs:
             last_of_list = best[:, min(k, best.shape[1]) - 1]
@@ -86,10 +86,8 @@ class FullRanking:
         tied = np.where(own == last[places], equals_of_last[places], (best[places] == own[:, None]).sum(axis=1))
         ranks = Ranks(places, above, tied, self.held_out.positives[user_rows])
         for k in self.cutoffs:
-            self.per_user[f"hr@{k}"][user_rows] = hit_rate(ranks, k)
-            self.per_user[f"recall@{k}"][user_rows] = recall(ranks, k)
-            self.per_user[f"ndcg@{k}"][user_rows] = ndcg(ranks, k)
-            self.per_user[f"mrr@{k}"][user_rows] = reciprocal_rank(ranks, k)
+            for name, metric in METRICS.items():
+                self.per_user[f"{name}@{k}"][user_rows] = metric(ranks, k)
         return log_missed
 
     def _measure_lists(self, k: int, user_rows: Integers, listed: Listed, last: Scores) -> tuple[Floats, Integers]:
@@ -113,12 +111,6 @@ class FullRanking:
         # A list is empty if the history has every item and the item to find is unknown: popularity 0.
         self.per_user[f"popularity@{k}"][user_rows] = popularity / np.maximum(sure + share * tied, np.finfo(float).tiny)
         return log_missed, tied
-
-
-def _listed(scores: Scores, last: Scores) -> Listed:
-    """What is at least as good as the `last` of each row."""
-    places, items = places_and_columns(scores >= last[:, None])
-    return Listed(places, items, scores[places, items])
 
 
 def popularity_quantiles(item_counts: Integers) -> Floats:

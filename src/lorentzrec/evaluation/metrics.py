@@ -10,10 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from lorentzrec.data.arrays import Floats, Integers
 
 
 class Ranks(NamedTuple):
@@ -56,6 +54,9 @@ def reciprocal_rank(ranks: Ranks, k: int) -> Floats:
     """
     hits = 1.0 - _all_missed(ranks, np.arange(k + 1))
     return np.diff(hits, axis=1) @ (1.0 / np.arange(1, k + 1))
+
+
+METRICS = {"hr": hit_rate, "recall": recall, "ndcg": ndcg, "mrr": reciprocal_rank}
 
 
 def _expected_sum(ranks: Ranks, k: int, gains: Floats) -> Floats:

@@ -14,6 +14,7 @@ from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.evaluation.full_ranking import FullRanking
 from lorentzrec.evaluation.held_out import HeldOut, hold_out
+from lorentzrec.evaluation.metrics import METRICS
 from lorentzrec.evaluation.report import Metric, Report, render_counts
 from lorentzrec.evaluation.sampled_ranking import SampledRanking
 from lorentzrec.evaluation.significance import bootstrap_intervals
@@ -84,11 +85,7 @@ def evaluate(
         ranking = SampledRanking(held_out, cutoffs, negatives, seed)
     _rank_everyone(model, held_out, ranking, threads or available_cores(), watch)
     values = np.stack(list(ranking.per_user.values()), axis=1)
-    ends = (
-        [array.tolist() for array in bootstrap_intervals(values, seed=seed)]
-        if intervals
-        else [[None] * len(values.T)] * 2
-    )
+    ends = [array.tolist() for array in bootstrap_intervals(values, seed=seed)] if intervals else []
     metrics = dict(zip(ranking.per_user, map(Metric, values.mean(axis=0).tolist(), *ends), strict=True))
     return Report(
         protocol=protocol,
@@ -110,25 +107,22 @@ def evaluate_systems(
     **options: Any,
 ) -> dict[str, dict[str, Report]]:
     """Evaluate several systems under both protocols: system -> protocol -> report. `options`: as in `evaluate`."""
-    runs: list[tuple[str, ProtocolName]] = [(name, protocol) for name in systems for protocol in get_args(ProtocolName)]
+    runs = [(name, protocol) for name in systems for protocol in get_args(ProtocolName)]
     reports: dict[str, dict[str, Report]] = {name: {} for name in systems}
     for number, (name, protocol) in enumerate(runs):
-        reports[name][protocol] = evaluate(
-            systems[name],
-            test,
-            protocol,
-            k,
-            negatives=negatives,
-            watch=lambda share, before=number: watch((before + share) / len(runs)),  # type: ignore[misc]
-            **options,
-        )
+
+        def watch_run(share: float, before: int = number) -> None:
+            watch((before + share) / len(runs))
+
+        options |= {"negatives": negatives, "watch": watch_run}
+        reports[name][protocol] = evaluate(systems[name], test, protocol, k, **options)
     return reports
 
 
 def cutoff_of(metric: str) -> int:
     """The k of a metric of full ranking that is a mean over customers: 20 for "ndcg@20"."""
     name, _, k = metric.partition("@")
-    if name not in ("hr", "recall", "ndcg", "mrr") or not k.isdecimal() or int(k) < 1:
+    if name not in METRICS or not k.isdecimal() or int(k) < 1:
         raise ConfigError(f"there is no metric {metric!r}: use hr, recall, ndcg or mrr, such as ndcg@20")
     return int(k)
 

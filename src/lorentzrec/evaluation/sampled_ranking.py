@@ -8,11 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.data.arrays import Integers
 from lorentzrec.data.vocabulary import Id
 from lorentzrec.evaluation.held_out import HeldOut
-from lorentzrec.evaluation.metrics import Ranks, hit_rate, ndcg
-
-Integers = NDArray[np.int64]
+from lorentzrec.evaluation.metrics import METRICS, Ranks
 
 
 class SampledRanking:
@@ -57,8 +56,9 @@ class SampledRanking:
         ranks = Ranks(np.arange(len(places)), above, tied, np.ones(len(places), np.int64))
         positives = self.held_out.positives[user_rows]
         for k in self.cutoffs:
-            self.per_user[f"hr@{k}"][user_rows] = np.bincount(places, hit_rate(ranks, k), len(user_rows)) / positives
-            self.per_user[f"ndcg@{k}"][user_rows] = np.bincount(places, ndcg(ranks, k), len(user_rows)) / positives
+            for name in ("hr", "ndcg"):
+                found = np.bincount(places, METRICS[name](ranks, k), len(user_rows))
+                self.per_user[f"{name}@{k}"][user_rows] = found / positives
         return few_negatives
 
 

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lorentzrec.data.arrays import Floats
 from lorentzrec.errors import InputError
 from lorentzrec.evaluation.report import Report
-
-Floats = NDArray[np.float64]
 
 CELLS_PER_BLOCK = 4_000_000
 """Signs drawn at a time, over customers and resamples."""

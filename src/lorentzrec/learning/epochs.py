@@ -120,7 +120,11 @@ class EpochRunner:
         else:
             total, done = self._run_blocks(epoch, settings, advance, cancelled, part, parts)
         counters = np.sum([workspace.counters for workspace in self.workspaces], axis=0)
-        self._refuse_broken(epoch)
+        broken = max(int(workspace.counters[BROKEN]) for workspace in self.workspaces)
+        if broken:
+            raise TrainingError(
+                f"a point became infinite in epoch {epoch}, row {broken - 1}: lower learning_rate, or set clip_norm=1"
+            )
         if not math.isfinite(total):
             raise TrainingError(f"the loss became {total} in epoch {epoch}: lower scale, initial_width or the weights")
         seconds = time.perf_counter() - started
@@ -149,7 +153,8 @@ class EpochRunner:
         size, step, threads = len(self.step.losses), self.step, len(self.workspaces)
         firsts = range(0, len(positives), size)
         learned = np.add.reduceat(positives, firsts).tolist()
-        orders = [_largest_first(positives[first : first + size]) for first in firsts]
+        # the last block of a step to be finished should be a small one
+        orders = [np.argsort(-positives[first : first + size], kind="stable") for first in firsts]
         place = np.zeros(1, np.int64)  # how many blocks of the step are taken
         number, end = part * len(orders) // parts, (part + 1) * len(orders) // parts
         total, done = 0.0, 0
@@ -260,14 +265,6 @@ class EpochRunner:
                     raise
         return None
 
-    def _refuse_broken(self, epoch: int) -> None:
-        for workspace in self.workspaces:
-            row = int(workspace.counters[BROKEN]) - 1
-            if row >= 0:
-                raise TrainingError(
-                    f"a point became infinite in epoch {epoch}, row {row}: lower learning_rate, or set clip_norm=1"
-                )
-
 
 def find_learners(data: Interactions, config: ResolvedConfig) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
     """Targets of each customer, the rows of the customers to learn from, and the positives of an epoch."""
@@ -312,8 +309,3 @@ def block_bounds(lengths: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
         before = ends[bounds[-1] - 1] if bounds[-1] else 0
         bounds.append(min(int(np.searchsorted(ends, before + rows)) + 1, len(lengths)))
     return np.array(bounds, np.int64)
-
-
-def _largest_first(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The order in which threads take the blocks of a step: the last to be finished should be a small one."""
-    return np.argsort(-sizes, kind="stable")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Any, Self
 
 from lorentzrec.model.record import EpochRecord
@@ -20,19 +19,16 @@ class TrainingProgress:
     """
 
     def __init__(self, shown: bool | None, epochs: int, positives: int, *, done: int) -> None:
-        self._bar = None
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
         self._quiet = shown is False
         self._lines = shown is not False and in_notebook()
+        self._barred = not self._lines and (sys.stderr.isatty() if shown is None else shown)
         self._line_at = 0.0
         self._epochs = epochs
         self._validation = ""
         self._loss, self._positives = 0.0, 0
-        if self._lines or not (sys.stderr.isatty() if shown is None else shown):
-            return
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-        self.console = Console(stderr=True)
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -40,52 +36,45 @@ class TrainingProgress:
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
-            console=self.console,
+            console=Console(stderr=True),
+            disable=not self._barred,
         )
-        total = max(epochs * positives, 1)
-        self._task = self._bar.add_task(
-            "epoch", total=total, completed=done * positives, loss="-", speed="", validation=""
-        )
+        total, completed = max(epochs * positives, 1), done * positives
+        self._task = self._bar.add_task("epoch", total=total, completed=completed, loss="-", speed="", validation="")
 
     def __enter__(self) -> Self:
-        if self._bar is not None:
-            self._bar.start()
+        self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()
 
     def print(self, lines: Iterable[object]) -> None:
         """Print lines above the bar, or in a notebook. Ids in them cannot steer the terminal."""
         for line in ("".join(one if one.isprintable() else repr(one)[1:-1] for one in str(line)) for line in lines):
-            if self._bar is not None:
-                self.console.print(line, highlight=False, markup=False)
+            if self._barred:
+                self._bar.console.print(line, highlight=False, markup=False)
             elif self._lines:
                 print(line, flush=True)
 
     def announce(self, line: str) -> None:
         """Print a line about something that takes long and shows no progress: also where no bar is shown, unless
         progress was switched off."""
-        if self._bar is not None:
-            self._bar.update(self._task, description="compiling")
-        if self._bar is not None or self._lines:
+        self._bar.update(self._task, description="compiling")
+        if self._barred or self._lines:
             self.print([line])
         elif not self._quiet:
             print(line, file=sys.stderr, flush=True)
 
     def begin(self, epoch: int) -> None:
         self._loss, self._positives = 0.0, 0
-        if self._bar is not None:
-            self._bar.update(self._task, description=f"epoch {epoch}/{self._epochs}")
+        self._bar.update(self._task, description=f"epoch {epoch}/{self._epochs}")
 
     def advance(self, positives: int, loss: float) -> None:
         """Some positives of the epoch are done, with this summed loss."""
         self._loss += loss
         self._positives += positives
-        if self._bar is not None:
+        if self._barred:
             speed = self._bar.tasks[self._task].speed
             self._bar.update(
                 self._task,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 
@@ -55,19 +55,19 @@ def compiling_ahead(config: TrainingConfig) -> Iterator[Callable[[Callable[[str]
     lines: list[str] = []
     cancelled = threading.Event()
 
+    def end_if_cancelled() -> None:
+        if cancelled.is_set():
+            raise _Cancelled
+
     def work() -> None:
-        try:
-            with between_passes(lambda: _end_if(cancelled)):
-                warm_up(config, lines.append)
-        except (_Cancelled, Exception):  # an error is reported by the training that follows
-            pass
+        # an error is reported by the training that follows
+        with suppress(_Cancelled, Exception), between_passes(end_if_cancelled):
+            warm_up(config, lines.append)
 
     def wait(announce: Callable[[str], None]) -> None:
-        announced = 0
         while thread.is_alive():
-            for line in lines[announced:]:
-                announce(line)
-                announced += 1
+            while lines:
+                announce(lines.pop(0))
             thread.join(0.1)
 
     thread = threading.Thread(target=work, name="lorentzrec-warm-up")
@@ -81,8 +81,3 @@ def compiling_ahead(config: TrainingConfig) -> Iterator[Callable[[Callable[[str]
 
 class _Cancelled(BaseException):
     """Not an `Exception`, which numba takes for an error in the code it compiles."""
-
-
-def _end_if(cancelled: threading.Event) -> None:
-    if cancelled.is_set():
-        raise _Cancelled

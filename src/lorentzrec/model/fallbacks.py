@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum, StrEnum, auto
+from enum import Enum, StrEnum
 from typing import Any
 
 import numpy as np
@@ -31,36 +31,17 @@ class FallbackKind(StrEnum):
 
 
 class Cause(Enum):
-    """Why it was done."""
+    """Why it was done: the kind of fallback, and the text."""
 
-    EMPTY_HISTORY = auto()
-    UNKNOWN_HISTORY = auto()
-    UNTRAINED_USER = auto()
-    HISTORY_INSTEAD_OF_USER = auto()
-    UNKNOWN_HISTORY_ITEMS = auto()
-    UNKNOWN_ALLOWED_ITEMS = auto()
-    UNKNOWN_CATEGORIES = auto()
-    BASKET_WITHOUT_CATEGORIES = auto()
-    BASKET_OF_ALL_CATEGORIES = auto()
-
-
-_KINDS_AND_TEXTS = {
-    Cause.EMPTY_HISTORY: (FallbackKind.POPULAR, "the history is empty"),
-    Cause.UNKNOWN_HISTORY: (FallbackKind.POPULAR, "none of the {total} history items is known"),
-    Cause.UNTRAINED_USER: (FallbackKind.POPULAR, "the user has no events in training"),
-    Cause.HISTORY_INSTEAD_OF_USER: (FallbackKind.MIDPOINT, ""),
-    Cause.UNKNOWN_HISTORY_ITEMS: (FallbackKind.PARTIAL, "{unknown} of {total} history items {are} unknown"),
-    Cause.UNKNOWN_ALLOWED_ITEMS: (FallbackKind.ALLOWED, "{unknown} of {total} allowed items {are} unknown"),
-    Cause.UNKNOWN_CATEGORIES: (FallbackKind.CATEGORIES, "{unknown} of {total} categories {are} unknown"),
-    Cause.BASKET_WITHOUT_CATEGORIES: (
-        FallbackKind.BASKET,
-        "no category of its items is known, so none is left out",
-    ),
-    Cause.BASKET_OF_ALL_CATEGORIES: (
-        FallbackKind.BASKET,
-        "nothing is left outside its categories, so none is left out",
-    ),
-}
+    EMPTY_HISTORY = FallbackKind.POPULAR, "the history is empty"
+    UNKNOWN_HISTORY = FallbackKind.POPULAR, "none of the {total} history items is known"
+    UNTRAINED_USER = FallbackKind.POPULAR, "the user has no events in training"
+    HISTORY_INSTEAD_OF_USER = FallbackKind.MIDPOINT, ""
+    UNKNOWN_HISTORY_ITEMS = FallbackKind.PARTIAL, "{unknown} of {total} history items {are} unknown"
+    UNKNOWN_ALLOWED_ITEMS = FallbackKind.ALLOWED, "{unknown} of {total} allowed items {are} unknown"
+    UNKNOWN_CATEGORIES = FallbackKind.CATEGORIES, "{unknown} of {total} categories {are} unknown"
+    BASKET_WITHOUT_CATEGORIES = FallbackKind.BASKET, "no category of its items is known, so none is left out"
+    BASKET_OF_ALL_CATEGORIES = FallbackKind.BASKET, "nothing is left outside its categories, so none is left out"
 
 
 @dataclass(frozen=True)
@@ -76,10 +57,10 @@ class Fallback:
 
     @property
     def kind(self) -> FallbackKind:
-        return _KINDS_AND_TEXTS[self.cause][0]
+        return self.cause.value[0]
 
     def __str__(self) -> str:
-        kind, text = _KINDS_AND_TEXTS[self.cause]
+        kind, text = self.cause.value
         reason = text.format(unknown=self.unknown, total=self.total, are="is" if self.unknown == 1 else "are")
         hint = f" (ids here are {self.id_type})" if self.id_type else ""
         return f"{kind}: {reason}{hint}" if reason else str(kind)

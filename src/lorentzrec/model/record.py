@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lorentzrec.field_checks import check_fields, check_value
+
 
 @dataclass(frozen=True, kw_only=True)
 class EpochRecord:
@@ -31,12 +33,10 @@ class EpochRecord:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> EpochRecord:
         """The inverse of `to_dict`; a missing or unknown name, or a value of another type, is a TypeError."""
-        validation = values.get("validation")
-        if validation is not None and not isinstance(validation, dict):
+        record = cls(**values)
+        check_fields(record, error=TypeError)
+        if not isinstance(record.validation, dict | None):
             raise TypeError("the validation of an epoch is not an object")
-        numbers = {name: value for name, value in values.items() if name != "validation"} | (validation or {})
-        for name, value in numbers.items():
-            whole = name in ("epoch", "clipped_gradients", "capped_steps")
-            if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
-                raise TypeError(f"the {name} of an epoch is {value!r}, not a number")
-        return cls(**values)
+        for name, value in (record.validation or {}).items():
+            check_value(name, value, float, error=TypeError)
+        return record

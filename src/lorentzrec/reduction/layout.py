@@ -2,7 +2,10 @@
 
 This is our own code because no library combines what a map needs: the places are on the hyperbolic plane, points can be
 pulled to given radii (the levels of the model), and memory grows linearly with the number of points. umap-learn has a
-hyperboloid as output, but no levels, and would add scikit-learn as a dependency.
+hyperboloid as output, but no levels, and would add scikit-learn as a dependency. One run each from
+the same 10 neighbours of 5,000 items (synthetic shop, d = 32), umap-learn with its defaults: it preserves 0.35 of them
+in 29 s of processor time, compiling included; free radii here 0.46 in 4 s. Levels preserve fewer, 0.27, but also the
+order from the centre (rank correlation 0.89 against -0.01).
 
 The similarity of two places on the map is w = 1 / (1 + a q), where q is the squared Lorentzian distance, about d^2
 for small d and about e^d for large d: Student's kernel nearby, and an exponential tail for which the plane has room.

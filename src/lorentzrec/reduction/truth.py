@@ -26,9 +26,8 @@ def measure_map(places: FloatArray, points: NDArray[Any], geometry: Geometry, se
     if len(points) < 3:
         return {}
     sample = np.random.default_rng(seed).permutation(len(points))[:SAMPLED]
-    true, _ = nearest_neighbours(points, points[sample], 11, geometry)
-    found, _ = nearest_neighbours(places, places[sample], 11, "hyperboloid")
-    true, found = without_own(true, sample), without_own(found, sample)
+    true = without_own(nearest_neighbours(points, points[sample], 11, geometry)[0], sample)
+    found = without_own(nearest_neighbours(places, places[sample], 11, "hyperboloid")[0], sample)
     kept = {"neighbours@10": float((true[:, :, None] == found[:, None, :]).any(axis=2).mean())}
     kept["distances"] = _rank_correlation(
         _distances(points, sample, geometry), _distances(places, sample, "hyperboloid")

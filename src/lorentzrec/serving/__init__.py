@@ -1,1 +1,1 @@
-"""From a published model to an answer on the web: versions, stores, service, page."""
+"""From a published model to a response over HTTP: versions, stores, service, page."""

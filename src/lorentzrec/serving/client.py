@@ -41,7 +41,7 @@ class ServiceError(LorentzrecError):
 
 
 class Client:
-    """Sends requests to a service. Threads may share it; use it in a `with` block, or call `close` at the end.
+    """Sends requests to a service. Threads may share it; use it in a `with` block, or call `close` at the end::
 
         with Client("http://127.0.0.1:8000") as client:
             client.add_events([{"user": "ann", "item": "sku-1"}])
@@ -73,9 +73,8 @@ class Client:
 
         options: context, exclude, allow, categories, exclude_seen, diversity, reasons, twin.
         """
-        return self._send(
-            RecommendResponse, "POST", "/v1/recommend", {"history": history, "user": user, "k": k, **options}
-        )
+        body = {"history": history, "user": user, "k": k, **options}
+        return self._send(RecommendResponse, "POST", "/v1/recommend", body)
 
     def similar(self, item: Id, k: int = 10, **options: Any) -> RecommendResponse:
         """The items nearest to an item. options: categories, exclude, diversity, twin."""
@@ -95,9 +94,8 @@ class Client:
 
     def history(self, user: Id, limit: int = 100) -> list[HistoryEvent]:
         """The newest events of a customer, oldest first."""
-        return self._send(
-            HistoryResponse, "GET", f"/v1/users/{_part(user)}/history", parameters={"limit": limit}
-        ).history
+        path = f"/v1/users/{_part(user)}/history"
+        return self._send(HistoryResponse, "GET", path, parameters={"limit": limit}).history
 
     def forget(self, user: Id) -> int:
         """Erase a customer; returns the number of events erased."""
@@ -128,15 +126,11 @@ class Client:
         return self._send(ModelInformation, "GET", "/v1/model")
 
     def _send(
-        self,
-        kind: type[Message],
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        parameters: Mapping[str, Any] | None = None,
+        self, kind: type[Message], method: str, path: str, body: object = None, parameters: dict[str, Any] | None = None
     ) -> Message:
-        content = None if body is None else msgspec.json.encode(body)
-        headers = {"Content-Type": "application/json"} if body is not None else {}
+        content, headers = None, {}
+        if body is not None:
+            content, headers = msgspec.json.encode(body), {"Content-Type": "application/json"}
         for attempts_left in range(self._retries, -1, -1):
             try:
                 response = self._http.request(method, path, content=content, headers=headers, params=parameters)
@@ -171,7 +165,6 @@ def _failure(response: httpx.Response) -> ServiceError:
     try:
         problem = msgspec.json.decode(response.content, type=Problem)
     except msgspec.MsgspecError:
-        return ServiceError(
-            f"{response.url} responded {response.status_code} without a problem document: check the URL"
-        )
+        text = f"{response.url} responded {response.status_code} without a problem document: check the URL"
+        return ServiceError(text)
     return ServiceError(f"{problem.title}: {problem.detail}", problem)

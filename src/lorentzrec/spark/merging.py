@@ -8,7 +8,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.geometry import FloatArray, hyperboloid
 from lorentzrec.geometry.midpoint import normalise_sum
+from lorentzrec.learning.kernels.structures import MAXIMUM_RADIUS
 
 State: TypeAlias = Mapping[str, NDArray[Any]]
 """Arrays of a `Table` by name, a row per point: `points`, `squared`, and with Adam `momentum` and `steps`."""
@@ -33,17 +35,18 @@ def find_changes(before: State, after: State) -> Changes:
     return Changes(rows, {name: array[rows] for name, array in after.items()})
 
 
-def merge(before: State, copies: Sequence[Changes], *, hyperbolic: bool, adagrad: bool) -> dict[str, NDArray[Any]]:
+def merge(before: State, copies: Sequence[Changes], *, hyperbolic: bool) -> dict[str, NDArray[Any]]:
     """The state after a round that began with `before` and was run by several workers.
 
     A row that no worker changed stays, and one that a single worker changed is taken from that worker. Otherwise, with
-    copies k of a point, S = sum_k w_k x_k, and the merged point is S / sqrt(-<S, S>), the Lorentz centroid (in flat
-    space the mean). The weight w_k is what the copy added to Adagrad's sum, its gradient mass; it is 1 with other
-    optimisers. Adagrad's sums add up: a_0 + sum_k (a_k - a_0), as if one worker had made all the steps. Adam's averages
-    are averaged, and its count of steps is that of the copy with the most.
+    n copies x_k of a point x_0 and S = sum_k x_k, the centroid is c = S / sqrt(-<S, S>), in flat space the mean, and
+    the merged point is exp_x0(sqrt(n) log_x0(c)): sqrt(n) times as far. Adagrad's sum becomes a_0 + mean_k (a_k - a_0),
+    so that the next steps are up to sqrt(n) times as long as with the sum. Both together make up for the n times fewer
+    steps that a worker makes: docs/scale.md has the measurements. Adam's averages are averaged, and its count of steps
+    is that of the copy with the most.
     """
     count = len(before["squared"])
-    changed_by = np.zeros(count, np.int32)
+    changed_by = np.zeros(count, np.int64)
     for rows, _ in copies:
         changed_by[rows] += 1
     merged = {name: array.copy() for name, array in before.items()}
@@ -51,30 +54,32 @@ def merge(before: State, copies: Sequence[Changes], *, hyperbolic: bool, adagrad
     place = np.full(count, -1, np.int64)
     place[several] = np.arange(len(several))
     totals = {name: np.zeros((len(several), *before[name].shape[1:])) for name in before}
-    masses = np.zeros(len(several))
     for rows, state in copies:
         alone = changed_by[rows] == 1
         for name, array in state.items():
             merged[name][rows[alone]] = array[alone]
-        shared = rows[~alone]
-        mass = np.ones(len(shared))
-        if adagrad:
-            added = state["squared"][~alone].astype(np.float64) - before["squared"][shared]
-            totals["squared"][place[shared]] += added
-            mass = np.maximum(added, np.finfo(np.float32).tiny)  # a row can move without a gradient worth adding
-        masses[place[shared]] += mass
-        for name in set(state) - ({"squared"} if adagrad else set()):
-            values = state[name][~alone].astype(np.float64)
+            places, values = place[rows[~alone]], array[~alone]
             if name == "steps":
-                totals[name][place[shared]] = np.maximum(totals[name][place[shared]], values)
+                totals[name][places] = np.maximum(totals[name][places], values)
             else:
-                totals[name][place[shared]] += values * (mass[:, None] if values.ndim == 2 else mass)
+                totals[name][places] += values
     for name, total in totals.items():
-        if name == "squared" and adagrad:
-            total += before[name][several]
+        start, counts = before[name][several].astype(np.float64), changed_by[several].astype(np.float64)
+        if total.ndim == 2:
+            counts = counts[:, None]
+        if name == "points":
+            total = _far(start, normalise_sum(total) if hyperbolic else total / counts, np.sqrt(counts), hyperbolic)
         elif name != "steps":
-            total /= masses[:, None] if total.ndim == 2 else masses
-        if name == "points" and hyperbolic:
-            total = normalise_sum(total)
+            total /= counts
         merged[name][several] = total
     return merged
+
+
+def _far(start: FloatArray, target: FloatArray, factor: FloatArray, hyperbolic: bool) -> FloatArray:
+    """The point `factor` times as far from `start` as `target`, in its direction, and within the largest radius."""
+    if not hyperbolic:
+        return start + factor * (target - start)
+    start = hyperboloid.lift(start[:, 1:])  # float32 has too few digits for differences
+    space = hyperboloid.exp_map(start, factor * hyperboloid.log_map(start, target))[:, 1:]
+    length = np.linalg.norm(space, axis=1, keepdims=True)
+    return hyperboloid.lift(space * np.minimum(1, np.sinh(MAXIMUM_RADIUS) / np.maximum(length, 1)))

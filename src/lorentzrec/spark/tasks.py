@@ -201,14 +201,9 @@ def merge_range(plan: Plan, number: int, *, task: Round, checksums: list[list[st
             damaged.append(worker)
     if damaged:
         return {"damaged": damaged}
-    config = plan.config
+    hyperbolic = plan.config["geometry"] == "hyperboloid"
     merged = {
-        side: merge(
-            state,
-            [changes_of(copy[side]) for copy in copies],
-            hyperbolic=config["geometry"] == "hyperboloid",
-            adagrad=config["optimiser"] == "adagrad",
-        )
+        side: merge(state, [changes_of(copy[side]) for copy in copies], hyperbolic=hyperbolic)
         for side, state in before.items()
     }
     return {"checksum": write_range(task.folder, number, merged)}

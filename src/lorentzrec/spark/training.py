@@ -31,7 +31,7 @@ from lorentzrec.spark.tables import range_bounds
 from lorentzrec.spark.tasks import Plan, Work, held_out_file, release, run_tasks
 from lorentzrec.threads import available_cores
 
-ROUNDS = 4
+ROUNDS = 8
 """Merges per epoch with several workers, unless given."""
 
 
@@ -50,6 +50,7 @@ def train(
     metric: str = VALIDATION_METRIC,
     validate_every: int = 1,
     watch: Callable[[EpochRecord], None] | None = None,
+    callbacks: Sequence[Callable[[EpochRecord], None]] = (),
 ) -> Model:
     """Learn the points on Spark, from the training part of a prepared dataset. A validation part chooses the best
     epoch, as `config.validation` does otherwise. One worker gives the points of `lorentzrec.train`, bit by bit.
@@ -93,7 +94,7 @@ def train(
             progress=progress,
             metric=metric,
             validate_every=validate_every,
-            watch=watch,
+            callbacks=[*callbacks, *([] if watch is None else [watch])],
         )
 
 
@@ -111,7 +112,7 @@ def train_in_rounds(
     progress: bool | None = None,
     metric: str = VALIDATION_METRIC,
     validate_every: int = 1,
-    watch: Callable[[EpochRecord], None] | None = None,
+    callbacks: Sequence[Callable[[EpochRecord], None]] = (),
 ) -> Model:
     """`train` with tasks that `execute` runs."""
     parts = dict(zip(dataset.part_names or ("train",), dataset.parts(), strict=True))
@@ -134,7 +135,7 @@ def train_in_rounds(
         checkpoint,
         resume,
         progress,
-        watch,
+        callbacks,
         prepare=lambda config, announce: runner.write_shards(),
         every_epoch=True,
     )

@@ -10,7 +10,7 @@ random position inside it. So an item near a position is found by division inste
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 
@@ -25,27 +25,6 @@ FIRST_LAYER = 64
 
 STYLE_GRID = (16, 8)
 """Style clusters along the two sides of the flat square; a department is a block of 4 x 4 of them."""
-
-
-class World(Protocol):
-    """A space with items in it, from which customers draw."""
-
-    layers: Layers
-    dimension: int
-    """Number of coordinates of a position; each runs from 0 to 1 and is periodic."""
-    sectors: Integers
-    """The position of each item in the product hierarchy."""
-
-    def coordinates(self) -> dict[str, Floats]:
-        """The hidden coordinates of the items, by name."""
-
-    def draw(
-        self, generator: np.random.Generator, layer: Integers, places: Floats, activity: Integers, widening: float
-    ) -> Integers:
-        """One item of each `layer`, or `REJECTED`, near each row of `places`, for histories of length `activity`.
-
-        `widening` multiplies the reach, for customers who already have all items nearby.
-        """
 
 
 class Layers:
@@ -97,6 +76,7 @@ class HyperbolicPlane:
     """
 
     dimension = 1
+    """Number of coordinates of a position; each runs from 0 to 1 and is periodic."""
 
     def __init__(self, layers: Layers, interactions: int, temperature: float, generator: np.random.Generator) -> None:
         self.layers = layers
@@ -106,6 +86,7 @@ class HyperbolicPlane:
         slots = np.concatenate([np.arange(size) for size in layers.sizes])
         self.angles = (slots + generator.random(len(slots))) / layers.sizes[layers.layer_of]
         self.sectors = (self.angles * len(STYLES)).astype(np.int64)
+        """The position of each item in the product hierarchy."""
         # The integral of the linking curve from 0, interpolated in both directions; steps of 1 % are fine enough.
         self._distance = np.concatenate([[0.0], np.geomspace(1e-6, 1e12, 4200)])
         curve = self._linking(self._distance)
@@ -123,6 +104,10 @@ class HyperbolicPlane:
     def draw(
         self, generator: np.random.Generator, layer: Integers, places: Floats, activity: Integers, widening: float
     ) -> Integers:
+        """One item of each `layer`, or `REJECTED`, near each row of `places`, for histories of length `activity`.
+
+        `widening` multiplies the reach, for customers who already have all items nearby.
+        """
         layers = self.layers
         unit = self.reach_of_one * activity * widening
         reach = unit * layers.largest[layer]
@@ -173,6 +158,7 @@ class FlatSquare:
     def draw(
         self, generator: np.random.Generator, layer: Integers, places: Floats, activity: Integers, widening: float
     ) -> Integers:
+        """As `HyperbolicPlane.draw`."""
         layers = self.layers
         there = (places + generator.normal(0, self.spread * widening, places.shape)) % 1.0
         column, row = (
@@ -184,3 +170,7 @@ class FlatSquare:
         item = self.items[self.slot_starts[layer] + slot]
         accepted = generator.random(len(places)) * layers.largest[layer] < layers.degrees[item]
         return np.where(accepted, item, REJECTED)
+
+
+World: TypeAlias = HyperbolicPlane | FlatSquare
+"""A space with items in it, from which customers draw."""

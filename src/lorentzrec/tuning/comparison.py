@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lorentzrec.data.arrays import Floats
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError
 from lorentzrec.evaluation.baselines import ItemKNN, Popularity
@@ -25,8 +24,6 @@ from lorentzrec.model.config import TrainingConfig
 from lorentzrec.tuning.parts import Part, PartStore
 from lorentzrec.tuning.search_spaces import GRIDS
 from lorentzrec.tuning.task import TuningTask
-
-Floats = NDArray[np.float64]
 
 SEEDLESS: dict[str, Callable[..., Recommender]] = {"popularity": Popularity, "item-knn": ItemKNN}
 """Deterministic systems, which need one run only."""
@@ -157,13 +154,10 @@ class Comparer:
         """The systems with the best settings of their grid on validation; those without a grid are unchanged."""
         chosen = []
         for system in systems:
-            choices = [
-                System(system.name, system.kind, {**system.settings, **settings})
-                for settings in GRIDS.get(system.kind, [])
-            ]
+            grid = GRIDS.get(system.kind, [])
+            choices = [replace(system, settings={**system.settings, **settings}) for settings in grid]
             parts = [self._part(choice, self.seeds[0], validating=True) for choice in choices]
-            results = self.store.run(parts, self.say)
-            values = [result["metrics"][self.metric] for result in results]
+            values = [result["metrics"][self.metric] for result in self.store.run(parts, self.say)]
             chosen.append(choices[int(np.argmax(values))] if choices else system)
         return chosen
 
@@ -207,7 +201,23 @@ class Comparer:
         }
         settings = ", ".join(f"{name}={value}" for name, value in system.settings.items())
         name = f"validate {system.name} {settings}" if validating else f"{system.name} seed {seed}"
-        return Part(name, key, partial(_measure, system, train, histories, test, k, seed, self.threads))
+
+        def measure() -> dict[str, Any]:
+            """Train and evaluate; returns plain values, including those per customer for paired tests."""
+            started = time.perf_counter()
+            model = system.train(train, seed, self.threads)
+            seconds = time.perf_counter() - started
+            report = evaluate(model, test, k=k, histories=histories, intervals=False, threads=self.threads)
+            paired = {name: values for name, values in report.per_user.items() if "popularity" not in name}
+            return {
+                "metrics": {name: metric.value for name, metric in report.metrics.items()},
+                "per_user": {name: np.round(values, 7).tolist() for name, values in paired.items()},
+                "users": len(report.users),
+                "seconds": seconds,
+                "notes": list(report.notes),
+            }
+
+        return Part(name, key, measure)
 
 
 def geometry_table(
@@ -216,47 +226,10 @@ def geometry_table(
     """Hyperboloid and Euclidean twin in several dimensions: a row for each, with both means and the tests."""
     rows = []
     for dimension in dimensions:
-        systems = make_systems(GEOMETRIES, configs, dimension)
-        curved, flat = comparer.run(systems)
-        difference = comparer.compare(curved, flat)
-        rows.append(
-            {
-                "dimension": dimension,
-                "metric": comparer.metric,
-                "hyperboloid": curved.value,
-                "euclidean": flat.value,
-                "hyperboloid_runs": list(curved.values),
-                "euclidean_runs": list(flat.values),
-                "hyperboloid_metrics": curved.all_metrics,
-                "euclidean_metrics": flat.all_metrics,
-                "hyperboloid_seconds": curved.seconds,
-                "euclidean_seconds": flat.seconds,
-                **difference.to_dict(),
-            }
-        )
+        both = comparer.run(make_systems(GEOMETRIES, configs, dimension))
+        row = {"dimension": dimension, "metric": comparer.metric, **comparer.compare(*both).to_dict()}
+        for name, runs in zip(GEOMETRIES, both, strict=True):
+            row |= {name: runs.value, f"{name}_runs": list(runs.values)}
+            row |= {f"{name}_metrics": runs.all_metrics, f"{name}_seconds": runs.seconds}
+        rows.append(row)
     return rows
-
-
-def _measure(
-    system: System,
-    train: Interactions,
-    histories: Interactions,
-    test: Interactions,
-    k: int,
-    seed: int,
-    threads: int | None,
-) -> dict[str, Any]:
-    """Train and evaluate; returns plain values, including those per customer for paired tests."""
-    started = time.perf_counter()
-    model = system.train(train, seed, threads)
-    seconds = time.perf_counter() - started
-    report = evaluate(model, test, k=k, histories=histories, intervals=False, threads=threads)
-    return {
-        "metrics": {name: metric.value for name, metric in report.metrics.items()},
-        "per_user": {
-            name: np.round(values, 7).tolist() for name, values in report.per_user.items() if "popularity" not in name
-        },
-        "users": len(report.users),
-        "seconds": seconds,
-        "notes": list(report.notes),
-    }

@@ -14,7 +14,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +90,7 @@ class Tuned:
     """To be trained on everything before the test; None while no trial is complete."""
     value: float | None
     trials: tuple[TrialRow, ...]
-    importances: dict[str, float] = field(default_factory=dict)
+    importances: dict[str, float]
     """The share of each hyper-parameter in the differences between trials; empty with few trials."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -122,9 +122,8 @@ def tune(
     if trials < 1:
         raise InputError(f"trials={trials}: give at least 1")
     folder = Path(folder)
-    ordered = task.train.ordered
     for geometry in geometries:
-        _begin(_study(folder, geometry, search), task, search, search.space(geometry, ordered=ordered))
+        _begin(_study(folder, geometry, search), task, search)
     worker = _Worker(
         train=task.train,
         validation=task.sample_validation(search.validation_users),
@@ -149,12 +148,9 @@ def read_results(folder: str | Path, search: Search, geometries: Sequence[str]) 
         study = _study(Path(folder), geometry, search)
         rows = tuple(_row(geometry, trial) for trial in _counted(study) if trial.state.is_finished())
         complete = [row for row in rows if row.state == "complete"]
-        if not complete:
-            results.append(Tuned(geometry, None, None, rows))
-            continue
-        best = max(complete, key=lambda row: row.value or 0.0)
-        config = search.base(geometry).replace(**best.settings)
-        results.append(Tuned(geometry, config, best.value, rows, _importances(study)))
+        best = max(complete, key=lambda row: row.value or 0.0, default=None)
+        config = search.base(geometry).replace(**best.settings) if best else None
+        results.append(Tuned(geometry, config, best.value if best else None, rows, _importances(study)))
     return results
 
 
@@ -269,12 +265,11 @@ def _in_processes(worker: _Worker, count: int, say: Callable[[str], None]) -> No
     try:
         for process in processes:
             process.start()
-        while any(process.is_alive() for process in processes):
-            while not lines.empty():
+        while any(process.is_alive() for process in processes) or not lines.empty():
+            if lines.empty():
+                time.sleep(0.2)
+            else:
                 say(lines.get())
-            time.sleep(0.2)
-        while not lines.empty():
-            say(lines.get())
     finally:
         for process in processes:
             process.terminate()
@@ -311,9 +306,10 @@ def _study(folder: Path, geometry: str, search: Search) -> Study:
     return study
 
 
-def _begin(study: Study, task: TuningTask, search: Search, space: Space) -> None:
+def _begin(study: Study, task: TuningTask, search: Search) -> None:
     """Refuse the trials of another search, and enqueue those that were running when an earlier run stopped. The first
-    trial is the defaults, so that no search ends below them; the second is the other score, with its own scale."""
+    trial is the defaults, as far as they are in the space, so that no search ends below them; the second is the other
+    score, with its own scale."""
     from optuna.trial import TrialState
 
     wanted = {
@@ -329,7 +325,9 @@ def _begin(study: Study, task: TuningTask, search: Search, space: Space) -> None
         raise InputError(f"the folder holds trials of another search (other {differing}): choose another --out")
     study.set_user_attr("question", wanted)
     if not study.get_trials(deepcopy=False):
-        defaults = _defaults(task, search.base(study.study_name), space)
+        space = search.space(study.study_name, ordered=task.train.ordered)
+        values = search.base(study.study_name).resolve_for(task.train).to_dict()
+        defaults = {name: values[name] for name, where in space.items() if where.contains(values[name])}
         study.enqueue_trial(defaults)
         if {"score", "scale"} <= space.keys():
             study.enqueue_trial(defaults | OTHER_SCORE)
@@ -337,12 +335,6 @@ def _begin(study: Study, task: TuningTask, search: Search, space: Space) -> None
         study.set_user_attr(STOPPED, [*study.user_attrs.get(STOPPED, []), trial.number])
         study.tell(trial.number, state=TrialState.FAIL)
         study.enqueue_trial(trial.params)
-
-
-def _defaults(task: TuningTask, base: TrainingConfig, space: Space) -> dict[str, Any]:
-    """The values of a config without tuning, as far as they are in the space."""
-    resolved = base.resolve_for(task.train)
-    return {name: getattr(resolved, name) for name, where in space.items() if where.contains(getattr(resolved, name))}
 
 
 def _suggest(trial: Trial, name: str, where: Any) -> Any:
@@ -366,11 +358,10 @@ def _counted(study: Study) -> list[FrozenTrial]:
 def _row(geometry: str, trial: FrozenTrial) -> TrialRow:
     epochs = max(trial.intermediate_values, default=0)
     state = {"COMPLETE": "complete", "PRUNED": "pruned"}.get(trial.state.name, "failed")
-    value = trial.intermediate_values[epochs] if epochs else None
+    value = trial.intermediate_values.get(epochs)
     seconds = trial.duration.total_seconds() if trial.duration is not None else 0.0
-    return TrialRow(
-        geometry, trial.number, state, value, epochs, seconds, dict(trial.params), trial.user_attrs.get("error", "")
-    )
+    error = trial.user_attrs.get("error", "")
+    return TrialRow(geometry, trial.number, state, value, epochs, seconds, dict(trial.params), error)
 
 
 def _importances(study: Study) -> dict[str, float]:

@@ -163,7 +163,7 @@ def test_a_document_that_is_not_there_is_looked_for_without_loading_its_neighbou
     monkeypatch.setattr(catalogue._container, "query_items", counted)
     assert catalogue.read("files-x", "a.bin-9") is None
     assert loaded == []
-    assert [found["id"] for found in catalogue._search("files-x", "*", "a.bin-1")] == ["a.bin-1"]
+    assert [found["id"] for found in catalogue.all("files-x", id="a.bin-1")] == ["a.bin-1"]
     found = catalogue.read("files-x", "a.bin-2")
     assert found is not None
     assert found["id"] == "a.bin-2"

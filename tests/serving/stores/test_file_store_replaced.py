@@ -66,12 +66,12 @@ def test_a_write_is_not_acknowledged_if_the_folder_went_away_meanwhile(
     away = folder.with_name("away")
 
     def move_away() -> None:
-        with store._writing() as connection:
+        with store._connections.transaction() as connection:
             connection.execute("INSERT INTO events (user, id, item, time) VALUES ('ann', '1', 'tea', 1)")
             folder.rename(away)
 
     def put_back() -> None:
-        with store._writing():
+        with store._connections.transaction():
             folder.rename(copy)
             away.rename(folder)
 

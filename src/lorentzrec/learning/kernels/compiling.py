@@ -9,10 +9,9 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cache, cached_property
+from contextlib import contextmanager, suppress
+from functools import cache, cached_property, partial
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numba
@@ -24,11 +23,6 @@ from numba.core.compiler_machinery import register_pass
 from numba.core.registry import CPUDispatcher
 from numba.core.typed_passes import NativeLowering
 from numba.extending import intrinsic, overload
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 COMPILING = "compiling the training kernels, once per machine: about 10 seconds"
 WAITING = "waiting for another process that is compiling the training kernels"
@@ -49,23 +43,19 @@ inlined = numba.njit(inline="always", **_OPTIONS)
 """For functions of scalars that kernels call."""
 
 
-def kernel(function: Callable[..., Any]) -> Any:
+def kernel(function: Callable[..., Any], **options: Any) -> Any:
     """Compile at the first call, once per machine."""
-    return _compiled(function, _OPTIONS)
-
-
-def counted_kernel(function: Callable[..., Any]) -> Any:
-    """A kernel with reference counting, for NumPy functions that need it: those that may allocate."""
-    return _compiled(function, _OPTIONS | {"_nrt": True})
-
-
-def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     settings: Any = numba.config
     if settings.DISABLE_JIT:
         return function
-    made = Kernel(function, {}, {**options, "nopython": True, "boundscheck": None, "no_cfunc_wrapper": True})
+    options = {**_OPTIONS, **options, "nopython": True, "boundscheck": None, "no_cfunc_wrapper": True}
+    made = Kernel(function, {}, options)
     made.enable_caching()
     return made
+
+
+counted_kernel = partial(kernel, _nrt=True)
+"""A kernel with reference counting, for NumPy functions that need it: those that may allocate."""
 
 
 def take(counter: Any) -> int:
@@ -123,14 +113,13 @@ class Kernel(CPUDispatcher):
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
     """Within the block, no search for cycles of garbage: the compiler makes millions of objects and needs them."""
-    if not gc.isenabled():
-        yield
-        return
+    enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
+        if enabled:
+            gc.enable()
 
 
 # --- kernels called by kernels
@@ -287,7 +276,7 @@ def _one_process_at_a_time() -> Iterator[None]:
     """Hold the lock of the cache: numba writes its index without one, so that two processes can mix up entries. The
     process that waited then finds what the other has compiled.
 
-    Without a lock where there is no fcntl, or where the folder cannot be written.
+    Without a lock on Windows, on file systems without locks, or where the folder cannot be written.
     """
     try:
         cache_folder().mkdir(parents=True, exist_ok=True)
@@ -296,20 +285,15 @@ def _one_process_at_a_time() -> Iterator[None]:
         yield
         return
     with file:  # closing it releases the lock
-        _take(file.fileno())
+        with suppress(ImportError, OSError):
+            import fcntl
+
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                _announce(WAITING)
+                fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-def _take(descriptor: int) -> None:
-    if fcntl is None:
-        return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        _announce(WAITING)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-    except OSError as error:  # a file system without locks
-        _LOG.info("%s cannot be locked (%s)", cache_folder(), error.strerror)
 
 
 # --- interrupting
@@ -352,16 +336,13 @@ def _signals_between_passes() -> Iterator[None]:
     }
     received: list[int] = []
 
-    def remember(number: int, frame: FrameType | None) -> None:
-        received.append(number)
-
     def handle() -> None:
         while received:
             number = received.pop(0)
             handlers[number](number, None)
 
     for number in handlers:
-        signal.signal(number, remember)
+        signal.signal(number, lambda number, frame: received.append(number))
     try:
         with between_passes(handle):
             yield

@@ -90,18 +90,44 @@ def step_factor(squared_norm, squared, settings):
     return allowed, squared, int(clipping < _ONE), int(allowed < factor)
 
 
-@inlined
-def shrink_of(squared_space, settings):
-    """What pulls a point with this squared space part back to the largest radius; 1 where it is within, or flat."""
+@kernel
+def settle(table, row, squared_space, settings, counters):
+    """Finish a step whose space part has this squared length: pull the point back to the largest radius, and give it
+    the time coordinate that belongs to its space part, so that it is on the sheet by construction."""
+    points, _, momentum, _ = table
     if settings.curved and squared_space > _LARGEST_SPACE_SQUARED:
-        return np.sqrt(_LARGEST_SPACE_SQUARED / squared_space)
-    return _ONE
+        counters[CAPPED] += 1
+        shrink = np.sqrt(_LARGEST_SPACE_SQUARED / squared_space)
+        for k in range(points.shape[1]):
+            points[row, k] *= shrink
+            if settings.optimiser == Optimiser.ADAM:
+                momentum[row, k] *= shrink  # or its length would grow with every step that is taken back
+        squared_space *= shrink * shrink
+    points[row, 0] = np.sqrt(_ONE + squared_space) if settings.curved else _ZERO
+    if not is_finite(squared_space) and counters[BROKEN] == 0:
+        counters[BROKEN] = row + 1
 
 
-@inlined
-def time_of(squared_space, settings):
-    """The time coordinate that belongs to a space part: on the sheet by construction."""
-    return np.sqrt(_ONE + squared_space) if settings.curved else _ZERO
+@kernel
+def _measure_tangent(points, row, vectors, slot, product, settings):
+    """Complete a tangent vector at a point: writes its time coordinate and returns its squared length. `product` is the
+    sum of products over all coordinates; what the vector's time coordinate was before does not matter.
+
+    The length of a tangent vector v at a point x of the hyperboloid is the flat length of v carried to the origin: |v -
+    v0 / (1 + x0) x| over the space parts, with v0 = v.x / x0 by tangency. That is a sum of squares; |v|^2 - v0^2 is
+    equal, but far from the origin it is the small difference of two large numbers.
+    """
+    time = points[row, 0]
+    tangent_time = (product - vectors[slot, 0] * time) / time if settings.curved else _ZERO
+    vectors[slot, 0] = tangent_time
+    share = tangent_time / (_ONE + time)
+    squared_norm = _ZERO
+    for k in range(points.shape[1]):
+        part = vectors[slot, k] - share * points[row, k]
+        squared_norm += part * part
+    # the time coordinate has no part in it; its term is (v0 / (1 + x0))^2, no larger than |v|^2
+    own = tangent_time - share * time
+    return max(squared_norm - own * own, _ZERO)
 
 
 @kernel
@@ -110,10 +136,6 @@ def step_rows(table, rows, chosen, gradients, settings, counters):
     which is overwritten.
 
     The paper's three steps: h = g^-1 gradient (the caller's), h_t = h + <x, h> x, x' = Exp_x(-factor h_t).
-
-    The length of a tangent vector v at a point x of the hyperboloid is the flat length of v carried to the origin: |v -
-    v0 / (1 + x0) x| over the space parts, with v0 = v.x / x0 by tangency. That is a sum of squares; |v|^2 - v0^2 is
-    equal, but far from the origin it is the small difference of two large numbers.
     """
     points, squared, momentum, steps = table
     width = points.shape[1]
@@ -131,16 +153,7 @@ def step_rows(table, rows, chosen, gradients, settings, counters):
         for k in range(width):
             gradients[slot, k] += added * points[row, k]
             product += gradients[slot, k] * points[row, k]
-        tangent_time = (product - gradients[slot, 0] * time) / time if settings.curved else _ZERO
-        gradients[slot, 0] = tangent_time
-        share = tangent_time / (_ONE + time)
-        squared_norm = _ZERO
-        for k in range(width):
-            part = gradients[slot, k] - share * points[row, k]
-            squared_norm += part * part
-        # the time coordinate has no part in it; its term is (v0 / (1 + x0))^2, no larger than |v|^2
-        own = tangent_time - share * time
-        squared_norm = max(squared_norm - own * own, _ZERO)
+        squared_norm = _measure_tangent(points, row, gradients, slot, product, settings)
         if settings.optimiser == Optimiser.ADAM:
             clipping = clipping_of(squared_norm, settings)
             counters[CLIPPED] += clipping < _ONE
@@ -156,15 +169,7 @@ def step_rows(table, rows, chosen, gradients, settings, counters):
             unbiased = squared[row] / (_ONE - np.exp(steps[row] * _LOG_SQUARED_DECAY))
             factor = settings.learning_rate / (_ONE - np.exp(steps[row] * _LOG_DECAY))
             factor /= np.sqrt(unbiased) + f32(ADAM_EPSILON)
-            tangent_time = (product - gradients[slot, 0] * time) / time if settings.curved else _ZERO
-            gradients[slot, 0] = tangent_time
-            share = tangent_time / (_ONE + time)
-            squared_norm = _ZERO
-            for k in range(width):
-                part = gradients[slot, k] - share * points[row, k]
-                squared_norm += part * part
-            own = tangent_time - share * time
-            squared_norm = max(squared_norm - own * own, _ZERO)
+            squared_norm = _measure_tangent(points, row, gradients, slot, product, settings)
             allowed = capped(factor, squared_norm)
             counters[CAPPED] += allowed < factor
             factor = allowed
@@ -189,14 +194,4 @@ def step_rows(table, rows, chosen, gradients, settings, counters):
             points[row, k] = moved
             squared_space += moved * moved
         time = points[row, 0]
-        squared_space = max(squared_space - time * time, _ZERO)
-        shrink = shrink_of(squared_space, settings)
-        if shrink < _ONE:
-            counters[CAPPED] += 1
-            for k in range(width):
-                points[row, k] *= shrink
-                if settings.optimiser == Optimiser.ADAM:
-                    momentum[row, k] *= shrink  # or its length would grow with every step that is taken back
-        points[row, 0] = time_of(shrink * shrink * squared_space, settings)
-        if not is_finite(squared_space) and counters[BROKEN] == 0:
-            counters[BROKEN] = row + 1
+        settle(table, row, max(squared_space - time * time, _ZERO), settings, counters)

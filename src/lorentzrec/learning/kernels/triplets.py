@@ -13,12 +13,11 @@ from lorentzrec.learning.kernels.numbers import (
     cosh_and_sinhc,
     fast_exp,
     fast_log,
-    is_finite,
     key_for,
 )
 from lorentzrec.learning.kernels.scores import offset_of, score_of
-from lorentzrec.learning.kernels.steps import pull_to_origin, shrink_of, step_factor, step_rows, time_of
-from lorentzrec.learning.kernels.structures import BROKEN, CAPPED, CLIPPED, NEAR, SATURATED, Optimiser
+from lorentzrec.learning.kernels.steps import pull_to_origin, settle, step_factor, step_rows
+from lorentzrec.learning.kernels.structures import CAPPED, CLIPPED, NEAR, SATURATED, Optimiser
 
 f32, u32 = np.float32, np.uint32
 _ZERO, _ONE, _TWO = f32(0), f32(1), f32(2)
@@ -165,22 +164,9 @@ def triplet_steps(order, start, stop, events, users, items, settings, key, works
                 u_space += new_u * new_u
                 v_space += new_v * new_v
                 w_space += new_w * new_w
-            u_shrink, v_shrink, w_shrink = (
-                shrink_of(u_space, settings),
-                shrink_of(v_space, settings),
-                shrink_of(w_space, settings),
-            )
-            if min(u_shrink, v_shrink, w_shrink) < _ONE:
-                counters[CAPPED] += int(u_shrink < _ONE) + int(v_shrink < _ONE) + int(w_shrink < _ONE)
-                for k in range(1, width):
-                    U[user, k] *= u_shrink
-                    V[item, k] *= v_shrink
-                    V[other, k] *= w_shrink
-            U[user, 0] = time_of(u_shrink * u_shrink * u_space, settings)
-            V[item, 0] = time_of(v_shrink * v_shrink * v_space, settings)
-            V[other, 0] = time_of(w_shrink * w_shrink * w_space, settings)
-            if not is_finite(u_space + v_space + w_space) and counters[BROKEN] == 0:
-                counters[BROKEN] = 1 + (item if not is_finite(v_space) else other if not is_finite(w_space) else user)
+            settle(items, item, v_space, settings, counters)
+            settle(items, other, w_space, settings, counters)
+            settle(users, user, u_space, settings, counters)
         for t in range(first, offsets[user + 1]):
             bits[event_items[t] >> 5] = u32(0)
     return total

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -24,7 +25,7 @@ from lorentzrec._version import __version__
 from lorentzrec.serving.http import messages
 from lorentzrec.serving.http.costs import CostlyRequests
 from lorentzrec.serving.http.guarded_store import GuardedStore
-from lorentzrec.serving.http.keys import ApiKeys, SharedKeys, authorise
+from lorentzrec.serving.http.keys import ApiKeys, authorise
 from lorentzrec.serving.http.metrics import Metrics
 from lorentzrec.serving.http.middleware import RequestMiddleware
 from lorentzrec.serving.http.problems import PLUGIN, log_failure
@@ -39,16 +40,20 @@ SECURITY_SCHEMES: dict[str, SecurityScheme | Reference] = {
     "bearer": SecurityScheme(type="http", scheme="bearer"),
     "key": SecurityScheme(type="apiKey", name="X-API-Key", security_scheme_in="header"),
 }
+CORS = CORSConfig(
+    allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+    allow_headers=["authorization", "content-type", "x-api-key", "x-request-id"],
+)
+"""What pages of allowed sites may use."""
 
 
-def create_app(settings: ServiceSettings, shared_keys: SharedKeys | None = None) -> RequestMiddleware:
+def create_app(settings: ServiceSettings, keys: ApiKeys | None = None) -> RequestMiddleware:
     """The application of one worker. Its store and its versions are opened when the server starts it.
 
-    `shared_keys`: the keys of the server that the worker belongs to; without a server, the key file is read.
+    `keys`: those of the server that the worker belongs to; without a server, the key file is read.
     """
-    keys: ApiKeys | SharedKeys | None = shared_keys
     if keys is None and settings.api_key_file is not None:
-        keys = ApiKeys.from_file(settings.api_key_file)
+        keys = ApiKeys(settings.api_key_file)
     metrics = Metrics()
     store = GuardedStore(
         lambda: open_store(settings.store), seconds=settings.store_seconds, threads=settings.store_threads
@@ -69,6 +74,7 @@ def create_app(settings: ServiceSettings, shared_keys: SharedKeys | None = None)
                 store.close()
 
     v1 = _routes_of(recommendations, catalogue, customers)
+    origins = [*settings.allowed_origins]
     app = Litestar(
         [Router("/v1", route_handlers=v1, guards=[authorise] if keys else []), *_routes_of(public)],
         dependencies={"worker": Provide(lambda: worker, sync_to_thread=False)},
@@ -78,7 +84,7 @@ def create_app(settings: ServiceSettings, shared_keys: SharedKeys | None = None)
         request_class=StrictRequest,
         lifespan=[running],
         openapi_config=_openapi_config(keyed=keys is not None),
-        cors_config=_cross_origin(settings.allowed_origins),
+        cors_config=replace(CORS, allow_origins=origins) if origins else None,
         request_max_body_size=settings.body_bytes,
         logging_config=None,
     )
@@ -91,16 +97,6 @@ def create_app(settings: ServiceSettings, shared_keys: SharedKeys | None = None)
 
 def _routes_of(*modules: ModuleType) -> list[HTTPRouteHandler]:
     return [value for module in modules for value in vars(module).values() if isinstance(value, HTTPRouteHandler)]
-
-
-def _cross_origin(origins: tuple[str, ...]) -> CORSConfig | None:
-    if not origins:
-        return None
-    return CORSConfig(
-        allow_origins=list(origins),
-        allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
-        allow_headers=["authorization", "content-type", "x-api-key", "x-request-id"],
-    )
 
 
 class _ExactSchema(JsonRenderPlugin):

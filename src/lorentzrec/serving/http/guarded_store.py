@@ -72,20 +72,16 @@ class GuardedStore:
         if writes:
             self._check_writes()
         limit = self.seconds if seconds is None else seconds
-        threads = self._writes if writes else self._reads
+        outcome = (self._writes if writes else self._reads).submit(lambda: work(self._opened()), limit)
         try:
-            result = threads.run(lambda: work(self._opened()), limit)
-        except StoreBroken as error:
-            if probe:
+            result = outcome.result(limit)
+        except (StoreBroken, StoreUnavailable) as error:
+            if probe and isinstance(error, StoreBroken):
                 self._let_go()
-            raise self._failed(str(error), writes) from error
-        except StoreUnavailable as error:
             raise self._failed(str(error), writes) from error
         except TimeoutError:
             reason = f"the store has not responded in {limit:g} seconds: check its server and the network"
             raise self._failed(reason, writes) from None
-        except _Busy:
-            raise StoreUnavailable("too many calls to the store are under way: try again in a second") from None
         if not writes and self.trouble is not None:
             self.trouble = self.write_trouble = None  # nothing is known about writes now
         if writes and self.write_trouble is not None:
@@ -137,40 +133,33 @@ class GuardedStore:
             return self._store
 
 
-class _Busy(Exception):  # noqa: N818 - never leaves this module
-    """No thread became free in time."""
-
-
 class _Threads:
     """Threads for calls that may hang: daemons, since a ThreadPoolExecutor waits for its threads at exit."""
 
     def __init__(self, name: str, number: int) -> None:
-        self._free = Semaphore(number)
-        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._threads = [Thread(target=self._run, name=name, daemon=True) for _ in range(number)]
-        for thread in self._threads:
-            thread.start()
+        self._number, self._free = number, Semaphore(number)
+        self._work: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
+        for _ in range(number):
+            Thread(target=self._run, name=name, daemon=True).start()
 
-    def run(self, work: Callable[[], Result], seconds: float) -> Result:
-        """The result of `work`. `_Busy` if no thread is free in time, `TimeoutError` if there is no result in time."""
+    def submit(self, work: Callable[[], Result], seconds: float) -> Future[Result]:
+        """The future result of `work`. `StoreUnavailable` if no thread is free in time."""
         if not self._free.acquire(timeout=seconds):
-            raise _Busy
+            raise StoreUnavailable("too many calls to the store are under way: try again in a second")
         outcome: Future[Result] = Future()
-        self._work.put(lambda: self._finish(work, outcome))
-        return outcome.result(seconds)
+        self._work.put((work, outcome))
+        return outcome
 
     def stop(self) -> None:
-        for _ in self._threads:
+        for _ in range(self._number):
             self._work.put(None)
 
-    def _finish(self, work: Callable[[], Any], outcome: Future[Any]) -> None:
-        try:
-            outcome.set_result(work())
-        except BaseException as error:
-            outcome.set_exception(error)
-        finally:
-            self._free.release()
-
     def _run(self) -> None:
-        while (work := self._work.get()) is not None:
-            work()
+        while (task := self._work.get()) is not None:
+            work, outcome = task
+            try:
+                outcome.set_result(work())
+            except BaseException as error:
+                outcome.set_exception(error)
+            finally:
+                self._free.release()

@@ -8,7 +8,6 @@ rebinding): the browser then takes the service for a part of that site, and only
 from __future__ import annotations
 
 import re
-from ipaddress import ip_address
 
 from lorentzrec.serving.http.problems import ServiceProblem
 from lorentzrec.serving.http.settings import ServiceSettings
@@ -28,20 +27,17 @@ class HostPolicy:
         # With keys a page of another site needs one of them, and the browser does not show it the response.
         self._origins = None if keyed or ANY in settings.allowed_origins else {*settings.allowed_origins}
 
-    def problem_of(self, host: bytes, origin: bytes | None) -> ServiceProblem | None:
-        """Why a request is refused; None if it is not."""
-        if self._hosts is not None and _PORT.sub(b"", host).lower() not in self._hosts:
-            name = _readable(_PORT.sub(b"", host))
+    def check(self, host: bytes, origin: bytes | None) -> None:
+        """Raise a `ServiceProblem` if the request is refused."""
+        if self._hosts is not None and (name := _PORT.sub(b"", host)).lower() not in self._hosts:
             hint = "use localhost, or start it with --allow-host NAME or with --api-key-file"
-            return ServiceProblem(
-                f"this service does not answer to the host name {name!r}: {hint}", 421, "unknown-host"
-            )
+            text = f"this service does not accept the host name {_readable(name)!r}: {hint}"
+            raise ServiceProblem(text, 421, "unknown-host")
         if origin is None or self._origins is None or origin.partition(b"://")[2].lower() == host.lower():
-            return None
-        if origin.decode("ascii", "replace") in self._origins:
-            return None
-        hint = "start it with --allow-origin SITE to allow them"
-        return ServiceProblem(f"pages of {_readable(origin)!r} may not use this service: {hint}", 403, "unknown-origin")
+            return
+        if origin.decode("ascii", "replace") not in self._origins:
+            text = f"pages of {_readable(origin)!r} may not use this service: start it with --allow-origin SITE"
+            raise ServiceProblem(text, 403, "unknown-origin")
 
 
 def _names(settings: ServiceSettings) -> frozenset[bytes] | None:
@@ -49,15 +45,9 @@ def _names(settings: ServiceSettings) -> frozenset[bytes] | None:
     if ANY in settings.allowed_hosts:
         return None
     bound = () if settings.host in EVERY_ADDRESS else (settings.host,)
-    return frozenset(_bracketed(name).lower().encode() for name in (*OWN_HOSTS, *bound, *settings.allowed_hosts))
-
-
-def _bracketed(name: str) -> str:
-    """An IPv6 address has brackets in `Host`."""
-    try:
-        return f"[{name}]" if ip_address(name).version == 6 else name
-    except ValueError:
-        return name
+    names = (*OWN_HOSTS, *bound, *settings.allowed_hosts)
+    # An IPv6 address has brackets in `Host`.
+    return frozenset((f"[{name}]" if re.match("[^[]*:", name) else name).lower().encode() for name in names)
 
 
 def _readable(value: bytes) -> str:

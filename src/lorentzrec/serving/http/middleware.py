@@ -16,7 +16,7 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from lorentzrec.serving.http.host_policy import HostPolicy
 from lorentzrec.serving.http.metrics import Metrics
-from lorentzrec.serving.http.problems import MEDIA_TYPE, ClientGone, Overloaded, ServiceProblem
+from lorentzrec.serving.http.problems import MEDIA_TYPE, Overloaded, ServiceProblem
 from lorentzrec.serving.http.settings import ServiceSettings
 
 ALWAYS_OPEN = ("/healthz", "/readyz", "/metrics")
@@ -25,7 +25,7 @@ SANE_REQUEST_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 JSON_TYPE = re.compile(rb"application/([\w.+-]+\+)?json\s*(;.*)?", re.IGNORECASE)
 KNOWN_METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 WRITING_METHODS = {"POST", "PUT", "PATCH", "DELETE"}
-TOO_MANY = "too many requests at once: come back in a second"
+TOO_MANY = "too many requests at once: try again in a second"
 
 logger = logging.getLogger("lorentzrec.serving.requests")
 
@@ -59,52 +59,51 @@ class RequestMiddleware:
         self._metrics.in_flight.inc()
         try:
             await self._pass(exchange)
+        except ServiceProblem as problem:
+            await exchange.refuse(problem)
         finally:
             self._slots_taken -= exchange.has_slot
             self._metrics.in_flight.dec()
             self._record(exchange)
 
     async def _pass(self, exchange: _Exchange) -> None:
-        if problem := self._check_headers(exchange):
-            await exchange.refuse(problem)
-            return
+        self._check_headers(exchange)
         try:
             async with asyncio.timeout(self._settings.request_seconds) as exchange.deadline:
-                if exchange.has_body:
-                    self._arrives(exchange)
-                else:
+                if not exchange.has_body:
                     self.complete(exchange)
+                else:
+                    self._arriving[exchange] = None
+                    if len(self._arriving) > self._settings.arriving_bodies:
+                        self._give_up(next(iter(self._arriving)))
                 try:
                     await self.app(exchange.scope, exchange.receive, exchange.send)
                 finally:
                     self._no_longer_arriving(exchange)
-        except Overloaded as error:
-            await exchange.refuse(error)
         except TimeoutError:
             if exchange.status is not None:
                 raise  # the response has begun, so all that is left is to close the connection
-            await exchange.refuse(self._timeout_problem(exchange))
+            raise self._timeout_problem(exchange) from None
 
     def _timeout_problem(self, exchange: _Exchange) -> ServiceProblem:
         seconds = f"{self._settings.request_seconds:g} seconds"
         if exchange.given_up:
             return Overloaded(TOO_MANY)
         if exchange.complete:
-            return ServiceProblem(f"there was no answer within {seconds}: come back in a second", 503, "too-slow")
+            return ServiceProblem(f"there was no response within {seconds}: try again in a second", 503, "too-slow")
         return ServiceProblem(f"the body did not arrive within {seconds}: send it faster", 408, "too-slow")
 
-    def _check_headers(self, exchange: _Exchange) -> ServiceProblem | None:
+    def _check_headers(self, exchange: _Exchange) -> None:
         headers = exchange.headers
         hosts = [value for name, value in exchange.scope["headers"] if name == b"host"]
         if len(hosts) > 1 or (not any(hosts) and exchange.scope["http_version"] not in ("1", "1.0")):
-            return ServiceProblem("the request needs one Host header: send exactly one", 400, "invalid-request")
+            raise ServiceProblem("the request needs one Host header: send exactly one", 400, "invalid-request")
         # Browsers let any web page send text and forms to any address, but JSON only where that is allowed.
         sends = exchange.has_body and exchange.method in WRITING_METHODS
         if sends and not JSON_TYPE.fullmatch(headers.get(b"content-type", b"")):
-            return ServiceProblem("the body is not sent as JSON: set Content-Type: application/json", 415, "not-json")
-        if exchange.scope["path"] in ALWAYS_OPEN or not any(hosts):
-            return None
-        return self._host_policy.problem_of(hosts[0], headers.get(b"origin"))
+            raise ServiceProblem("the body is not sent as JSON: set Content-Type: application/json", 415, "not-json")
+        if exchange.scope["path"] not in ALWAYS_OPEN and any(hosts):
+            self._host_policy.check(hosts[0], headers.get(b"origin"))
 
     def complete(self, exchange: _Exchange) -> None:
         """The request is complete and takes a slot; `Overloaded` if there is none left."""
@@ -116,11 +115,6 @@ class RequestMiddleware:
             raise Overloaded(TOO_MANY)
         exchange.has_slot = True
         self._slots_taken += 1
-
-    def _arrives(self, exchange: _Exchange) -> None:
-        self._arriving[exchange] = None
-        if len(self._arriving) > self._settings.arriving_bodies:
-            self._give_up(next(iter(self._arriving)))
 
     def count_bytes(self, exchange: _Exchange, count: int) -> None:
         exchange.received += count
@@ -140,9 +134,10 @@ class RequestMiddleware:
             del self._arriving[exchange]
             self._arriving_bytes -= exchange.received
 
-    def allow(self, exchange: _Exchange, named: set[str]) -> bytes:
+    def allow(self, exchange: _Exchange, value: bytes) -> bytes:
         """The methods of a path. Litestar names those of its first handler for OPTIONS, and HEAD never."""
-        methods = named | self._methods.get(str(exchange.scope.get("path_template")), frozenset())
+        methods = {method.strip() for method in value.decode().split(",")}
+        methods |= self._methods.get(str(exchange.scope.get("path_template")), frozenset())
         return ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set()))).encode()
 
     def _record(self, exchange: _Exchange) -> None:
@@ -167,28 +162,23 @@ class RequestMiddleware:
 class _Exchange:
     """One request and its response, seen while they pass."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, middleware: RequestMiddleware) -> None:
+    def __init__(self, scope: Any, receive: Receive, send: Send, middleware: RequestMiddleware) -> None:
         self._receive, self._send, self._middleware = receive, send, middleware
         self.begun = perf_counter()
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
-        values: dict[str, Any] = {**scope}
-        self.method: str = values["method"]
+        self.method: str = scope["method"]
         length = self.headers.get(b"content-length", b"0")
         self.length = int(length) if length.isdigit() else 0
         self.has_body = self.length > 0 or b"transfer-encoding" in self.headers
         self.received = 0
-        self.complete = self.has_slot = False
-        self.given_up = False
-        self.gone = False
+        self.complete = self.has_slot = self.given_up = self.gone = False
         self.deadline: asyncio.Timeout | None = None
         self.status: int | None = None
         self.request_id = _request_id(self.headers.get(b"x-request-id", b""))
         raw_path: bytes = scope.get("raw_path") or b""
         path = raw_path.partition(b"?")[0].decode("latin-1") or scope["path"]
-        values |= {"path": path, "request_id": self.request_id}
-        if self.method == "HEAD":
-            values["method"] = "GET"  # the same headers, and no body: see `send`
-        self.scope: Any = values
+        method = "GET" if self.method == "HEAD" else self.method  # the same headers, and no body: see `send`
+        self.scope: Any = {**scope, "path": path, "method": method, "request_id": self.request_id}
 
     async def receive(self) -> Any:
         message: Any = await self._receive()
@@ -196,7 +186,9 @@ class _Exchange:
             return message
         if message["type"] == "http.disconnect":
             self.gone = True
-            raise ClientGone("the body ends too early or its chunks are damaged: send it whole")
+            # The client closed the connection or violated HTTP, so it may still read this.
+            problem = "the body ends too early or its chunks are damaged: send it whole"
+            raise ServiceProblem(problem, 400, "invalid-request")
         self._middleware.count_bytes(self, len(message.get("body", b"")))
         if 0 < self.length <= self.received:
             message["more_body"] = False  # the server would say so in one more message
@@ -210,14 +202,12 @@ class _Exchange:
             more = [(b"x-request-id", self.request_id.encode()), (b"x-content-type-options", b"nosniff")]
             headers = [*message["headers"], *more]
             if self.method == "OPTIONS" or self.status == 405:
-                headers = [(name, self._allow(value) if name == b"allow" else value) for name, value in headers]
+                allow = self._middleware.allow
+                headers = [(name, allow(self, value) if name == b"allow" else value) for name, value in headers]
             message["headers"] = headers
         elif self.method == "HEAD" and message["type"] == "http.response.body":
             message["body"] = b""
         await self._send(message)
-
-    def _allow(self, value: bytes) -> bytes:
-        return self._middleware.allow(self, {method.strip() for method in value.decode().split(",")})
 
     async def refuse(self, problem: ServiceProblem) -> None:
         body = msgspec.json.encode(problem.document)

@@ -22,9 +22,8 @@ MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 1
 """The value of Retry-After: a worker polls its store about once per second."""
 
-STORE_UNAVAILABLE = "the store cannot answer now, and the log of the service says why: try again in a second"
+STORE_UNAVAILABLE = "the store is unavailable, and the log of the service has the reason: try again in a second"
 """The detail for clients. The reason may name internal hosts and users, so it is only logged."""
-HISTORY_DAMAGED = "the history of this customer is damaged in the store: erase the customer or restore a copy"
 VERSION_DAMAGED = "files of the version are damaged, and the log of the service has the details: try again"
 
 TITLES = {
@@ -36,9 +35,9 @@ TITLES = {
     408: "The request took too long to arrive",
     413: "The request is too large",
     415: "The media type cannot be read",
-    421: "The service does not answer to this host name",
+    421: "The service does not accept this host name",
     500: "The service failed",
-    503: "The service cannot answer now",
+    503: "The service is unavailable",
 }
 HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": str(RETRY_SECONDS)}}
 
@@ -87,18 +86,6 @@ class Overloaded(ServiceProblem):
     """A limit on what a worker does at once is reached."""
 
     status_code, kind = 503, "overloaded"
-
-
-class ClientGone(ServiceProblem):
-    """The client closed the connection or violated HTTP before its request was complete; it may still read this."""
-
-    status_code, kind = 400, "invalid-request"
-
-
-class NoMap(ServiceProblem):
-    """The version was published without a map."""
-
-    status_code, kind = 404, "no-map"
 
 
 def describe_problems(*statuses: int) -> dict[int, ResponseSpec]:
@@ -155,7 +142,7 @@ def _from_decoding(error: Exception) -> ServiceProblem:
 
 def _from_damaged_record(error: RecordDamaged) -> ServiceProblem:
     logger.error("%s", error)
-    return ServiceProblem(HISTORY_DAMAGED, 500, "damaged-history")
+    return ServiceProblem(str(error), 500, "damaged-history")
 
 
 def log_failure(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:

@@ -22,11 +22,9 @@ from granian.server import MPServer
 
 from lorentzrec.atomic import scratch_directory
 from lorentzrec.errors import InputError
-from lorentzrec.serving.http.keys import SharedKeys
-from lorentzrec.serving.http.settings import ServiceSettings
+from lorentzrec.serving.http.keys import ApiKeys
+from lorentzrec.serving.http.settings import METRICS_FOLDER, ServiceSettings
 
-METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""Repeated here, since `metrics.py` may be imported only once this is set."""
 SHORT_LIFE = 10.0
 """Seconds. A worker that ends sooner, and not by a signal, could not start."""
 MOST_SHORT_LIVES = 5
@@ -49,7 +47,7 @@ def run(settings: ServiceSettings, listening: Callable[[], None] = lambda: None)
     with scratch_directory("metrics") as folder:
         os.environ[METRICS_FOLDER] = str(folder)
         try:
-            keys = None if settings.api_key_file is None else SharedKeys(settings.api_key_file, Path(folder))
+            keys = None if settings.api_key_file is None else ApiKeys(settings.api_key_file, Path(folder))
             server = _Server(
                 "lorentzrec",
                 address=settings.host,
@@ -78,7 +76,7 @@ class _Server(MPServer):
     two deaths at the same time.
     """
 
-    keys: SharedKeys | None = None
+    keys: ApiKeys | None = None
 
     def _serve_loop(self, spawn_target: Any, target_loader: Any) -> None:
         from lorentzrec.serving.http.metrics import WorkerDeaths
@@ -89,7 +87,10 @@ class _Server(MPServer):
             self.main_loop_interrupt.clear()  # first, so that nothing that happens from now on is missed
             if self.reload_signal:
                 self.reload_signal = False
-                self._reload_keys()
+                if self.keys is not None:
+                    self.keys.reload()
+                else:
+                    logger.warning("there are no keys to reload: the service was started without --api-key-file")
             while self.interrupt_children and not self.interrupt_signal:
                 place = self.interrupt_children.pop(0)
                 worker = self.wrks[place]
@@ -105,19 +106,13 @@ class _Server(MPServer):
                     return
                 self._respawn_workers([place], spawn_target, target_loader, delay=0)
 
-    def _reload_keys(self) -> None:
-        if self.keys is None:
-            logger.warning("there are no keys to reload: the service was started without --api-key-file")
-        else:
-            self.keys.reload()
-
 
 def _describe_end(worker: Any) -> str:
     code: int = worker.inner.exitcode
     return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
 
 
-def _load(settings: ServiceSettings, keys: SharedKeys | None) -> Any:
+def _load(settings: ServiceSettings, keys: ApiKeys | None) -> Any:
     """The application, in the process of a worker."""
     from lorentzrec.serving.http.app import create_app
 

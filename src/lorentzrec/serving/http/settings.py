@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 from lorentzrec.errors import ConfigError
 from lorentzrec.field_checks import Range, check_fields
 
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""prometheus_client reads this once, when imported: if set, each process keeps its metrics in files of that folder."""
 HOST_NAME = re.compile(r"[\w.-]+|\[?[0-9a-fA-F]*:[0-9a-fA-F:.]+\]?", re.ASCII)
 """A name, an IPv4 address, or an IPv6 address with or without brackets."""
 
@@ -66,7 +68,7 @@ class ServiceSettings:
     """Largest number of open connections of a worker. Idle ones count, so there are more of them than bodies."""
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_fields(self, as_options=True)
         for host in self.allowed_hosts:
             if host != "*" and not HOST_NAME.fullmatch(host):
                 raise ConfigError(f"{host!r} is not a host name: give one like shop.example, without http:// and port")

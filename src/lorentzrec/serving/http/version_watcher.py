@@ -7,7 +7,7 @@ import random
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
 
@@ -28,15 +28,6 @@ REFUSAL_SECONDS = 30.0
 logger = logging.getLogger("lorentzrec.serving")
 
 
-@dataclass(frozen=True)
-class ServedVersion:
-    """A version with its recommender. Immutable; a request reads it once and uses it to its end."""
-
-    version: Version
-    recommender: Recommender
-    live_revision: int
-
-
 class VersionWatcher:
     """Holds the version in use and replaces it in one step.
 
@@ -47,7 +38,8 @@ class VersionWatcher:
 
     def __init__(self, store: GuardedStore, cache: Path, metrics: Metrics, poll_seconds: float) -> None:
         self._store, self._cache, self._metrics, self._poll_seconds = store, cache, metrics, poll_seconds
-        self._served: ServedVersion | None = None
+        self._recommender: Recommender | None = None
+        self._live_revision = 0  # of its live items
         self._refused: dict[str, float] = {}  # when each may be opened again
         self._damaged: dict[str, float] = {}  # when each was last found to be damaged while it was in use
         self._wanted: str | None = None
@@ -58,16 +50,16 @@ class VersionWatcher:
         self._thread = Thread(target=self._watch, name="versions", daemon=True)
 
     @property
-    def served(self) -> ServedVersion:
-        """The version in use with its recommender; read it once per request. `NotReady` if there is none."""
-        if (served := self._served) is None:
+    def recommender(self) -> Recommender:
+        """That of the version in use; a request reads it once and uses it to its end. `NotReady` if there is none."""
+        if (recommender := self._recommender) is None:
             raise NotReady(self._missing())
-        return served
+        return recommender
 
     @property
     def version(self) -> Version | None:
         """The version in use; None if there is none."""
-        return None if self._served is None else self._served.version
+        return None if self._recommender is None else self._recommender.version
 
     @property
     def warnings(self) -> list[str]:
@@ -123,15 +115,15 @@ class VersionWatcher:
     def refresh(self) -> None:
         """Take the current version and live items of the store into use, if they have changed."""
         state = self._store.call(lambda store: store.state(), probe=True)
-        self._wanted, before = state.version, self._served
+        self._wanted, before = state.version, self._recommender
         if state.warning is not None and state.warning != self._warning:
             logger.warning("%s", state.warning)
         self._warning = state.warning
         for version in self._choices(state.version, self.version):
-            if before is not None and version is before.version and state.live_revision == before.live_revision:
+            if before is not None and version is before.version and state.live_revision == self._live_revision:
                 return
             if (recommender := self._load(version)) is not None:
-                self._served, self._noted = ServedVersion(version, recommender, state.live_revision), None
+                self._recommender, self._live_revision, self._noted = recommender, state.live_revision, None
                 if before is None or version is not before.version:
                     self._announce(before, version)
                 return
@@ -178,29 +170,32 @@ class VersionWatcher:
         """A version, fetched and checked; None if it is damaged."""
         if name in self._refused and time.monotonic() < self._refused[name]:
             return None
-        try:
+        with self._refuse_if_damaged(name):
             folder = self._store.call(lambda store: store.fetch(name, self._cache), seconds=FETCH_SECONDS)
             version = open_version(folder, verify=False)  # `fetch` has just read and checked every byte
             if version.name != name:
                 raise ArtifactError(f"{folder} holds version {version.name!r}: publish the model again")
-        except StoreUnavailable:
-            raise
-        except Exception as error:
-            self._refuse(name, error)
-            return None
-        self._refused.pop(name, None)
-        return version
+            self._refused.pop(name, None)
+            return version
+        return None
 
     def _load(self, version: Version) -> Recommender | None:
         """The recommender of a version, warmed up; None if the version is refused."""
         live = self._store.call(lambda store: store.live_items(), seconds=FETCH_SECONDS)
-        try:
+        with self._refuse_if_damaged(version.name):  # its checksums are right, but its content may make no sense
             recommender = Recommender(version, live)
             recommender.warm_up()
-        except Exception as error:  # its checksums are right, but its content makes no sense
-            self._refuse(version.name, error)
-            return None
-        return recommender
+            return recommender
+        return None
+
+    @contextmanager
+    def _refuse_if_damaged(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            self._refuse(name, error)
 
     def _refuse(self, name: str, reason: Exception | str) -> None:
         if name not in self._refused:
@@ -209,7 +204,7 @@ class VersionWatcher:
             logger.error("version %s is refused, and the last good one stays: %s%s", name, kind, reason)
         self._refused[name] = time.monotonic() + REFUSAL_SECONDS
 
-    def _announce(self, before: ServedVersion | None, version: Version) -> None:
+    def _announce(self, before: Recommender | None, version: Version) -> None:
         logger.info("version %s is in use: %d items", version.name, len(version.items))
         for line in version.notes:
             logger.warning(line)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,21 +31,21 @@ def open_store(url: str, *, create: bool = False) -> Store:
 
             return FileStore(Path(folder), create=create)
         case "postgresql" | "postgres":
-            try:
+            with _explain_missing("PostgreSQL", "postgres"):
                 from lorentzrec.serving.stores.postgres_store import PostgresStore
-            except ImportError as error:
-                raise _missing("PostgreSQL", "postgres", error) from error
             return PostgresStore(url, create=create)
         case "cosmos" | "cosmos+http":
-            try:
+            with _explain_missing("Cosmos DB", "azure"):
                 from lorentzrec.serving.stores.cosmos_store import CosmosStore
-            except ImportError as error:
-                raise _missing("Cosmos DB", "azure", error) from error
             return CosmosStore(url, create=create)
     # Whatever follows the scheme of a mistyped address may be a password.
     shown = url if not set(url) & set(":@=") else re.split("[:@=/]", url)[0] + ":..."
     raise InputError(f"{shown!r} is not the address of a store: give {FORMS}")
 
 
-def _missing(what: str, extra: str, error: ImportError) -> InputError:
-    return InputError(f"a store in {what} needs {error.name or error}: {how_to_get(extra)}")
+@contextmanager
+def _explain_missing(what: str, extra: str) -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise InputError(f"a store in {what} needs {error.name or error}: {how_to_get(extra)}") from error

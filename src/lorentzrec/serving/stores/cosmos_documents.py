@@ -163,24 +163,22 @@ class Documents:
                 if error.status_code != 500:
                     raise
         # An emulator fails on an id that it does not know; a search is reliable.
-        found = self._search(partition, "*", id)
-        return found[0] if found else None
+        return next(iter(self.all(partition, id=id)), None)
 
-    def all(self, partition: str, fields: str = "*") -> list[Document]:
-        """All documents of a partition in the order of their ids, or only some of their fields."""
-        return sorted(self._search(partition, fields), key=lambda document: str(document["id"]))
+    def all(self, partition: str, fields: str = "*", **wanted: str) -> list[Document]:
+        """The documents of a partition in the order of their ids, or only some of their fields.
+
+        wanted: values that further fields must have.
+        """
+        values = {self._partition: partition, **wanted}
+        query = f"SELECT {fields} FROM c WHERE {' AND '.join(f'c.{name} = @{name}' for name in values)}"
+        parameters = [{"name": f"@{name}", "value": value} for name, value in values.items()]
+        found = self._query(query, parameters=parameters, partition_key=partition)
+        return sorted(found, key=lambda document: str(document["id"]))
 
     def everywhere(self, fields: str) -> list[Document]:
         """Some fields of all documents of the container: a search through all partitions, for rare use."""
         return self._query(f"SELECT {fields} FROM c", enable_cross_partition_query=True)
-
-    def _search(self, partition: str, fields: str, id: str | None = None) -> list[Document]:
-        query = f"SELECT {fields} FROM c WHERE c.{self._partition} = @partition"
-        parameters: list[Document] = [{"name": "@partition", "value": partition}]
-        if id is not None:
-            query += " AND c.id = @id"
-            parameters.append({"name": "@id", "value": id})
-        return self._query(query, parameters=parameters, partition_key=partition)
 
     def _query(self, query: str, **options: Any) -> list[Document]:
         with self._account.explain_errors():
@@ -201,8 +199,8 @@ class Documents:
 
     def delete(self, document: Document) -> None:
         """Remove a document if it is still the one that was read; unconditionally if it was read without ETag."""
-        partition, condition = document[self._partition], _if_unchanged(document) if "_etag" in document else {}
-        self._write(self._container.delete_item, document["id"], partition, **condition)
+        condition = _if_unchanged(document) if "_etag" in document else {}
+        self._write(self._container.delete_item, document["id"], document[self._partition], **condition)
 
     def _write(self, operation: Callable[..., Any], *arguments: Any, **condition: Any) -> Any:
         with self._account.explain_errors():

@@ -26,7 +26,7 @@ from threading import Event as Signal
 from threading import Thread
 from typing import Any, TypeVar
 
-from lorentzrec.errors import LorentzrecError
+from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.serving.stores.cosmos_documents import Account, Conflict, Document
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.store import (
@@ -118,10 +118,11 @@ class CosmosStore(ChunkedVersions, Store):
         before = self._set_version(name)
         # A process that discards a version hides it first and reads the state then: one of the two always sees the
         # other.
-        version = self._version(name)
-        if version is None or not version["complete"]:
+        try:
+            self._complete(name)
+        except InputError:
             self._set_version(before)
-            raise self._no_version(name)
+            raise
         for activated in (name, before):  # also the one before: 0.1 did not record it, nor did a process killed here
             self._until_unopposed(partial(self._record_activation, activated))
 
@@ -168,8 +169,7 @@ class CosmosStore(ChunkedVersions, Store):
         return removed + len({document["place"] for document in orphans})
 
     def _version(self, name: str) -> Document | None:
-        check_name(name)
-        return next((version for version in self._catalogue.all("versions") if version["id"] == name), None)
+        return self._catalogue.read("versions", check_name(name))
 
     def _complete(self, name: str) -> Document:
         version = self._version(name)
@@ -250,12 +250,9 @@ class CosmosStore(ChunkedVersions, Store):
             by_user.setdefault(event.user, []).append(event)
         add = partial(self._add_unless_erased, salt=self._salt()) if respect_erasures else self._add
         if len(by_user) == 1:
-            results = [add(*by_user.popitem())]
-        else:
-            with ThreadPoolExecutor(PARALLEL_CUSTOMERS) as threads:
-                results = list(threads.map(add, by_user.keys(), by_user.values()))
-        accepted, duplicates = (sum(getattr(one, name) for one in results) for name in ("accepted", "duplicates"))
-        return Added(accepted, duplicates, frozenset().union(*(one.erased for one in results)))
+            return add(*by_user.popitem())
+        with ThreadPoolExecutor(PARALLEL_CUSTOMERS) as threads:
+            return sum(threads.map(add, by_user.keys(), by_user.values()), Added(0, 0))
 
     def _add(self, user: str, events: Sequence[Event], erasure: float | None = None) -> Added:
         """Append what is new to the customer's last document, or to new ones.
@@ -338,12 +335,8 @@ class CosmosStore(ChunkedVersions, Store):
 
     def _forget(self, user: str) -> int:
         customer, removed = key_of(user), 0
-        note = {
-            "id": "erased",
-            "customer": key_of(self._until_unopposed(self._find_or_make_salt), user),
-            "erased": time.time(),
-        }
-        self._histories.put(note)
+        salted = key_of(self._until_unopposed(self._find_or_make_salt), user)
+        self._histories.put({"id": "erased", "customer": salted, "erased": time.time()})
 
         def erase() -> None:
             nonlocal removed

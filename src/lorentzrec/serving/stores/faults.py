@@ -45,7 +45,6 @@ class StoreFault(Enum):
     REFUSED = StoreBroken, "{store} refuses access ({reason}): check {check}"
     DAMAGED = StoreBroken, "{store} is damaged ({reason}): restore a backup"
     NEWER = StoreBroken, "{store} was written by a newer lorentzrec: update lorentzrec"
-    HISTORY_DAMAGED = RecordDamaged, "the history of a customer is damaged: erase it or restore a backup"
     # A request that the store cannot fulfil.
     SEVERAL_REGIONS = InputError, "{store} accepts writes in several regions: use an account with one write region"
     NO_STORE = InputError, "{store} holds no store: publish a model to it first"
@@ -55,7 +54,8 @@ class StoreFault(Enum):
     VERSION_REMOVED = InputError, "version {name} was removed from {store} during its upload: upload it again"
     VERSION_DAMAGED = ArtifactError, "version {name} in {store}: {file} is damaged or missing: publish the model again"
     FILE_CHANGED = ArtifactError, "{file} is missing or not as its manifest lists it: publish the model again"
-    # These two are sent over HTTP as they are, so they do not name the store.
+    # These are sent over HTTP as they are, so they do not name the store.
+    HISTORY_DAMAGED = RecordDamaged, "the history of this customer is damaged: erase the customer or restore a backup"
     ALL_ITEMS_LIVE = InputError, "every item is live: set the live items first, then add or remove some"
     TOO_LARGE = InputError, "the store cannot keep this (status {status}): make it smaller or simpler"
 

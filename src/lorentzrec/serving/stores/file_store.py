@@ -73,6 +73,8 @@ logger = logging.getLogger("lorentzrec.serving")
 class FileStore(SqlStore):
     """The store in the folder `folder`; see `Store` for what each method means."""
 
+    _connections: SqliteConnections
+
     def __init__(self, folder: Path, *, create: bool = False) -> None:
         self.url = f"file:{folder}"
         self._folder = folder.absolute()
@@ -86,18 +88,14 @@ class FileStore(SqlStore):
                 self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._versions.mkdir(exist_ok=True)
                 with suppress(FileExistsError):
-                    os.close(os.open(self._database, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+                    self._database.touch(0o600, exist_ok=False)
             except OSError as error:
                 raise InputError(f"cannot make a store in {folder}: {error.strerror}; choose another folder") from error
         elif not self._database.is_file():
             raise StoreFault.NO_STORE.error(store=self.url)
         self._connections = SqliteConnections(self._database, self._prepare)
-        try:
-            with self._reading():
-                pass
-        except BaseException:
-            self.close()
-            raise
+        with self._connections.statement():  # which brings the file up to date
+            pass
 
     @property
     def notices(self) -> list[str]:
@@ -107,15 +105,6 @@ class FileStore(SqlStore):
         if self._bytes_remain:
             found.append(BYTES_REMAIN)
         return found
-
-    def close(self) -> None:
-        self._connections.close()
-
-    def _reading(self) -> AbstractContextManager[sqlite3.Connection]:
-        return self._connections.connection()
-
-    def _writing(self, *, long: bool = False) -> AbstractContextManager[sqlite3.Connection]:
-        return self._connections.transaction()
 
     # Versions
 
@@ -146,47 +135,47 @@ class FileStore(SqlStore):
             yield
 
     def upload(self, folder: Path, progress: Callable[[int], None] | None = None) -> None:
-        files = read_manifest(folder)
-        place = self._versions / files.name
-        with self._writing():  # not for its tables: so that two uploads do not make the folder at once
+        manifest, content = read_manifest(folder)
+        place = self._versions / manifest.name
+        with self._connections.transaction():  # not for its tables: so that two uploads do not make the folder at once
             if not place.exists():
                 with atomic_directory(place):
                     pass
         try:
             # A version that is complete already is repaired: its sound files do not change.
             complete = (place / MARKER).is_file()
-            if complete and (place / MARKER).read_bytes() != files.manifest:
-                raise StoreFault.OTHER_CONTENT.error(name=files.name, store=self.url)
-            for file, size in files.sizes.items():
-                if not files.is_whole(place, file):
-                    if not files.is_whole(folder, file):
-                        raise StoreFault.FILE_CHANGED.error(file=folder / file)
+            if complete and (place / MARKER).read_bytes() != content:
+                raise StoreFault.OTHER_CONTENT.error(name=manifest.name, store=self.url)
+            for name, file in manifest.files.items():
+                if not file.is_whole(place / name):
+                    if not file.is_whole(folder / name):
+                        raise StoreFault.FILE_CHANGED.error(file=folder / name)
                     # Never in place, since a service may have the old file open. `shutil.copyfile` would report a full
                     # disk under the name of the source.
                     with (
-                        atomic_file(place / file) as partial,
-                        (folder / file).open("rb") as source,
+                        atomic_file(place / name) as partial,
+                        (folder / name).open("rb") as source,
                         partial.open("wb") as target,
                     ):
                         shutil.copyfileobj(source, target, 2**20)
                 if progress is not None:
-                    progress(size)
+                    progress(file.bytes)
             if not complete:
                 with atomic_file(place / MARKER) as partial:
-                    partial.write_bytes(files.manifest)
+                    partial.write_bytes(content)
         except (OSError, InputError):
             if not place.exists():
-                raise StoreFault.VERSION_REMOVED.error(name=files.name, store=self.url) from None
+                raise StoreFault.VERSION_REMOVED.error(name=manifest.name, store=self.url) from None
             raise
 
     def fetch(self, name: str, cache: Path) -> Path:
         place = self._complete(name)
-        if file := read_manifest(place).find_damage(place):
+        if file := read_manifest(place)[0].find_damage(place):
             raise StoreFault.VERSION_DAMAGED.error(name=name, store=self.url, file=file)
         return place
 
     def activate(self, name: str) -> None:
-        with self._writing():  # not for its tables: so that no process discards the version meanwhile
+        with self._connections.transaction():  # not for its tables: so that no process discards the version meanwhile
             self._complete(name)
             activated = [other for other in self._activations() if other != name]
             with atomic_file(self._folder / CURRENT) as partial:
@@ -196,7 +185,7 @@ class FileStore(SqlStore):
                 partial.write_text("".join(f"{line}\n" for line in [*activated, name]))
 
     def discard(self, name: str) -> None:
-        with self._writing():
+        with self._connections.transaction():
             place = self._versions / check_name(name)
             if not place.is_dir():
                 raise self._no_version(name)
@@ -206,7 +195,7 @@ class FileStore(SqlStore):
         shutil.rmtree(place, ignore_errors=True)
 
     def clean(self) -> int:
-        with self._writing(), file_lock(self._folder / PUBLISHING, 0) as locked:
+        with self._connections.transaction(), file_lock(self._folder / PUBLISHING, 0) as locked:
             if not locked:
                 return 0
             activated = self._activations()
@@ -235,43 +224,44 @@ class FileStore(SqlStore):
 
     def _current(self) -> str | None:
         """The current version; if the file does not name a complete one, the complete one that was activated last."""
-        named = self._named()
-        return named if named is not None else next(reversed(self._activations()), None)
+        return self._named() or next(reversed(self._activations()), None)
 
     def _named(self) -> str | None:
         """The complete version that `current` names, if it does."""
-        name = self._named_by_file()
-        return name if name is not None and (self._versions / name / MARKER).is_file() else None
+        name = self._read_current()
+        return name if name and (self._versions / name / MARKER).is_file() else None
 
     def _activations(self) -> list[str]:
         """The complete versions that were ever current; the one activated last is at the end."""
         complete, named = sorted(self.versions()), self._named()
-        try:
-            lines = (self._folder / ACTIVATED).read_text("ascii", "replace").splitlines()
-            activated = [name for name in lines if name in complete]
-        except FileNotFoundError:
+        if (record := self._read(ACTIVATED)) is not None:
+            activated = [name for name in record.splitlines() if name in complete]
+        else:
             # Written by 0.1. What is not newer than the current version was live, or was left by a failed publish.
-            if not (self._folder / CURRENT).exists():
-                return []
-            newest = self._named_by_file()
-            activated = [name for name in complete if newest is None or name <= newest]
-        except OSError as error:
-            raise StoreFault.FILE_UNREADABLE.error(store=self._folder / ACTIVATED, reason=error.strerror) from error
+            newest = self._read_current()
+            activated = [] if newest is None else [name for name in complete if not newest or name <= newest]
         return activated if named is None else [*(name for name in activated if name != named), named]
 
-    def _named_by_file(self) -> str | None:
-        """The version name that `current` holds; None if it holds something else or is not there."""
+    def _read_current(self) -> str | None:
+        """The version name that `current` holds; empty if it holds something else, None if it is not there."""
+        text = self._read(CURRENT)
+        with suppress(InputError):
+            return None if text is None else check_name(text.strip())
+        return ""
+
+    def _read(self, file: str) -> str | None:
+        """The text of a file of the store; None if it is not there."""
         try:
-            return check_name((self._folder / CURRENT).read_bytes().decode("ascii", "replace").strip())
-        except (FileNotFoundError, InputError):
+            return (self._folder / file).read_text("ascii", "replace")
+        except FileNotFoundError:
             return None
         except OSError as error:
-            raise StoreFault.FILE_UNREADABLE.error(store=self._folder / CURRENT, reason=error.strerror) from error
+            raise StoreFault.FILE_UNREADABLE.error(store=self._folder / file, reason=error.strerror) from error
 
     # Histories
 
     def _adding(self, count: int, respect_erasures: bool) -> AbstractContextManager[sqlite3.Connection]:
-        return self._writing()
+        return self._connections.transaction()
 
     def _user_key(self, user: str) -> str:
         return user

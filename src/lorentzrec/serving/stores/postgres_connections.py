@@ -13,7 +13,7 @@ import select
 import threading
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import psycopg
@@ -21,11 +21,10 @@ from psycopg import conninfo, errors, pq
 
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.serving.stores.faults import StoreFault, format_recent
+from lorentzrec.serving.stores.sql_store import LONG_SECONDS
 
 CONNECT_SECONDS = 3
 RESPONSE_SECONDS = 5.0
-LONG_SECONDS = 300.0
-"""For what moves gigabytes inside the server: removing a version."""
 MOST_CONNECTIONS = 24
 """For each process. A service has 16 threads that read and 8 that write: neither takes the connections of the other."""
 
@@ -111,14 +110,17 @@ class PostgresConnections:
             try:
                 with connection.cursor(binary=True) as cursor:
                     yield cursor
+            except psycopg.Error as error:
+                lost = connection.broken or isinstance(error, errors.ReadOnlySqlTransaction)
+                if lost and connection.generation == self._generation:
+                    self._renew()
+                raise
             finally:
                 if connection.closed or self._closed or connection.generation != self._generation:
                     connection.close()
                 else:
                     self._idle.append(connection)
         except psycopg.Error as error:
-            if isinstance(error, errors.ReadOnlySqlTransaction):
-                self._renew()
             raise self._explain(error) from error
         finally:
             self._slots.release()
@@ -139,12 +141,17 @@ class PostgresConnections:
 
     def _take(self) -> TimedConnection:
         """An idle connection that is sound, or a new one."""
-        with suppress(IndexError):
-            while True:
-                if self._is_sound(connection := self._idle.pop()):
-                    return connection
-                connection.close()
+        while connection := self._pop_idle():
+            if self._is_sound(connection):
+                return connection
+            connection.close()
         return self._connect()
+
+    def _pop_idle(self) -> TimedConnection | None:
+        try:
+            return self._idle.pop()
+        except IndexError:  # another thread took the last one
+            return None
 
     def _connect(self) -> TimedConnection:
         """A new connection. A server that is up and does not let us in has refused us.
@@ -186,9 +193,8 @@ class PostgresConnections:
         self._close_idle()
 
     def _close_idle(self) -> None:
-        with suppress(IndexError):  # another thread may take the last one
-            while True:
-                self._idle.pop().close()
+        while connection := self._pop_idle():
+            connection.close()
 
     def _explain(self, error: psycopg.Error) -> LorentzrecError:
         if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | psycopg.InternalError):

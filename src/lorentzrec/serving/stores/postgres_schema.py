@@ -10,7 +10,8 @@ from typing import LiteralString
 
 from lorentzrec.errors import InputError
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.postgres_connections import LONG_SECONDS, Cursor, PostgresConnections
+from lorentzrec.serving.stores.postgres_connections import Cursor, PostgresConnections
+from lorentzrec.serving.stores.sql_store import LONG_SECONDS
 
 MIGRATIONS: tuple[LiteralString, ...] = (
     """

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 
 from psycopg import errors
 
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.postgres_connections import LONG_SECONDS, RESPONSE_SECONDS, Cursor, PostgresConnections
+from lorentzrec.serving.stores.postgres_connections import RESPONSE_SECONDS, Cursor, PostgresConnections
 from lorentzrec.serving.stores.postgres_schema import migrate
-from lorentzrec.serving.stores.sql_store import Dialect, SqlStore
+from lorentzrec.serving.stores.sql_store import LONG_SECONDS, Dialect, SqlStore
 from lorentzrec.serving.stores.store import Event, State, check_name, key_of
 from lorentzrec.serving.stores.version_files import ChunkedVersions
 
@@ -32,6 +32,7 @@ ADD_EVENTS = (
 class PostgresStore(ChunkedVersions, SqlStore):
     """The store at a PostgreSQL `address`; see `Store` for what each method means."""
 
+    _connections: PostgresConnections
     chunk_bytes = 4 * 2**20
     dialect = Dialect(
         schema="lorentzrec",
@@ -54,19 +55,6 @@ class PostgresStore(ChunkedVersions, SqlStore):
         except BaseException:
             self.close()
             raise
-
-    @property
-    def notices(self) -> Sequence[str]:
-        return self._connections.notices
-
-    def close(self) -> None:
-        self._connections.close()
-
-    def _reading(self) -> AbstractContextManager[Cursor]:
-        return self._connections.statement()
-
-    def _writing(self, *, long: bool = False) -> AbstractContextManager[Cursor]:
-        return self._connections.transaction(LONG_SECONDS if long else None)
 
     # Versions
 
@@ -96,13 +84,13 @@ class PostgresStore(ChunkedVersions, SqlStore):
                     cursor.execute("SELECT pg_advisory_unlock_shared(%s)", (PUBLISHING,))
 
     def activate(self, name: str) -> None:
-        with self._writing() as cursor:
+        with self._connections.transaction() as cursor:
             version = self._lock_version(cursor, name, "complete")
             cursor.execute(f"UPDATE lorentzrec.versions SET activated = true WHERE id = %s OR {WAS_LIVE}", (version,))
             cursor.execute("UPDATE lorentzrec.state SET version = %s", (version,))
 
     def discard(self, name: str) -> None:
-        with self._writing(long=True) as cursor:
+        with self._connections.transaction(LONG_SECONDS) as cursor:
             version = self._lock_version(cursor, name, "true")
             # The lock makes an activation at the same moment wait, or be seen here.
             if cursor.execute("SELECT version FROM lorentzrec.state FOR UPDATE").fetchall() == [(version,)]:
@@ -110,7 +98,7 @@ class PostgresStore(ChunkedVersions, SqlStore):
             cursor.execute("DELETE FROM lorentzrec.versions WHERE id = %s", (version,))
 
     def clean(self) -> int:
-        with self._writing(long=True) as cursor:
+        with self._connections.transaction(LONG_SECONDS) as cursor:
             if cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", (PUBLISHING,)).fetchall() == [(False,)]:
                 return 0
             return cursor.execute(f"DELETE FROM lorentzrec.versions WHERE NOT (complete AND {WAS_LIVE})").rowcount
@@ -125,7 +113,7 @@ class PostgresStore(ChunkedVersions, SqlStore):
     # Chunks of versions: each is its own transaction, so what is sent stays sent
 
     def _begin_upload(self, name: str, manifest: bytes) -> int:
-        with self._writing() as cursor:
+        with self._connections.transaction() as cursor:
             # An interrupted upload of other content under this name has nothing that could be resumed.
             outdated = "DELETE FROM lorentzrec.versions WHERE name = %s AND manifest <> %s AND NOT complete"
             cursor.execute(outdated, (name, manifest))
@@ -138,9 +126,7 @@ class PostgresStore(ChunkedVersions, SqlStore):
         return int(version)
 
     def _end_upload(self, version: int) -> bool:
-        with self._connections.statement() as cursor:
-            update = "UPDATE lorentzrec.versions SET complete = true WHERE id = %s"
-            return cursor.execute(update, (version,)).rowcount == 1
+        return bool(self._rows("UPDATE lorentzrec.versions SET complete = true WHERE id = %s RETURNING id", version))
 
     def _find_version(self, name: str) -> tuple[int, bytes]:
         query = "SELECT id, manifest FROM lorentzrec.versions WHERE name = %s AND complete"
@@ -157,12 +143,10 @@ class PostgresStore(ChunkedVersions, SqlStore):
             "INSERT INTO lorentzrec.version_chunks VALUES (%s, %s, %s, %s, %s)"
             " ON CONFLICT (version, file, number) DO UPDATE SET sha256 = excluded.sha256, data = excluded.data"
         )
-        with self._connections.statement() as cursor:
-            try:
-                cursor.execute(insert, (version, file, number, digest, data))
-            except errors.ForeignKeyViolation:
-                return False
-        return True
+        with self._connections.statement() as cursor, suppress(errors.ForeignKeyViolation):
+            cursor.execute(insert, (version, file, number, digest, data))
+            return True
+        return False
 
     def _read_chunk(self, version: int, file: str, number: int) -> bytes | None:
         query = "SELECT data FROM lorentzrec.version_chunks WHERE version = %s AND file = %s AND number = %s"

@@ -21,6 +21,9 @@ from lorentzrec.serving.stores.store import (
     sort_batch,
 )
 
+LONG_SECONDS = 300.0
+"""For what moves gigabytes inside the server, such as the removal of a version."""
+
 
 @dataclass(frozen=True)
 class Dialect:
@@ -49,16 +52,37 @@ class Dialect:
         return f"CAST({self.parameter} AS {self.key_type})"
 
 
+class Connections(Protocol):
+    """Connections to a database, shared by all threads."""
+
+    @property
+    def notices(self) -> list[str]:
+        """What an operator should know; without the address."""
+
+    def statement(self) -> AbstractContextManager[Any]:
+        """A cursor for one statement."""
+
+    def transaction(self, patience: float | None = None) -> AbstractContextManager[Any]:
+        """A cursor for several statements: all or nothing, and durable at the end.
+
+        patience: the seconds that a response may take; by default a few.
+        """
+
+    def close(self) -> None: ...
+
+
 class SqlStore(Store, Protocol):
     """Histories and live items; a subclass connects to its database and inserts events."""
 
     dialect: Dialect = Dialect()
+    _connections: Connections
 
-    def _reading(self) -> AbstractContextManager[Any]:
-        """A cursor for one query."""
+    @property
+    def notices(self) -> list[str]:
+        return self._connections.notices
 
-    def _writing(self, *, long: bool = False) -> AbstractContextManager[Any]:
-        """A cursor for several statements, all or nothing, durable at the end. `long`: they may take minutes."""
+    def close(self) -> None:
+        self._connections.close()
 
     def _adding(self, count: int, respect_erasures: bool) -> AbstractContextManager[Any]:
         """A cursor to add this many events; with `respect_erasures`, no customer can be erased in the meantime."""
@@ -71,9 +95,8 @@ class SqlStore(Store, Protocol):
         return key_of(user)
 
     def _rows(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
-        with self._reading() as cursor:
-            rows: list[tuple[Any, ...]] = cursor.execute(query, parameters).fetchall()
-        return rows
+        with self._connections.statement() as cursor:
+            return list(cursor.execute(query, parameters).fetchall())
 
     def _add_events(self, events: Sequence[Event], respect_erasures: bool) -> Added:
         erased: frozenset[str] = frozenset()
@@ -109,7 +132,7 @@ class SqlStore(Store, Protocol):
             f"INSERT INTO {sql.schema}.erasures (user_key, time) VALUES ({sql.key}, {sql.parameter})"
             " ON CONFLICT (user_key) DO UPDATE SET time = excluded.time"
         )
-        with self._writing() as cursor:
+        with self._connections.transaction() as cursor:
             cursor.execute(record, (salted_key(key_of(user), self._salt(cursor)), time.time()))
             remove = f"DELETE FROM {sql.schema}.events WHERE {sql.user} = {sql.key}"
             return int(cursor.execute(remove, (self._user_key(user),)).rowcount)
@@ -126,7 +149,7 @@ class SqlStore(Store, Protocol):
 
     def _set_live_items(self, items: list[str] | None) -> None:
         sql = self.dialect
-        with self._writing(long=True) as cursor:
+        with self._connections.transaction(LONG_SECONDS) as cursor:
             # First, since it is also the lock.
             cursor.execute(f"{self._next_revision}, {sql.everything} = {sql.parameter}", (items is None,))
             cursor.execute(f"DELETE FROM {sql.schema}.live_items")
@@ -134,7 +157,7 @@ class SqlStore(Store, Protocol):
 
     def _change_live_items(self, add: Sequence[str], remove: Sequence[str]) -> int:
         sql = self.dialect
-        with self._writing() as cursor:
+        with self._connections.transaction() as cursor:
             if cursor.execute(f"SELECT {sql.everything} FROM {sql.schema}.{sql.live}{sql.lock}").fetchall()[0][0]:
                 raise StoreFault.ALL_ITEMS_LIVE.error()
             statement = f"DELETE FROM {sql.schema}.live_items WHERE {sql.item} IN (SELECT value FROM {sql.json_values})"

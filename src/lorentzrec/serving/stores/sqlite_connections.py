@@ -14,11 +14,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from lorentzrec.errors import LorentzrecError
 from lorentzrec.serving.stores.faults import StoreFault, format_recent
 
 BUSY_SECONDS = 20.0
@@ -38,9 +36,9 @@ class _Place(NamedTuple):
     """Time and size of a file that is opened without its write-ahead log, and must not change therefore."""
 
 
-@dataclass(eq=False)
-class _Open:
-    sqlite: sqlite3.Connection
+class _Connection(sqlite3.Connection):
+    """A connection that knows which file it is open on."""
+
     place: _Place
     log: tuple[int, int] | None
     """The identity of the write-ahead log."""
@@ -57,8 +55,8 @@ class SqliteConnections:
         self._prepared: _Place | None = None
         self._preparing = threading.Lock()
         self._lock = threading.Lock()
-        self._all: set[_Open] = set()
-        self._idle: list[_Open] = []
+        self._all: set[_Connection] = set()
+        self._idle: list[_Connection] = []
         self._closed = False
         self._replaced: float | None = None
         # Threads queue here in turn; SQLite's own waiting, which is needed between processes, has no order.
@@ -75,24 +73,29 @@ class SqliteConnections:
         return found
 
     @contextmanager
-    def connection(self) -> Iterator[sqlite3.Connection]:
-        """A connection for reading that no other thread uses meanwhile."""
-        one = self._take()  # not `_borrow`: with every request, a second context manager shows
+    def statement(self) -> Iterator[_Connection]:
+        """A connection for reading that no other thread uses meanwhile. SQLite's errors become `StoreFault` errors."""
         try:
-            yield one.sqlite
+            connection = self._take()
+            try:
+                yield connection
+            finally:
+                self._give_back(connection)
         except sqlite3.Error as error:
-            raise self._explain(error) from error
-        finally:
-            self._give_back(one)
+            fault = StoreFault.FILE_UNUSABLE if isinstance(error, sqlite3.OperationalError) else StoreFault.DAMAGED
+            raise fault.error(store=self.path, reason=error) from error
 
     @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All or nothing. When it ends without an error, it is on disk, in the file that has the name."""
-        with self._writing, self._borrow() as one:
-            self._check_writable(one)
-            with transaction_of(one.sqlite):
-                yield one.sqlite
-            self._check(one)
+    def transaction(self, patience: float | None = None) -> Iterator[sqlite3.Connection]:
+        """All or nothing. When it ends without an error, it is on disk, in the file that has the name.
+
+        patience: not used, since there is no server that could be silent.
+        """
+        with self._writing, self.statement() as connection:
+            self._check(connection)
+            with transaction_of(connection):
+                yield connection
+            self._check(connection)
 
     @contextmanager
     def exclusive(self, seconds: float) -> Iterator[sqlite3.Connection]:
@@ -100,14 +103,14 @@ class SqliteConnections:
         if not self._writing.acquire(timeout=seconds):
             raise StoreFault.BUSY.error(store=self.path, reason="another thread writes")
         try:
-            with self._borrow() as one:
-                self._check_writable(one)
-                one.sqlite.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
+            with self.statement() as connection:
+                self._check(connection)
+                connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
                 try:
-                    yield one.sqlite
+                    yield connection
                 finally:
-                    one.sqlite.execute(f"PRAGMA busy_timeout = {round(BUSY_SECONDS * 1000)}")
-                self._check(one)
+                    connection.execute(f"PRAGMA busy_timeout = {round(BUSY_SECONDS * 1000)}")
+                self._check(connection)
         finally:
             self._writing.release()
 
@@ -117,35 +120,26 @@ class SqliteConnections:
             idle, self._idle = self._idle, []
         self._shut(idle)
 
-    @contextmanager
-    def _borrow(self) -> Iterator[_Open]:
-        one = self._take()
-        try:
-            with self._explain_errors():
-                yield one
-        finally:
-            self._give_back(one)
-
-    def _give_back(self, one: _Open) -> None:
+    def _give_back(self, connection: _Connection) -> None:
         with self._lock:
             # One that could not roll back, or whose file was replaced meanwhile, is of no more use.
-            reusable = one.place == self._prepared and not one.sqlite.in_transaction and not self._closed
+            reusable = connection.place == self._prepared and not connection.in_transaction and not self._closed
             if reusable:
-                self._idle.append(one)
+                self._idle.append(connection)
         if not reusable:
-            self._shut([one])
+            self._shut([connection])
 
-    def _take(self) -> _Open:
+    def _take(self) -> _Connection:
         """An idle connection to the file that has the name now, or a new one."""
         for _ in range(MOST_ATTEMPTS):
             if self._closed:
                 raise StoreFault.CLOSED.error(store=f"file:{self.path.parent}")
             place = self._place()
             with self._lock:
-                for one in reversed(self._idle):
-                    if one.place == place:
-                        self._idle.remove(one)
-                        return one
+                for connection in reversed(self._idle):
+                    if connection.place == place:
+                        self._idle.remove(connection)
+                        return connection
             self._refuse_a_log_left_behind(place)
             if (fresh := self._connect(place)) is not None:
                 # Only now: a file that is open keeps its identity from being given to another one.
@@ -185,17 +179,14 @@ class SqliteConnections:
             return None
         return found.st_dev, found.st_ino
 
-    def _check(self, one: _Open) -> None:
-        """The file that has the name is the one that this connection writes to."""
-        if self._place() != one.place:
-            raise StoreFault.MOVED.error(store=self.path)
-        if self._log() != one.log:
-            raise StoreFault.LOG_REMOVED.error(store=self.path)
-
-    def _check_writable(self, one: _Open) -> None:
-        if not one.place.writable:
+    def _check(self, connection: _Connection) -> None:
+        """The file that has the name is the one that this connection may write to."""
+        if not connection.place.writable:
             raise StoreFault.READ_ONLY.error(store=self.path)
-        self._check(one)
+        if self._place() != connection.place:
+            raise StoreFault.MOVED.error(store=self.path)
+        if self._log() != connection.log:
+            raise StoreFault.LOG_REMOVED.error(store=self.path)
 
     def _refuse_a_log_left_behind(self, place: _Place) -> None:
         """The log of the previous file does not fit another one: SQLite would mix the two without noticing."""
@@ -204,78 +195,65 @@ class SqliteConnections:
             if log is not None and any(one.log == log and one.place.identity != place.identity for one in self._all):
                 raise StoreFault.LOG_LEFT_BEHIND.error(store=self.path, name=self.path.name)
 
-    def _connect(self, place: _Place) -> _Open | None:
+    def _connect(self, place: _Place) -> _Connection | None:
         """A new connection; None if another file took the name meanwhile."""
         mode = "rw" if place.writable else "ro" if place.frozen is None else "ro&immutable=1"
-        with self._explain_errors():
-            address = f"{self.path.as_uri()}?mode={mode}"
-            sqlite = sqlite3.connect(
-                address, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-            )
-            try:
-                if place.writable:
-                    _write_ahead(sqlite)
-                    sqlite.execute("PRAGMA synchronous = FULL")
-                    # What is deleted is overwritten; the default depends on how SQLite was compiled.
-                    sqlite.execute("PRAGMA secure_delete = ON")
-                # In KiB, for each connection of each worker. Much more would not make a load of sorted events faster.
-                sqlite.execute("PRAGMA cache_size = -8192")
-                sqlite.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # the log is opened by the first read
-                one = _Open(sqlite, place, None if place.frozen else self._log())
-                if self._place() != place:
-                    sqlite.close()
-                    return None
-                self._prepare_once(one)
-            except BaseException:
-                sqlite.close()
-                raise
+        connection = sqlite3.connect(
+            f"{self.path.as_uri()}?mode={mode}",
+            uri=True,
+            timeout=BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=_Connection,
+        )
+        try:
+            if place.writable:
+                _write_ahead(connection)
+                connection.execute("PRAGMA synchronous = FULL")
+                # What is deleted is overwritten; the default depends on how SQLite was compiled.
+                connection.execute("PRAGMA secure_delete = ON")
+            # In KiB, for each connection of each worker. Much more would not make a load of sorted events faster.
+            connection.execute("PRAGMA cache_size = -8192")
+            connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # the log is opened by the first read
+            connection.place, connection.log = place, None if place.frozen else self._log()
+            if self._place() != place:
+                connection.close()
+                return None
+            self._prepare_once(connection)
+        except BaseException:
+            connection.close()
+            raise
         with self._lock:
-            self._all.add(one)
-        return one
+            self._all.add(connection)
+        return connection
 
-    def _prepare_once(self, one: _Open) -> None:
+    def _prepare_once(self, connection: _Connection) -> None:
         with self._preparing:
-            before = self._prepared
-            if before == one.place:
+            before, place = self._prepared, connection.place
+            if before == place:
                 return
-            self._prepare(one.sqlite, one.place.writable)
-            self._prepared = one.place
-            if before is not None and before.identity != one.place.identity:
+            self._prepare(connection, place.writable)
+            self._prepared = place
+            if before is not None and before.identity != place.identity:
                 self._replaced = time.time()
                 logger.warning("%s was replaced by another file, which is in use now", self.path)
-            if not one.place.writable and (before is None or before.writable):
+            if not place.writable and (before is None or before.writable):
                 logger.warning("%s or its folder is not writable: %s", self.path, READ_ONLY)
-            if one.place.writable and before is not None and not before.writable:
+            if place.writable and before is not None and not before.writable:
                 logger.warning("%s is writable again", self.path)
 
-    def _shut(self, some: list[_Open]) -> None:
-        for one in some:
-            one.sqlite.close()
+    def _shut(self, connections: list[_Connection]) -> None:
+        for connection in connections:
+            connection.close()
         with self._lock:
-            self._all.difference_update(some)
-
-    @contextmanager
-    def _explain_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise self._explain(error) from error
-
-    def _explain(self, error: sqlite3.Error) -> LorentzrecError:
-        fault = StoreFault.FILE_UNUSABLE if isinstance(error, sqlite3.OperationalError) else StoreFault.DAMAGED
-        return fault.error(store=self.path, reason=error)
+            self._all.difference_update(connections)
 
 
 @contextmanager
 def transaction_of(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("BEGIN IMMEDIATE")
-    try:
+    with connection:  # commits, or rolls back
         yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:

@@ -53,6 +53,9 @@ class Added:
     erased: frozenset[str] = frozenset()
     """Customers whose events from before their erasure were left out."""
 
+    def __add__(self, other: Added) -> Added:
+        return Added(self.accepted + other.accepted, self.duplicates + other.duplicates, self.erased | other.erased)
+
 
 class HistoryEvent(NamedTuple):
     """One event of a history."""

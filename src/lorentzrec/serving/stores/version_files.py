@@ -13,9 +13,12 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
 
 from lorentzrec.atomic import MARKER, atomic_directory, checksum
 from lorentzrec.errors import ArtifactError, InputError
@@ -27,22 +30,26 @@ _LARGEST_MANIFEST = 1_000_000
 _DOWNLOAD_SECONDS = 900.0
 
 
-@dataclass(frozen=True)
-class VersionFiles:
-    """A manifest: the version's name, and size and checksum of each file except the manifest itself."""
+class ListedFile(Struct, frozen=True):
+    """What a manifest records of a file."""
+
+    bytes: int
+    sha256: str
+
+    def is_whole(self, path: Path) -> bool:
+        """Whether the file at `path` is as recorded."""
+        return path.is_file() and path.stat().st_size == self.bytes and checksum(path) == self.sha256
+
+
+class Manifest(Struct, frozen=True):
+    """The name of a version, and its files except the manifest itself. Other entries do not matter to a store."""
 
     name: str
-    manifest: bytes
-    sizes: dict[str, int]
-    checksums: dict[str, str]
+    files: dict[str, ListedFile]
 
     def find_damage(self, folder: Path) -> str | None:
-        """The first file in `folder` that is missing or not as listed; None if all are as listed."""
-        return next((file for file in self.checksums if not self.is_whole(folder, file)), None)
-
-    def is_whole(self, folder: Path, file: str) -> bool:
-        path = folder / file
-        return path.is_file() and path.stat().st_size == self.sizes[file] and checksum(path) == self.checksums[file]
+        """The first file in `folder` that is missing or not as recorded; None if all are."""
+        return next((name for name, file in self.files.items() if not file.is_whole(folder / name)), None)
 
 
 class ChunkedVersions(Protocol):
@@ -75,47 +82,45 @@ class ChunkedVersions(Protocol):
 
     def upload(self, folder: Path, progress: Callable[[int], None] | None = None) -> None:
         """Write every chunk that is not there yet; the files are checked against the manifest on the way."""
-        files = read_manifest(folder)
-        version = self._begin_upload(files.name, files.manifest)
+        manifest, content = read_manifest(folder)
+        version = self._begin_upload(manifest.name, content)
         present = self._list_chunks(version)
-        for file, expected in files.checksums.items():
+        for name, file in manifest.files.items():
             whole = hashlib.sha256()
-            if not (folder / file).is_file():
-                raise StoreFault.FILE_CHANGED.error(file=folder / file)
-            with (folder / file).open("rb") as source:
-                number = 0
-                while data := source.read(self.chunk_bytes):
+            if not (folder / name).is_file():
+                raise StoreFault.FILE_CHANGED.error(file=folder / name)
+            with (folder / name).open("rb") as source:
+                for number, data in enumerate(iter(partial(source.read, self.chunk_bytes), b"")):
                     whole.update(data)
                     digest = hashlib.sha256(data).hexdigest()
-                    missing = present.get((file, number)) != digest
-                    if missing and not self._write_chunk(version, file, number, digest, data):
-                        raise StoreFault.VERSION_REMOVED.error(name=files.name, store=self.url)
+                    missing = present.get((name, number)) != digest
+                    if missing and not self._write_chunk(version, name, number, digest, data):
+                        raise StoreFault.VERSION_REMOVED.error(name=manifest.name, store=self.url)
                     if progress is not None:
                         progress(len(data))
-                    number += 1
-            if whole.hexdigest() != expected:
-                raise StoreFault.FILE_CHANGED.error(file=folder / file)
+            if whole.hexdigest() != file.sha256:
+                raise StoreFault.FILE_CHANGED.error(file=folder / name)
         if not self._end_upload(version):
-            raise StoreFault.VERSION_REMOVED.error(name=files.name, store=self.url)
+            raise StoreFault.VERSION_REMOVED.error(name=manifest.name, store=self.url)
 
     def fetch(self, name: str, cache: Path) -> Path:
         """The version in `cache`/`name`: the folder that is there, if it is whole, or downloaded.
 
         Workers that start together wait for the one that downloads.
         """
-        version, manifest = self._find_version(name)
+        version, content = self._find_version(name)
         place, lock = cache / name, cache / f".{name}.lock"
         cache.mkdir(parents=True, exist_ok=True)
         with file_lock(lock, _DOWNLOAD_SECONDS) as locked:
             if not locked:
                 raise StoreFault.LOCKED.error(store=lock, holder="download")
-            if not _is_whole(place, manifest):
+            if not _is_whole(place, content):
                 shutil.rmtree(place, ignore_errors=True)
                 with atomic_directory(place) as folder:
-                    (folder / MARKER).write_bytes(manifest)
-                    for file, size in (files := read_manifest(folder)).sizes.items():
-                        self._download(version, folder / file, size)
-                        if not files.is_whole(folder, file):
+                    (folder / MARKER).write_bytes(content)
+                    for file, recorded in read_manifest(folder)[0].files.items():
+                        self._download(version, folder / file, recorded.bytes)
+                        if not recorded.is_whole(folder / file):
                             raise StoreFault.VERSION_DAMAGED.error(name=name, store=self.url, file=file)
         return place
 
@@ -128,33 +133,29 @@ class ChunkedVersions(Protocol):
                 number += 1
 
 
-def read_manifest(folder: Path) -> VersionFiles:
-    """The list of a version's files in the manifest in `folder`."""
+def read_manifest(folder: Path) -> tuple[Manifest, bytes]:
+    """The manifest of the version in `folder`, and the content of its file."""
     path = folder / MARKER
     try:
         content = path.read_bytes()
-        manifest = json.loads(content)
-        name = manifest["name"]
-        sizes = {file: entry["bytes"] for file, entry in manifest["files"].items()}
-        checksums = {file: entry["sha256"] for file, entry in manifest["files"].items()}
-        if not isinstance(name, str) or not all(isinstance(size, int) for size in sizes.values()):
-            raise TypeError("the name is not text or a size not a number")
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        manifest = msgspec.convert(json.loads(content), Manifest)  # not decoded by msgspec: metrics may be NaN
+    except (OSError, ValueError, msgspec.ValidationError) as error:
         raise ArtifactError(f"{path} is not the manifest of a version ({error}): publish the model again") from error
-    for file in sizes:
+    for file in manifest.files:
         if not _FILE_NAME.fullmatch(file) or file == MARKER:
             raise ArtifactError(f"{path} lists {file!r}, which is not a plain file name: publish the model again")
     if len(content) > _LARGEST_MANIFEST:
         raise ArtifactError(f"{path} has {len(content):,} bytes, {_LARGEST_MANIFEST:,} at most: publish less metadata")
-    return VersionFiles(check_name(name), content, sizes, checksums)
+    check_name(manifest.name)
+    return manifest, content
 
 
-def _is_whole(folder: Path, manifest: bytes) -> bool:
+def _is_whole(folder: Path, content: bytes) -> bool:
     try:
-        files = read_manifest(folder)
+        manifest, present = read_manifest(folder)
     except ArtifactError:
         return False
-    return files.manifest == manifest and files.find_damage(folder) is None
+    return present == content and manifest.find_damage(folder) is None
 
 
 @contextmanager

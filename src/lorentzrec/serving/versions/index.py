@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -139,11 +140,7 @@ class IndexedRanker(Ranker):
 
 def is_installed() -> bool:
     """Whether the extra `ann` is installed."""
-    try:
-        import faiss  # noqa: F401
-    except ImportError:
-        return False
-    return True
+    return find_spec("faiss") is not None
 
 
 def build_index(ranker: Ranker, queries: FloatArray, path: Path) -> dict[str, Any]:

@@ -73,22 +73,18 @@ class Item:
 def write_item_directory(path: Path, table: pl.DataFrame, categories: Sequence[str]) -> None:
     """Write the directory of a table that `describe_items` made: one row per item, in row order."""
     try:
-        _write_tables(path, table, categories)
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.executescript(_SCHEMA)
+            connection.execute("BEGIN")
+            connection.executemany("INSERT INTO categories VALUES (?, ?)", enumerate(categories))
+            connection.executemany("INSERT INTO items VALUES (?, ?, ?, ?, ?, ?, ?)", table.iter_rows())
+            connection.execute("INSERT INTO words (rowid, id, title) SELECT place, id, title FROM items ORDER BY place")
+            connection.executescript(_INDEXES)  # which first ends the transaction
     except sqlite3.OperationalError as error:
         codes = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_IOERR: errno.EIO}
         if (code := codes.get(error.sqlite_errorcode & 0xFF)) is None:
             raise
         raise OSError(code, os.strerror(code), str(path)) from error
-
-
-def _write_tables(path: Path, table: pl.DataFrame, categories: Sequence[str]) -> None:
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.executescript(_SCHEMA)
-        connection.execute("BEGIN")
-        connection.executemany("INSERT INTO categories VALUES (?, ?)", enumerate(categories))
-        connection.executemany("INSERT INTO items VALUES (?, ?, ?, ?, ?, ?, ?)", table.iter_rows())
-        connection.execute("INSERT INTO words (rowid, id, title) SELECT place, id, title FROM items ORDER BY place")
-        connection.executescript(_INDEXES)  # which first ends the transaction
 
 
 def describe_items(
@@ -107,11 +103,9 @@ def describe_items(
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     table = pl.DataFrame({"row": np.arange(len(ids)), "id": ids.cast(pl.String)})
-    types = {"title": pl.String, "category": pl.String, "price": pl.Float64, "image": pl.String}
+    types = {"id": pl.String, "title": pl.String, "category": pl.String, "price": pl.Float64, "image": pl.String}
     if described is not None:
-        details = described.select(
-            pl.col("id").cast(pl.String), *(pl.col(name).cast(types[name]) for name in DETAILS if name in described)
-        )
+        details = described.select(pl.col(name).cast(kind) for name, kind in types.items() if name in described)
         if twice := details.filter(details["id"].is_duplicated())["id"].head(1).to_list():
             raise InputError(f"the item {twice[0]!r} occurs twice in the item table: give each item one row")
         table = table.join(details, on="id", how="left", maintain_order="left")
@@ -144,11 +138,7 @@ class ItemDirectory:
             self._count = int(count)
             if (first, last) != (0, self._count - 1):
                 raise self._damaged(f"its rows are {first} to {last} and not 0 to {self._count - 1}")
-        except DirectoryDamaged:
-            _close(self._idle)
-            raise
         except sqlite3.Error as error:
-            _close(self._idle)
             raise self._damaged(str(error)) from error
 
     def __len__(self) -> int:

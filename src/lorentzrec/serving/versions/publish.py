@@ -170,15 +170,13 @@ def add_histories(store: Store, histories: Interactions, progress: Progress | No
     event is the first, second, ... of its item, and events get the seconds 0, 1, 2 and so on of 1970, which preserves
     their order and puts them before all real events.
     """
-    accepted, duplicates, done, erased = 0, 0, 0, frozenset[str]()
-    events = _events(histories)
+    events, added, done = _events(histories), Added(0, 0), 0
     while batch := list(islice(events, EVENTS_A_BATCH)):
-        added = store.add_events(batch, respect_erasures=True)
-        accepted, duplicates, done = accepted + added.accepted, duplicates + added.duplicates, done + len(batch)
-        erased |= added.erased
+        added += store.add_events(batch, respect_erasures=True)
+        done += len(batch)
         if progress is not None:
             progress("adding histories", done / len(histories))
-    return Added(accepted, duplicates, erased)
+    return added
 
 
 def _events(histories: Interactions) -> Iterator[Event]:

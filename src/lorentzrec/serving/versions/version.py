@@ -15,9 +15,7 @@ makes a new file and renames it. A version contains nothing about customers.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -103,7 +101,7 @@ def write_version(
     event_weights: Mapping[str, float] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Write what a service needs of `model` to `folder`, whole or not at all; returns the manifest.
+    """Write what a service needs of `model` to `folder` atomically; returns the manifest.
 
     items: a table with the column id and any of title, category, price and image.
     disk_map: a position in the Poincaré disk for each item; `map_description`: its method and quality.
@@ -300,16 +298,13 @@ def _ranker(points: Mapping[str, NDArray[np.float32]], space: Mapping[str, Any])
 
 def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any]], verify: bool) -> None:
     for name, expected in files.items():
-        if not (folder / name).is_file():
-            raise ArtifactError(f"{folder / name} is missing: copy the whole version again, or publish again")
-        if (folder / name).stat().st_size != expected["bytes"]:
-            raise _damaged(folder / name, f"it does not have the {expected['bytes']} bytes recorded in {MARKER}")
-    if verify:
-        # Hashing releases Python's lock, so files are read in parallel.
-        with ThreadPoolExecutor(min(len(files) or 1, os.cpu_count() or 1)) as pool:
-            for name, found in zip(files, pool.map(lambda name: checksum(folder / name), files), strict=True):
-                if found != files[name]["sha256"]:
-                    raise _damaged(folder / name, f"its checksum is not the one in {MARKER}")
+        path = folder / name
+        if not path.is_file():
+            raise ArtifactError(f"{path} is missing: copy the whole version again, or publish again")
+        if path.stat().st_size != expected["bytes"]:
+            raise _damaged(path, f"it does not have the {expected['bytes']} bytes recorded in {MARKER}")
+        if verify and checksum(path) != expected["sha256"]:
+            raise _damaged(path, f"its checksum is not the one in {MARKER}")
 
 
 def _damaged(path: Path, reason: str) -> ArtifactError:

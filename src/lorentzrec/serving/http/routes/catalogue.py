@@ -23,7 +23,7 @@ from lorentzrec.serving.http.messages import (
     RowsRequest,
     RowsResponse,
 )
-from lorentzrec.serving.http.problems import READING, READING_ITEM, WITH_BODY, NoMap
+from lorentzrec.serving.http.problems import READING, READING_ITEM, WITH_BODY, ServiceProblem
 from lorentzrec.serving.http.requests import ItemInPath, TheWorker, Worker, decode_id
 from lorentzrec.serving.recommending.recommender import UnknownItem
 
@@ -43,14 +43,14 @@ LIVE_SECONDS = 8.0
 @get("/items", sync_to_thread=True, responses=READING)
 def search_items(worker: TheWorker, words: Words = "", limit: Limit = 20) -> ItemsResponse:
     """Items by the words of their titles, popular ones first; without a query, the most popular ones."""
-    version = worker.versions.served.version
+    version = worker.versions.recommender.version
     return ItemsResponse(version.items.search(words, limit), version.name)
 
 
 @get("/items/{item:str}", sync_to_thread=True, responses=READING_ITEM)
 def get_item(item: ItemInPath, worker: TheWorker) -> ItemResponse:
     """The details of an item."""
-    version, id = worker.versions.served.version, decode_id(item)
+    version, id = worker.versions.recommender.version, decode_id(item)
     (row,) = version.items.rows([id]).tolist()
     if row < 0:
         raise UnknownItem(id, version.name)
@@ -92,15 +92,15 @@ def _report_change(worker: Worker, live: int | None, ids: Sequence[str]) -> Live
 @get("/model", sync_to_thread=False, responses=READING)
 def get_model(worker: TheWorker) -> ModelInformation:
     """The version in use."""
-    served = worker.versions.served
-    version = served.version
+    recommender = worker.versions.recommender
+    version = recommender.version
     copied = ("items", "geometry", "dimension", "score", "recency", "metrics", "map")
     return ModelInformation(
         **{name: version.manifest[name] for name in copied},
         model=version.name,
         twin=version.twin_ranker is not None,
         categories=version.categories,
-        live=served.recommender.live_count,
+        live=recommender.live_count,
     )
 
 
@@ -110,9 +110,9 @@ def get_map(worker: TheWorker, request: Request[Any, Any, Any]) -> Response[byte
 
     First float32 x and y of each item, then int32 category codes (-1: none), then float32 popularity.
     """
-    version = worker.versions.served.version
+    version = worker.versions.recommender.version
     if version.map is None:
-        raise NoMap(f"version {version.name} has no map: publish one with a map")
+        raise ServiceProblem(f"version {version.name} has no map: publish one with a map", 404, "no-map")
     headers = {"ETag": f'"{version.name}"', "X-Items": str(len(version.map)), "Cache-Control": "no-cache"}
     if headers["ETag"] in request.headers.get("if-none-match", ""):
         return Response(b"", status_code=304, headers=headers)
@@ -123,7 +123,7 @@ def get_map(worker: TheWorker, request: Request[Any, Any, Any]) -> Response[byte
 @get("/map/items", sync_to_thread=True, responses=READING)
 def get_items_of_rows(worker: TheWorker, rows: RowList) -> ItemsResponse:
     """The items in some rows of the map."""
-    version = worker.versions.served.version
+    version = worker.versions.recommender.version
     wanted = np.array([int(row) for row in rows.split(",")])
     if wanted.max() >= len(version.items):
         raise InputError(
@@ -135,6 +135,6 @@ def get_items_of_rows(worker: TheWorker, rows: RowList) -> ItemsResponse:
 @post("/map/rows", status_code=200, sync_to_thread=True, responses=WITH_BODY)
 def get_rows_of_items(data: JSONBody[RowsRequest], worker: TheWorker) -> RowsResponse:
     """The rows of items on the map."""
-    version = worker.versions.served.version
+    version = worker.versions.recommender.version
     rows = version.items.rows([str(id) for id in data.items]).tolist()
     return RowsResponse([None if row < 0 else row for row in rows], version.name)

@@ -40,10 +40,10 @@ def get_readiness(worker: TheWorker) -> Readiness:
 
     A worker that is not ready still handles what it can, so take it out of rotation only if others are better off.
     """
-    served = worker.versions.served
+    version = worker.versions.recommender.version
     if worker.store.trouble is not None:
         raise StoreUnavailable(worker.store.trouble)
-    return Readiness(True, served.version.name, [*worker.versions.warnings, *worker.store.warnings])
+    return Readiness(True, version.name, [*worker.versions.warnings, *worker.store.warnings])
 
 
 @get("/metrics", sync_to_thread=True, media_type=MediaType.TEXT)

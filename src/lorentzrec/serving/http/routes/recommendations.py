@@ -14,7 +14,7 @@ from lorentzrec.errors import RecordDamaged, StoreUnavailable
 from lorentzrec.model.fallbacks import render_fallbacks
 from lorentzrec.serving.http.costs import cost
 from lorentzrec.serving.http.messages import BasketRequest, RecommendRequest, RecommendResponse
-from lorentzrec.serving.http.problems import HISTORY_DAMAGED, READING, READING_ITEM, STORE_UNAVAILABLE, WITH_BODY
+from lorentzrec.serving.http.problems import READING, READING_ITEM, STORE_UNAVAILABLE, WITH_BODY
 from lorentzrec.serving.http.requests import ItemInPath, TheWorker, UserInPath, Worker, decode_id
 from lorentzrec.serving.recommending.query import LARGEST_K, Id, RankedItems, RankingOptions
 from lorentzrec.serving.recommending.recommender import Recommender
@@ -96,8 +96,8 @@ async def _run(
     """
 
     def handle() -> RecommendResponse:
-        begun, served = perf_counter(), worker.versions.served
-        ranked, degraded = rank(served.recommender)
+        begun, recommender = perf_counter(), worker.versions.recommender
+        ranked, degraded = rank(recommender)
         kinds = [fallback.kind for fallback in ranked.fallbacks]
         for kind in kinds:
             worker.metrics.fallbacks.labels(kind).inc()
@@ -105,7 +105,7 @@ async def _run(
             worker.metrics.degraded.inc()
         return RecommendResponse(
             items=ranked.items,
-            model=served.version.name,
+            model=recommender.version.name,
             fallback=render_fallbacks(ranked.fallbacks),
             fallback_kinds=kinds,
             degraded=degraded,
@@ -133,6 +133,6 @@ def _read_history(user: str, worker: Worker) -> _History:
         return _History((), degraded=f"the history of the customer could not be read: {STORE_UNAVAILABLE}")
     except RecordDamaged as error:
         logger.error("%s", error)
-        return _History((), degraded=f"the history of the customer could not be read: {HISTORY_DAMAGED}")
+        return _History((), degraded=f"the history of the customer could not be read: {error}")
     weights = [event.weight for event in events]
     return _History([event.item for event in events], weights if weights.count(1) < len(weights) else ())

@@ -101,7 +101,7 @@ def test_one_worker_gives_the_bits_of_local_training(cluster: Any, shop: Path, t
 
 
 def test_a_killed_executor_changes_nothing(cluster: Any, shop: Path, tmp_path: Path, trained_by_two: Model) -> None:
-    killed = []
+    killed: list[int] = []
 
     def kill() -> None:
         while not list(tmp_path.glob("run-*/rounds/0001-01")) and time.monotonic() < deadline:

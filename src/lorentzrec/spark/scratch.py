@@ -6,7 +6,7 @@ RUN/rounds/0002-05/0003-0000.safetensors   rows of range 0 that worker 3 changed
 RUN/rounds/0002-05/merged-0000.safetensors all rows of range 0 after that round
 
 A set of files is followed by a JSON file with their checksums: without it, the set is not complete. Files are written
-whole or not at all, and a task that runs twice writes the same content.
+atomically, and a task that runs twice writes the same content.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def round_folder(run: str, epoch: int, number: int) -> str:
 
 @contextmanager
 def writing(address: str) -> Iterator[Path]:
-    """A local path to write a file to, which appears at the address complete or not at all."""
+    """A local path to write a file to, which is written atomically."""
     if is_remote(address):
         with write_file(address) as path:
             yield path

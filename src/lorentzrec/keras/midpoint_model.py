@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,17 +14,16 @@ from numpy.typing import NDArray
 
 from lorentzrec.data.interactions import Interactions, refuse_other_data
 from lorentzrec.errors import ConfigError, InputError
-from lorentzrec.geometry import hyperboloid
 from lorentzrec.keras.backend import BACKEND, Tensor, value_and_gradients
 from lorentzrec.keras.blocks import Blocks
+from lorentzrec.keras.epochs import EpochCallback, KerasRunner
 from lorentzrec.keras.layers import EinsteinMidpoint, HyperboloidEmbedding, MinkowskiRetrieval
 from lorentzrec.keras.losses import BPR, MASKED, WMRB, RankingLoss, SampledSoftmax
 from lorentzrec.keras.optimisers import RiemannianAdagrad, RiemannianOptimiser, RiemannianSGD
 from lorentzrec.keras.points import gaps, midpoints, pair_gaps, scores_of
-from lorentzrec.learning.run import initial_space, learning_rate
+from lorentzrec.learning.run import VALIDATION_METRIC, TrainingRun
 from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 from lorentzrec.model.model import Model
-from lorentzrec.model.record import EpochRecord
 
 
 @keras.saving.register_keras_serializable("lorentzrec")
@@ -49,8 +47,7 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         config = TrainingConfig.from_mapping(config) if isinstance(config, dict) else config or TrainingConfig()
         refuse_unsupported(config)
         self.training_config, self.item_count, self.k = config, item_count, k
-        self.data: Interactions | None = None
-        self.record: list[EpochRecord] = []
+        self.run: TrainingRun | None = None
         self.loss_mean = keras.metrics.Mean(name="loss")
         self.ranking_loss: RankingLoss | None = None
         if item_count is not None and isinstance(config, ResolvedConfig):
@@ -81,6 +78,13 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         """The variables that hold points: items, and histories if they have points of their own."""
         return [self.items.points] if self.histories is self.items else [self.items.points, self.histories.points]
 
+    def optimiser_sums(self) -> list[Any]:
+        """Adagrad's sums of each of `tables`; none if the optimiser has none."""
+        if not isinstance(self.optimizer, RiemannianOptimiser):
+            return []
+        found = [self.optimizer.squared_of(self._table_index(i)) for i in range(len(self.tables))]
+        return [sums for sums in found if sums is not None]
+
     def set_points(self, items: NDArray[np.float32], histories: NDArray[np.float32] | None = None) -> None:
         """Space coordinates of all items, and of their points in histories if these are separate."""
         for table, space in zip(self.tables, (items, histories), strict=False):
@@ -90,21 +94,35 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         """The space coordinates of each of `tables`, without the spare row."""
         return [np.array(ops.convert_to_numpy(table))[:-1] for table in self.tables]
 
-    def prepare(self, data: Interactions) -> None:
-        """Decide what the config leaves open, and initialise the points, unless that was done before."""
-        if self.item_count is None:
-            self.item_count = len(data.items)
-        if len(data.items) != self.item_count:
+    def prepare(
+        self,
+        data: Interactions,
+        validation: Interactions | None = None,
+        metric: str = VALIDATION_METRIC,
+        validate_every: int = 1,
+    ) -> TrainingRun:
+        """A run of this model on these data: it decides what the config leaves open, and initialises the points unless
+        there are some."""
+        if self.item_count not in (None, len(data.items)):
             raise InputError(f"the data have {len(data.items)} items and the model {self.item_count}: give its own data")
-        self.data = data
-        if self.built:
-            return
-        config = self.training_config = resolve(self.training_config, data)
-        self._make_tables()
-        random = np.random.default_rng(config.seed)
-        self.set_points(
-            *(initial_space(len(data.items), config, data.item_counts, random) for _ in self.tables)
-        )
+        config = self.training_config
+        if not isinstance(config, ResolvedConfig):
+            config = config.replace(blocks_per_step=1)
+        made = TrainingRun(data, config, validation, metric, validate_every, make_runner=self._make_runner)
+        self.training_config, self.item_count = made.config, len(data.items)
+        if not self.built:
+            self._make_tables()
+            self._runner.write_points()
+        self.run = made
+        return made
+
+    def _make_runner(self, *args: Any) -> KerasRunner:
+        self._runner = KerasRunner(self, *args)
+        return self._runner
+
+    def read_points(self) -> None:
+        """Write the points to the tables of the run."""
+        self._runner.read_points()
 
     # --- training
 
@@ -115,7 +133,7 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
             raise ConfigError("compile needs the data to choose optimiser and loss: give both, or call fit at once")
         if loss is not None and not isinstance(loss, RankingLoss):
             raise ConfigError(f"loss is {loss!r}: give SampledSoftmax, WMRB or BPR of lorentzrec.keras")
-        self._from_config = optimizer is None
+        self.follows_config = optimizer is None
         self.ranking_loss = loss or loss_of(config)
         if options.setdefault("jit_compile", "auto") == "auto" and BACKEND == "torch":
             options["jit_compile"] = False
@@ -126,12 +144,12 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
     def get_compile_config(self) -> dict[str, Any]:
         serialise = keras.saving.serialize_keras_object
         config = {"optimizer": serialise(self.optimizer), "loss": serialise(self.ranking_loss)}
-        return config | {"from_config": self._from_config}
+        return config | {"follows_config": self.follows_config}
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         read = keras.saving.deserialize_keras_object
         self.compile(read(config["optimizer"]), read(config["loss"]))
-        self._from_config = config["from_config"]
+        self.follows_config = config["follows_config"]
 
     @property
     def metrics(self) -> list[Any]:
@@ -154,11 +172,14 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         """
         data = Interactions.from_dataset(x) if isinstance(x, str | Path) else x
         refuse_other_data(data, "fit")
-        self.prepare(data)
+        run = self.prepare(data, validation_data)
         epochs = self.training_config.epochs if epochs is None else epochs
-        blocks = Blocks(data, self.training_config, epochs)
-        own = [_Epochs(blocks, validation_data)]
-        return super().fit(blocks, epochs=epochs, callbacks=[*own, *(callbacks or ())], shuffle=False, **options)
+        blocks = Blocks(run.learned, self.training_config, epochs)
+        own = EpochCallback(blocks, run)
+        return self.fit_blocks(blocks, epochs=epochs, callbacks=[own, *(callbacks or ())], **options)
+
+    def fit_blocks(self, blocks: Blocks, **options: Any) -> Any:
+        return super().fit(blocks, shuffle=False, **options)
 
     def train_step(self, *args: Any) -> Any:
         if BACKEND != "jax":
@@ -218,22 +239,11 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
 
     def to_model(self, data: Interactions | None = None) -> Model:
         """The trained points as a `lorentzrec.Model`, with the histories of `data`; None: of the data of `fit`."""
-        data = self.data if data is None else data
-        if data is None or not self.built:
-            raise InputError("the model has not been trained in this process: give to_model the data it was trained on")
-        config = self.training_config
-        points = [hyperboloid.lift(space) for space in self.points()]
-        return Model(
-            config=config,
-            items=data.items,
-            item_points=points[0],
-            history_points=points[-1],
-            item_counts=data.item_counts,
-            users=data.users,
-            histories=data,
-            record=tuple(self.record),
-            data_digest=data.digest,
-        )
+        run = self.run if data is None else self.prepare(data)
+        if run is None:
+            raise InputError("the model was not trained in this process: give to_model the data it was trained on")
+        self.read_points()
+        return run.result()
 
     @classmethod
     def from_model(cls, model: Model, **options: Any) -> MidpointModel:
@@ -241,8 +251,8 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         made = cls(model.config, item_count=len(model.items), **options)
         spaces = [model.item_points[:, 1:], model.history_points[:, 1:]]
         made.set_points(*spaces[: len(made.tables)])
-        made.data = model.histories
-        made.record = list(model.record)
+        if model.histories is not None:
+            made.prepare(model.histories).record = list(model.record)
         return made
 
     def get_config(self) -> dict[str, Any]:
@@ -260,52 +270,6 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         values = dict(config)
         kind = ResolvedConfig if values.pop("resolved") else TrainingConfig
         return cls(**values | {"config": kind.from_mapping(values["config"])})
-
-
-class _Epochs(keras.callbacks.Callback):  # type: ignore[misc]
-    """Chooses the blocks and the rate of each epoch, validates it and records it."""
-
-    def __init__(self, blocks: Blocks, validation: Interactions | None) -> None:
-        super().__init__()
-        self.blocks, self.validation = blocks, validation
-
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        self.blocks.epoch = epoch + 1
-        model, config = self.model, self.blocks.config
-        if model._from_config:
-            model.optimizer.learning_rate = learning_rate(config, min(epoch + 1, config.epochs))
-        self.started = time.perf_counter()
-        self.counts = self._counts()
-
-    def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
-        from lorentzrec.evaluation.protocol import evaluate
-
-        logs = {} if logs is None else logs
-        seconds = time.perf_counter() - self.started
-        metrics = None
-        if self.validation is not None:
-            report = evaluate(self.model.to_model(), self.validation, k=10, intervals=False)
-            metrics = {name: report[name] for name in ("ndcg@10", "hr@10")}
-            logs |= {f"val_{name}": value for name, value in metrics.items()}
-        clipped, capped = np.subtract(self._counts(), self.counts).tolist()
-        self.model.record.append(
-            EpochRecord(
-                epoch=len(self.model.record) + 1,
-                loss=float(logs["loss"]),
-                learning_rate=float(self.model.optimizer.learning_rate),
-                clipped_gradients=clipped,
-                capped_steps=capped,
-                seconds=seconds,
-                events_per_second=self.blocks.positives / max(seconds, 1e-9),
-                validation=metrics,
-            )
-        )
-
-    def _counts(self) -> tuple[int, int]:
-        optimizer = self.model.optimizer
-        if not isinstance(optimizer, RiemannianOptimiser):
-            return 0, 0
-        return int(optimizer.clipped_gradients), int(optimizer.capped_steps)
 
 
 def history_weights(batch: dict[str, Tensor], config: ResolvedConfig) -> Tensor:
@@ -330,14 +294,6 @@ def refuse_unsupported(config: TrainingConfig) -> None:
             found.append(f"blocks_per_step={config.blocks_per_step}")
     if found:
         raise ConfigError(f"the keras engine does not support {', '.join(found)}: leave it out, or use the local engine")
-
-
-def resolve(config: TrainingConfig, data: Interactions) -> ResolvedConfig:
-    """What training on these data decides: as for the local engine, but with one block per step."""
-    refuse_unsupported(config)
-    if isinstance(config, ResolvedConfig):
-        return config
-    return config.replace(blocks_per_step=1).resolve_for(data)
 
 
 def loss_of(config: ResolvedConfig) -> RankingLoss:

@@ -1,5 +1,5 @@
-# Each target prepares what it needs: on a fresh machine, Python 3.11 or later is enough.
-# VENV and PYTHON may be set: make test VENV=/tmp/elsewhere PYTHON=python3.13
+# Each target installs what it needs; only Python 3.11 or later must be present.
+# Override VENV and PYTHON if needed: make test VENV=/tmp/elsewhere PYTHON=python3.13
 # CONSTRAINTS=constraints.txt installs the versions listed there instead of the newest ones, as .ci/run does.
 
 VENV ?= .venv
@@ -16,20 +16,20 @@ emulators := $(if $(shell command -v npm),$(foreach name,azurite cosmos,tests/$(
 
 .SILENT:
 .NOTPARALLEL:  # two targets never run pip in one environment at the same time
-.PHONY: help demo test soak check bench bench-serve constraints
+.PHONY: help demo test soak check site bench bench-serve constraints
 
 help: ## print this list
 	awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV)/installed-demo ## synthetic data, two trained models, recommendations, and a page that shows them
+demo: $(VENV)/installed-demo ## generate a synthetic shop, train and compare two models, open a page with recommendations
 	$(VENV)/bin/lorentzrec demo
 
-# Each test process keeps a cache of compiled kernels of its own, so that they compile at the same time.
-test: $(VENV)/installed-dev $(emulators) ## all tests, on two processes; COVERAGE=1 measures coverage and checks its minimum
+# Each test process has its own cache of compiled kernels, so that they compile in parallel.
+test: $(VENV)/installed-dev $(emulators) ## run all tests in two processes; COVERAGE=1 measures coverage and checks its minimum
 	$(VENV)/bin/python -m pytest --quiet --dist load $(if $(COVERAGE),--cov) \
 	  $(foreach process,1 2,--tx 'popen//env:NUMBA_CACHE_DIR=$(CURDIR)/.build/numba/$(process)')
 
-soak: $(VENV)/installed-dev $(emulators) ## kill -9, moved stores, slow clients, rotated keys, in 25 minutes; ROUNDS=3 for a quick look
+soak: $(VENV)/installed-dev $(emulators) ## test kill -9, moved stores, slow clients, rotated keys for 25 minutes; ROUNDS=3 for a quick run
 	PYTHONPATH=tests $(VENV)/bin/python -m soak $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only $(ONLY))
 
 tests/%/node_modules/.package-lock.json: tests/%/package-lock.json
@@ -37,22 +37,26 @@ tests/%/node_modules/.package-lock.json: tests/%/package-lock.json
 	npm ci --prefix tests/$* --silent --no-audit --no-fund
 	touch $@
 
-check: $(VENV)/installed-dev ## lint, format, types and the rules about imports
+check: $(VENV)/installed-dev ## check lint, format, types, import layers and prose
 	$(VENV)/bin/ruff check --quiet --output-format concise .
 	$(VENV)/bin/ruff format --quiet --check .
 	$(VENV)/bin/mypy --strict --no-error-summary $(wildcard src tests benchmarks)
 	$(VENV)/bin/lint-imports --no-logo
 	$(VENV)/bin/python -m pytest --quiet tests/test_source_files.py
 
-bench: $(VENV)/installed-bench ## the benchmarks, with the peers they are compared with
+site: $(VENV)/installed-dev ## the documentation site, in .build/site
+	$(VENV)/bin/python docs/settings_page.py
+	$(VENV)/bin/python -m sphinx -q -W -b html docs .build/site
+
+bench: $(VENV)/installed-bench ## run the benchmarks, alongside comparable libraries
 	$(VENV)/bin/lorentzrec bench
 
-bench-serve: $(VENV)/installed-bench-serve ## the service under load; QUICK=--quick for a minute instead of ten
+bench-serve: $(VENV)/installed-bench-serve ## measure the service under load; QUICK=--quick takes one minute instead of ten
 	$(VENV)/bin/python benchmarks/bench_serve.py $(QUICK)
 
 # Run it with the oldest supported Python: versions for it also install on newer ones. torch is left out, because
 # pyproject.toml pins it and the name of its build depends on the machine.
-constraints: ## write constraints.txt from the newest versions of all packages; run the tests with it before you commit
+constraints: ## update constraints.txt to the newest versions of all packages; run the tests before committing it
 	$(PYTHON) -m venv --clear .build/constraints
 	.build/constraints/bin/python -m pip install -qq --disable-pip-version-check --editable '.[dev,bench]'
 	echo '# The versions that the tests run with, on Python 3.11 to 3.13; written by `make constraints`, used by .ci/run.' \

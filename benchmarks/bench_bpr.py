@@ -1,6 +1,6 @@
 """Symmetric hyperboloid BPR and implicit's Euclidean BPR: triplets per second on data shaped like MovieLens 20M.
 
-Both run in this process, in turns, with the same number of threads, dimension, learning rate and regularisation. Ours
+Both run in this process, alternately, with the same threads, dimension, learning rate and regularisation. Ours
 is timed twice: the paper's step (RSGD on inner products) and the default (Adagrad on distances). An epoch of either has
 one triplet per event. Implicit's time is that of four epochs minus that of one, so that its set-up does not count.
 """

@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def compare(case: str, folder: str) -> dict[str, Any]:
-    """Measure one case in a process of its own."""
+    """Measure one case in its own process."""
     command = [sys.executable, __file__, "--case", case, folder]
     found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     budget = found["state"] + 16 * found["events"] + 500_000_000

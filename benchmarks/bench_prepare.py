@@ -52,7 +52,7 @@ def make_events(folder: Path, count: int, seed: int = 7) -> None:
 
 
 def prepare_here(events: Path, out: Path, engine_name: str) -> None:
-    """The measured job, in a process of its own; prints its report as JSON."""
+    """The measured job, in its own process; prints its report as JSON."""
     from lorentzrec.ingest.prepare import PrepareConfig, prepare
 
     config = PrepareConfig(events=(str(events),), out=str(out))

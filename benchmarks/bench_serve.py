@@ -1,22 +1,22 @@
-"""The service under load, on this machine: rates, waits, start, events and publishing, with whatever must hold.
+"""The service under load, rates, latencies, start-up, events and publishing, each with its requirement.
 
     python benchmarks/bench_serve.py [--quick] [--workers N] [SCENARIO ...]
 
 exact     132,399 items, ranked exactly: 200 recommendations per second for a minute, then the highest rate
 index     1,000,000 items through the index: the same at 300 per second, recall@10 through HTTP, and start to ready
-events    an event counts in the next answer, whichever of two workers takes either, while others ask
-publish   20 versions published while others ask: no answer fails, and none mixes two versions
+events    an event counts in the next response, whichever of two workers handles either, under load
+publish   20 versions published under load: no request fails, and no response mixes two versions
 
-The service is `lorentzrec serve` with a file store; load comes over loopback from `load_client.py`, a process of its
-own on the same cores. Half of the questions name a customer, whose 5 to 50 events are read from the store, half bring
-such a history; each answer is checked to be a full one. Points are trained on a synthetic shop, once; see
-`served_catalogue.py`. Results are in results/serve_*.json; the exit code is 1 if something that must hold does not.
+The service is `lorentzrec serve` with a file store; load comes over loopback from `load_client.py`, a separate
+process on the same cores. Half of the requests name a customer, whose 5 to 50 events are read from the store, half
+contain such a history; each response is checked to be complete. Points are trained once on a synthetic shop; see
+`served_catalogue.py`. Results are in results/serve_*.json; the exit code is 1 if a requirement is not met.
 
-What limits the rate is the processor. Of 1,000,000 items, asked 100 times a second, a question takes one worker 1.1 to
-1.4 ms in the event loop's thread (Litestar, the gate, the way to a handler and back), 2.3 to 2.7 ms in the threads of
-handlers, and 0.3 ms in the server's own. The threads take Python's lock from one another: four for handlers instead of
-sixteen brought p99 at 300 per second from about 50 to 17 ms. Exact ranking of 132,399 items takes 2.4 ms, nearly all
-for one product, which reads every point once and leaves the lock alone. Hence a worker for each core.
+The processor limits the rate. With 1,000,000 items and 100 requests per second, a request takes one worker 1.1 to
+1.4 ms in the event loop's thread (Litestar, the middleware, dispatch to a handler and back), 2.3 to 2.7 ms in handler
+threads, and 0.3 ms in the server's own. The threads compete for Python's lock: four handler threads instead of
+sixteen reduced p99 at 300 per second from about 50 to 17 ms. Exact ranking of 132,399 items takes 2.4 ms, nearly all
+of it for one matrix product, which releases the lock. Hence one worker per core.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ SCENARIOS = ("exact", "index", "events", "publish")
 LARGE = 1_000_000
 PATIENCE = 60.0
 P99, RECALL, START = 50.0, 0.99, 3.0
-"""What must hold: milliseconds, a share, seconds."""
+"""Requirements: milliseconds, a share, seconds."""
 
 
 class Service:
-    """`lorentzrec serve` as a process of its own."""
+    """`lorentzrec serve` in a separate process."""
 
     def __init__(self, store: str, workers: int) -> None:
         with socket.socket() as free:
@@ -88,7 +88,7 @@ class Service:
         return self._log.read().decode(errors="replace")[-2000:]
 
     def cpu_seconds(self) -> float:
-        """What the service and its workers have used of the processors so far."""
+        """Processor time used by the service and its workers so far."""
         ticks = 0
         for folder in Path("/proc").glob("[0-9]*"):
             try:
@@ -115,7 +115,7 @@ def serving(store: str, workers: int) -> Iterator[Service]:
 
 
 class Load:
-    """Questions from a process of its own."""
+    """Requests from a separate process."""
 
     def __init__(self, service: Service, task: Task) -> None:
         self._service, self._cpu, self._begun = service, service.cpu_seconds(), time.perf_counter()
@@ -126,7 +126,7 @@ class Load:
         self._in.write(json.dumps(asdict(task)) + "\n")
 
     def result(self, *, stop: bool = False) -> tuple[Tally, float]:
-        """What the client saw until its time was over, or until now; and what share of one core the service took."""
+        """The client's measurements until its time was over, or until now; and the service's share of one core."""
         assert self._in is not None
         assert self._out is not None
         if stop:
@@ -140,15 +140,15 @@ class Load:
 
 
 def measured(service: Service, what: str, task: Task) -> dict[str, Any]:
-    """One row of the table of loads: waits in ms; of service and client, the share of one core that they took."""
+    """One row of the table of loads: latencies in ms; shares of one core used by the service and the client."""
     tally, share = Load(service, task).result()
     for error in tally.errors:
         print(f"  {what}: {error}")
     return {
         "what": what,
-        "asked/s": f"{task.rate:,.0f}" if task.rate else "all it can",
+        "target/s": f"{task.rate:,.0f}" if task.rate else "unlimited",
         "rate/s": tally.rate,
-        "answers": tally.sent,
+        "responses": tally.sent,
         "errors": tally.failures,
         "p50": tally.p50,
         "p95": tally.p95,
@@ -160,14 +160,14 @@ def measured(service: Service, what: str, task: Task) -> dict[str, Any]:
 
 
 def keeps_up(row: dict[str, Any]) -> bool:
-    asked = float(row["asked/s"].replace(",", ""))
-    return bool(row["errors"] == 0 and row["p99"] < P99 and row["rate/s"] > 0.98 * asked)
+    target = float(row["target/s"].replace(",", ""))
+    return bool(row["errors"] == 0 and row["p99"] < P99 and row["rate/s"] > 0.98 * target)
 
 
 def loads(name: str, shop: Catalogue, service: Service, rate: float, seconds: float) -> list[dict[str, Any]]:
-    """The rate that must hold; what 8 connections get who ask without a pause; the highest rate with p99 as it must be.
+    """The required rate; the rate of 8 connections without a pause; the highest rate whose p99 meets the requirement.
 
-    The last is looked for from that ceiling downwards: near it, waits grow without bound.
+    The last is searched from that ceiling downwards: near it, latencies grow without bound.
     """
     bodies, short = shop.bodies(), max(3.0, seconds / 6)
     measured(service, name, Task(service.port, bodies, short / 2, rate))  # warms up
@@ -181,12 +181,12 @@ def loads(name: str, shop: Catalogue, service: Service, rate: float, seconds: fl
     return rows
 
 
-def recall(shop: Catalogue, service: Service, questions: int) -> float:
-    """The share of the true best ten, by exact ranking, among those that the service answers."""
+def recall(shop: Catalogue, service: Service, queries: int) -> float:
+    """The share of the true top ten, by exact ranking, that the service recommends."""
     with closing(open_store(shop.store)) as store:
         version = open_version(store.fetch(str(store.state().version), Path()), verify=False)
     connection, shares = Connection(service.port), []
-    for history in shop.histories[:questions]:
+    for history in shop.histories[:queries]:
         rows = version.items.rows(history)
         exact, _ = version.ranker.top(version.ranker.query(rows), 10, rows)
         _, body = connection.send(post("/v1/recommend", json.dumps({"history": history})))
@@ -206,11 +206,11 @@ def starts(shop: Catalogue, workers: int, times: int = 3) -> list[float]:
 
 
 def unseen_events(shop: Catalogue, service: Service, rounds: int, chains: int = 4, rate: float = 50) -> int:
-    """Events that the next answer did not know, while `rate` other questions come every second.
+    """Number of events missing from the next response, while `rate` other requests arrive per second.
 
-    Each chain is a new customer. Their first event has to turn the answer from popular items to their own; and each
-    further one is of the item recommended first, which must then be gone. Every request has a connection of its own,
-    so that with two workers about half of the events are told to one and asked of the other.
+    Each chain is a new customer. The first event must change the response from popular items to personal ones; each
+    further event is of the item recommended first, which must then disappear. Every request has its own connection,
+    so with two workers about half of the events are sent to one worker and queried from the other.
     """
     running = Load(service, Task(service.port, shop.bodies(), rate=rate))
     unseen: list[str] = []
@@ -219,7 +219,7 @@ def unseen_events(shop: Catalogue, service: Service, rounds: int, chains: int = 
         with closing(Connection(service.port)) as connection:
             status, answer = connection.send(post(path, json.dumps(body)))
         if status != 200:
-            raise SystemExit(f"{path} answered {status}: {answer.decode()}")
+            raise SystemExit(f"{path} returned {status}: {answer.decode()}")
         return json.loads(answer)
 
     def chain(number: int) -> None:
@@ -238,9 +238,9 @@ def unseen_events(shop: Catalogue, service: Service, rounds: int, chains: int = 
 
 
 def published_under_load(shop: Catalogue, service: Service, versions: int, rate: float) -> tuple[Tally, int, int]:
-    """What a client saw while versions were published; answers that mix two; versions that it met.
+    """The client's measurements while versions were published; responses that mix two; number of versions seen.
 
-    All titles of a version begin with its own label, so an answer with two labels, or with the label of another
+    All titles of a version begin with its own label, so a response with two labels, or with the label of another
     version than it names, is mixed.
     """
     model, label_of = model_of(shop), {}
@@ -252,25 +252,23 @@ def published_under_load(shop: Catalogue, service: Service, versions: int, rate:
             label_of[publish(model, store, items=titles).name] = label
 
         publish_one("first")
-        time.sleep(3)  # until every worker has met it
+        time.sleep(3)  # until every worker has switched to it
         running = Load(service, Task(service.port, shop.bodies(), rate=rate))
         for number in range(versions):
             publish_one(f"label{number}")
             time.sleep(random.uniform(0, 1.5))  # some switches at once, some after the workers took the last one
         time.sleep(3)
     tally, _ = running.result(stop=True)
-    met = {answer: answer.split() for answer in tally.labels}
-    mixed = sum(tally.labels[answer] for answer, (name, *labels) in met.items() if labels != [label_of.get(name)])
-    return tally, mixed, len({name for name, *_ in met.values()})
+    seen = {response: response.split() for response in tally.labels}
+    mixed = sum(tally.labels[one] for one, (name, *labels) in seen.items() if labels != [label_of.get(name)])
+    return tally, mixed, len({name for name, *_ in seen.values()})
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"some of {', '.join(SCENARIOS)}")
     parser.add_argument("--quick", action="store_true", help="a minute: short loads, 20,000 items instead of 132,399")
-    parser.add_argument(
-        "--workers", type=int, default=available_cores(), help="of the service; one a core, if left out"
-    )
+    parser.add_argument("--workers", type=int, default=available_cores(), help="of the service; default: one per core")
     options = parser.parse_args()
     if unknown := set(options.scenarios) - set(SCENARIOS):
         parser.error(f"there is no {', '.join(sorted(unknown))}: choose from {', '.join(SCENARIOS)}")
@@ -280,7 +278,7 @@ def main() -> None:
     facts: list[dict[str, Any]] = []
 
     def fact(what: str, found: float, wanted: str, held: bool) -> None:
-        facts.append({"what": what, "found": f"{found:,.4g}", "must_be": wanted, "held": "yes" if held else "NO"})
+        facts.append({"what": what, "found": f"{found:,.4g}", "required": wanted, "held": "yes" if held else "NO"})
 
     def rate_facts(name: str, rate: float, measured: list[dict[str, Any]]) -> None:
         rows.extend(measured)
@@ -305,18 +303,18 @@ def main() -> None:
         rounds = 200 if quick else 1_000
         with serving(small.store, 2) as service:
             unseen = unseen_events(small, service, rounds)
-        fact(f"events unseen by the next answer, of {rounds}, two workers", unseen, "0", unseen == 0)
+        fact(f"events missing from the next response, of {rounds}, two workers", unseen, "0", unseen == 0)
     if "publish" in scenarios:
         versions = 4 if quick else 20
         with serving(small.store, options.workers) as service:
-            tally, mixed, met = published_under_load(small, service, versions, rate=100)
+            tally, mixed, seen = published_under_load(small, service, versions, rate=100)
         fact(f"publishing {versions} versions: failures of {tally.sent:,}", tally.failures, "0", not tally.failures)
-        fact(f"publishing {versions} versions: mixed answers", mixed, "0", mixed == 0)
-        fact(f"publishing {versions} versions: met by answers", met, "> 1", met > 1)
+        fact(f"publishing {versions} versions: mixed responses", mixed, "0", mixed == 0)
+        fact(f"publishing {versions} versions: seen by clients", seen, "> 1", seen > 1)
         fact(f"publishing {versions} versions: p99 in ms at 100 per second", tally.p99, f"< {P99}", tally.p99 < P99)
     if rows:
         report("serve_load", f"the service under load, workers: {options.workers}, d = {DIMENSION}", rows)
-    report("serve_facts", "what must hold", facts)
+    report("serve_facts", "requirements", facts)
     if any(one["held"] == "NO" for one in facts):
         sys.exit(1)
 

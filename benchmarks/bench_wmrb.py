@@ -1,8 +1,8 @@
 """Asymmetric WMRB compared with a plain PyTorch + geoopt trainer of the same model, and with a matrix product.
 
-- and geoopt: 100 negatives, positives per second, the same number of threads.
-- and sgemm: 512 negatives, 6 N (d + 1) operations per positive, as a share of a 1024 x 1024 x 1024 product's rate.
-- asymmetric and symmetric: seconds per epoch with the same loss, and the points each learns.
+- geoopt: 100 negatives, positives per second, the same number of threads.
+- sgemm: 512 negatives, 6 N (d + 1) operations per positive, as a share of a 1024 x 1024 x 1024 product's rate.
+- asymmetric and symmetric: seconds per epoch with the same loss, and the number of points each learns.
 """
 
 from __future__ import annotations

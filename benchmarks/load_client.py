@@ -2,7 +2,7 @@
 
     python benchmarks/load_client.py      a `Task` as a line of JSON from standard input, a `Tally` to standard output
 
-It runs in a process of its own, so that it neither shares the service's lock nor measures itself. At a rate, request
+It runs in its own process, so that it neither shares the service's lock nor measures itself. At a rate, request
 number i is due at i / rate regardless of those before it, and its latency is counted from then: a service that stalls
 does not get fewer requests, and the stall shows in all requests that are due in it. One thread and one blocking socket
 per connection, and bodies made in advance, cost the least: see `client` in the results.
@@ -33,9 +33,9 @@ class Task:
 
     port: int
     bodies: list[str]
-    """JSON for POST /v1/recommend, sent in turn and again from the first."""
+    """JSON for POST /v1/recommend, sent in a cycle."""
     seconds: float = math.inf
-    """How long; in any case only until standard input ends."""
+    """Duration; always ends with standard input."""
     rate: float | None = None
     """Requests per second; None: the next one as soon as a connection is free."""
     connections: int = 32
@@ -47,7 +47,7 @@ class Tally:
 
     sent: int = 0
     errors: list[str] = field(default_factory=list)
-    """Some of what was not a full response: a status, a lost connection, a fallback."""
+    """Some responses that were not complete: a status, a lost connection, a fallback."""
     failures: int = 0
     """Their number."""
     rate: float = 0.0

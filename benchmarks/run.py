@@ -1,4 +1,4 @@
-"""All benchmarks, one after another, each in a process of its own: python benchmarks/run.py [--quick] [--data DIR]."""
+"""All benchmarks, one after another, each in its own process: python benchmarks/run.py [--quick] [--data DIR]."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ BENCHMARKS = ("start", "bpr", "wmrb", "memory", "ranking", "quality")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(BENCHMARKS)}; all unless given")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(BENCHMARKS)}; default: all")
     parser.add_argument("--quick", action="store_true", help="smaller data: minutes instead of a quarter of an hour")
-    parser.add_argument("--data", help="folder of real data, for the benchmarks that use some")
+    parser.add_argument("--data", help="folder of real data, for benchmarks that use it")
     options = parser.parse_args()
     unknown = set(options.names) - set(BENCHMARKS)
     if unknown:

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Everything a shop needs from a running service, with curl.
-#   examples/ask_service.sh [URL]        a key, if the service wants one, in the environment as API_KEY
+# How a shop uses the service with curl.
+#   examples/ask_service.sh [URL]        set API_KEY if the service requires a key
 set -eu
 service=${1:-http://127.0.0.1:8000}
 
@@ -24,7 +24,7 @@ ask POST /v1/recommend "{\"history\": [\"$item\"], \"k\": 3, \"reasons\": true}"
 ask POST /v1/basket "{\"items\": [\"$item\"], \"k\": 3}"
 ask GET "/v1/items/$item/similar?k=3"
 
-# An event counts in the next answer. The id makes it safe to send again.
+# An event counts in the next response. The id makes retries safe.
 ask POST /v1/events "{\"events\": [{\"user\": \"example-customer\", \"item\": \"$item\", \"id\": \"visit-1\"}]}"
 ask GET '/v1/users/example-customer/recommendations?k=3'
 ask GET /v1/users/example-customer/history

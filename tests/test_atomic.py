@@ -6,10 +6,12 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 import numpy as np
 import polars as pl
@@ -203,6 +205,24 @@ def test_readers_and_writers_of_one_folder_do_not_interfere(tmp_path: Path) -> N
     assert reads > 0
     assert read_version(tmp_path / "m") == 99
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+def test_a_reader_that_finds_nothing_waits_for_a_writer_that_is_renaming(tmp_path: Path) -> None:
+    write_version(tmp_path / "m", 7)
+    (tmp_path / "m").rename(tmp_path / "neither name")
+    looked = Event()
+
+    def read(folder: Path) -> int:
+        looked.set()
+        return read_version(folder)
+
+    with ThreadPoolExecutor() as pool:
+        with atomic._exclusive(tmp_path):
+            found = pool.submit(read_directory, tmp_path / "m", read)
+            assert looked.wait(60)
+            time.sleep(0.05)
+            (tmp_path / "neither name").rename(tmp_path / "m")
+        assert found.result() == 7
 
 
 def test_linux_replaces_a_folder_in_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,7 @@ def test_every_equation_has_its_row() -> None:
 
 @pytest.mark.parametrize("module", ["hyperboloid", "charts", "midpoint", "sums"])
 def test_every_formula_of_the_geometry_has_its_row(module: str) -> None:
-    """With a test beside it; the flat twin's functions stand under the names of these."""
+    """And a test. Functions of the Euclidean twin have the same names."""
     public = {name for name in names_in(ROOT / f"src/lorentzrec/geometry/{module}.py") if not name.startswith("_")}
     tested = {row[1] for row in rows_of(PAGE) if row[3] != NOT_YET}
     assert {f"lorentzrec.geometry.{module}.{name}" for name in public} - tested <= NO_FORMULA

@@ -1,8 +1,12 @@
-"""Files are named by what they hold, and stay short. Who may import whom is for import-linter (pyproject.toml)."""
+"""Files are named by what they contain, stay short, and are in plain English. import-linter checks imports."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+import pytest
+
+from prose import find_mannerisms
 
 ROOT = Path(__file__).parents[1]
 VAGUE_NAMES = {"utils.py", "common.py", "helpers.py", "base.py"}
@@ -15,10 +19,15 @@ def source_files() -> list[Path]:
     return [path for path in found if "node_modules" not in path.parts]
 
 
-def test_files_are_named_by_what_they_hold() -> None:
+def test_files_are_named_by_what_they_contain() -> None:
     assert [path for path in source_files() if path.name in VAGUE_NAMES] == []
 
 
 def test_files_are_short() -> None:
     lengths = {path.relative_to(ROOT): len(path.read_text().splitlines()) for path in source_files()}
     assert {path: length for path, length in lengths.items() if length > LONGEST_FILE} == {}
+
+
+def test_prose_is_plain() -> None:
+    if found := find_mannerisms(ROOT):
+        pytest.fail("\n".join(map(str, found)), pytrace=False)

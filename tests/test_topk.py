@@ -63,3 +63,11 @@ def test_best_of_many_different_scores() -> None:
     scores = np.random.default_rng(0).standard_normal((5, 10_007)).astype(np.float32)
     np.testing.assert_array_equal(best_scores(scores, 20), np.sort(scores, axis=1)[:, ::-1][:, :20])
     np.testing.assert_array_equal(top_columns(scores, 20)[0], np.argsort(-scores, axis=1)[:, :20])
+
+
+@pytest.mark.parametrize("width", [1, 63, 349, 1000, 3706])
+def test_the_best_score_is_found_in_every_column(width: int) -> None:
+    """Also in the columns at the end that are left over when columns are cut into groups."""
+    scores = np.eye(width, dtype=np.float32)
+    assert top_columns(scores, 1)[0][:, 0].tolist() == list(range(width))
+    assert np.all(best_scores(scores, 1) == 1)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lorentzrec.errors import StopTraining as StopTraining
     from lorentzrec.errors import TrainingError as TrainingError
     from lorentzrec.errors import TrainingInterrupted as TrainingInterrupted
+    from lorentzrec.estimator import MidpointRecommender as MidpointRecommender
     from lorentzrec.evaluation.protocol import evaluate as evaluate
     from lorentzrec.evaluation.report import Report as Report
     from lorentzrec.learning.trainer import train as train
@@ -34,6 +35,7 @@ _HOME = {
     "InputError": "errors",
     "Interactions": "data.interactions",
     "LorentzrecError": "errors",
+    "MidpointRecommender": "estimator",
     "Model": "model.model",
     "Recommendations": "model.ranking",
     "Report": "evaluation.report",

@@ -96,7 +96,9 @@ def read_directory(target: str | Path, read: Callable[[Path], Content]) -> Conte
         try:
             content = read(folder)
         except (LorentzrecError, OSError):
-            if _identity(current_directory(target)) == before:
+            with _exclusive(Path(target).resolve().parent):  # while a writer renames, the folder can seem to be missing
+                unchanged = _identity(current_directory(target)) == before
+            if unchanged:
                 raise
         else:
             if _identity(current_directory(target)) == before:

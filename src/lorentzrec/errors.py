@@ -50,7 +50,7 @@ class TrainingInterrupted(KeyboardInterrupt):
 
 
 class StopTraining(Exception):  # noqa: N818 - a request, not an error
-    """Raised by `watch` to end training after the current epoch; `train` then returns the model so far."""
+    """Raised by a callback to end training after the current epoch; `train` then returns the model so far."""
 
 
 class StoreUnavailable(LorentzrecError):  # noqa: N818 - the name states the condition

@@ -22,8 +22,8 @@ FEW_SCORES = 16_384
 def _group_maxima(scores: NDArray[Scores], count: int) -> NDArray[Scores]:
     """The largest score of each group, several groups for each of `count`: column c is in group c % groups. The few
     columns that are left over at the end do not belong to any."""
-    size = max(1, min(GROUP_SIZE, scores.shape[1] // (4 * count)))
-    groups = scores.shape[1] // size
+    groups = scores.shape[1] // max(1, min(GROUP_SIZE, scores.shape[1] // (4 * count)))
+    size = scores.shape[1] // groups  # as callers find it from the number of groups
     maxima: NDArray[Scores] = scores[:, : size * groups].reshape(len(scores), size, groups).max(axis=1)
     return maxima
 

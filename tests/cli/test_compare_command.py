@@ -45,7 +45,7 @@ def test_a_stopped_search_resumes(shop: Path, tmp_path: Path) -> None:
     assert process.stderr is not None
     process.stderr.readline()  # the first trial is complete
     process.send_signal(signal.SIGINT)
-    _, rest = process.communicate(timeout=60)
+    _, rest = process.communicate(timeout=300)
     assert process.returncode == 130
     assert rest.splitlines()[-1] == "stopped by Ctrl-C"
     assert "run the same command to resume" in rest

@@ -69,7 +69,7 @@ def served(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str, list[str]
 
 
 def wait_until_ready(http: httpx.Client) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while time.monotonic() < end:
         with suppress(httpx.TransportError):
             if http.get("/readyz").status_code == 200:

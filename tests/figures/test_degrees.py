@@ -1,4 +1,4 @@
-"""The degree plot: what it shows, and that it is written whole or not at all."""
+"""The degree plot: what it shows, and that it is written atomically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The disk for print: what it shows, and that it is written whole or not at all."""
+"""The disk for print: what it shows, and that it is written atomically."""
 
 from __future__ import annotations
 

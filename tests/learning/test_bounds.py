@@ -1,4 +1,4 @@
-"""No kernel reads or writes beyond the end of an array. Compiled code does so in silence, and rarely dies of it."""
+"""No kernel reads or writes beyond the end of an array. Compiled code does so silently, and rarely crashes."""
 
 from __future__ import annotations
 

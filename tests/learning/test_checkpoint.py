@@ -162,7 +162,7 @@ def test_a_model_is_no_checkpoint(tmp_path: Path) -> None:
         train(DATA, CONFIG, checkpoint=tmp_path / "model", resume=True)
 
 
-def test_only_the_same_run_goes_on(folder: Path) -> None:
+def test_only_the_same_run_continues(folder: Path) -> None:
     with pytest.raises(ConfigError, match="made with epochs=2, not 3: set it back, or train without resume"):
         train(DATA, CONFIG.replace(epochs=3, learning_rate=0.5), checkpoint=folder, resume=True)
     with pytest.raises(ConfigError, match="belongs to other data: give the same data"):

@@ -104,11 +104,11 @@ def test_garbage_collection_is_off_only_while_compiling(cache: Path) -> None:
 
 
 def test_an_interrupt_waits_for_the_end_of_a_pass_and_leaves_nothing_behind(cache: Path) -> None:
-    made = fresh()
+    made, handler = fresh(), signal.getsignal(signal.SIGINT)
     with announced(lambda line: os.kill(os.getpid(), signal.SIGINT)), pytest.raises(KeyboardInterrupt):
         made(3)
     assert entries(cache) == []
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is handler
     assert made(3) == 8, "the same kernel can be compiled later in the same process"
 
 
@@ -153,7 +153,7 @@ def test_a_second_process_waits_and_finds_what_the_first_has_compiled(tmp_path: 
         second = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
         assert second.stdout is not None
         assert second.stdout.readline().strip() == WAITING
-    assert second.communicate(timeout=60)[0].splitlines() == ["8 0 0"]
+    assert second.communicate(timeout=300)[0].splitlines() == ["8 0 0"]
 
 
 def test_two_processes_at_once_compile_once(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_two_processes_at_once_compile_once(tmp_path: Path) -> None:
         )
         for _ in range(2)
     ]
-    results = [process.communicate(timeout=60)[0].splitlines()[-1] for process in both]
+    results = [process.communicate(timeout=300)[0].splitlines()[-1] for process in both]
     assert sorted(results) == ["8 0 0", "8 1 0"]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_blocks import Outcome, events, in_float64, resolved, run_both, settings, table
+from small_blocks import Outcome, events, in_float64, resolved, run_both, settings, table, tables
 
 from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
 from lorentzrec.learning.kernels import numbers, scores, steps
@@ -58,8 +58,8 @@ def test_fast_exp_matches_its_reference() -> None:
 def test_fast_log_matches_its_reference() -> None:
     for x in np.exp(np.linspace(-80, 80, 2001)).astype(np.float32):
         assert numbers.fast_log(x) == pytest.approx(np.log(np.float64(x)), rel=5e-7, abs=1e-7)
-    for beside_one in np.linspace(0.9, 1.1, 201, dtype=np.float32):
-        assert numbers.fast_log(beside_one) == pytest.approx(np.log(np.float64(beside_one)), rel=2e-6, abs=1e-10)
+    for near_one in np.linspace(0.9, 1.1, 201, dtype=np.float32):
+        assert numbers.fast_log(near_one) == pytest.approx(np.log(np.float64(near_one)), rel=2e-6, abs=1e-10)
     assert numbers.fast_log(np.float32(1)) == 0
 
 
@@ -299,6 +299,21 @@ def compare_symmetric(**fixed: Any) -> None:
         found, expected = run_both(resolved(**fixed, **options), data, ITEMS, seed=seed)
         assert_same(found, expected, (options, weighted))
         assert found.counters[SATURATED] >= 1
+
+
+@pytest.mark.parametrize(("model", "loss"), [("symmetric", "bpr"), ("symmetric", "wmrb"), ("asymmetric", "softmax")])
+def test_rsgd_leaves_the_state_of_other_optimisers_alone(model: str, loss: str) -> None:
+    config = resolved(model=model, loss=loss, optimiser="rsgd", negative_count=2)
+    data = events(SMALL, ITEMS, weighted=False, seed=0)
+    start = tables(config, len(SMALL), ITEMS, 0, 1.0)
+    before = start[1].points.copy()
+    for one in start:
+        for state in (one.squared, one.momentum, one.steps):
+            state.fill(7)
+    found, _ = run_both(config, data, ITEMS, start=start)
+    assert (found.items.points != before).any()
+    for one in (found.histories, found.items):
+        assert all((state == 7).all() for state in (one.squared, one.momentum, one.steps))
 
 
 def test_apply_gradients_matches_its_reference() -> None:

@@ -189,7 +189,7 @@ def test_ctrl_c_ends_with_a_model(tmp_path: Path) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "go\n"
     process.send_signal(2)
-    out, errors = process.communicate(timeout=120)
+    out, errors = process.communicate(timeout=300)
     assert (process.returncode, errors) == (0, "")
     assert out.startswith("(60, 7) True interrupted in epoch ")
 
@@ -222,7 +222,7 @@ def test_watch_can_stop_training_and_keep_the_model() -> None:
 
     stopped = train(DATA, quick(learning_rate_decay=0.0), watch=watch)
     assert len(stopped.record) == 2
-    assert "stopped after epoch 2 by watch: that is enough" in stopped.notes
+    assert "stopped after epoch 2 by a callback: that is enough" in stopped.notes
     assert same_points(stopped, train(DATA, quick(learning_rate_decay=0.0, epochs=2)))
 
 

@@ -30,7 +30,7 @@ pytestmark = [
 ]
 SOFTWARE_WEBGL = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
 OWN_LINES = "#own-results li[data-id]"
-PATIENCE = 15_000
+PATIENCE = 60_000
 
 
 @dataclass(frozen=True)

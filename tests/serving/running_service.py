@@ -24,7 +24,7 @@ from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.versions.version import write_version
 from serving.small_shop import shop_model, shop_table
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds to wait for what must happen: long, since the machine may be busy. Nothing is measured by it."""
 
 
@@ -49,8 +49,9 @@ def shop_store(folder: Path, **parts: Any) -> Store:
 
 @contextmanager
 def service_here(store: str, **settings: Any) -> Iterator[TestClient[Any]]:
-    """The application in this process. A failure inside it becomes a 500, as it would on a server."""
-    app = create_app(ServiceSettings(store, **settings))
+    """The application in this process, patient unless the settings say otherwise. A failure inside it becomes a 500, as
+    it would on a server."""
+    app = create_app(ServiceSettings(store, **{"store_seconds": PATIENCE, "request_seconds": PATIENCE} | settings))
     with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
         yield client
 

@@ -88,7 +88,7 @@ def test_a_click_on_the_disk_adds_the_item_under_the_pointer(visit: Visit) -> No
     expect(visit.page.locator("#history li").first).to_contain_text(title)
 
 
-def test_twin_is_beside_and_shared_items_are_marked(visit: Visit) -> None:
+def test_the_twin_has_its_own_list_and_shared_items_are_marked(visit: Visit) -> None:
     visit.open()
     visit.page.locator("#twin").check()
     lines = visit.page.locator("#twin-results li[data-id]")

@@ -98,7 +98,7 @@ def test_an_item_without_a_reason_is_marked(visit: Visit) -> None:
     expect(visit.page.locator(f"{OWN_LINES} >> nth=9 >> .because")).to_have_text("because of no single item")
 
 
-def test_the_twin_is_beside_similar_items_too_and_in_the_address(visit: Visit, shop: Shop) -> None:
+def test_the_twin_is_shown_for_similar_items_and_in_the_address(visit: Visit, shop: Shop) -> None:
     visit.open()
     visit.page.locator("#twin").check()
     expect(visit.page.locator("#twin-results li[data-id]")).to_have_count(10)
@@ -261,7 +261,7 @@ def test_numbers_do_not_overlap_inside_the_disk(visit: Visit) -> None:
     assert np.hypot(*(places[1:] - 300).T).max() + 10 < 294
 
 
-def test_a_label_lies_beside_its_point_over_the_fewest_marks(visit: Visit) -> None:
+def test_a_label_is_next_to_its_point_over_the_fewest_marks(visit: Visit) -> None:
     visit.open()
     put = """async (marks) => {
       const { placeNextTo } = await import("/page/placement.js");

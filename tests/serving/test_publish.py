@@ -1,4 +1,4 @@
-"""Publishing: whole or not at all, invisible before it is complete, and undone in one step."""
+"""Publishing: atomic, invisible before it is complete, and reversible in one step."""
 
 from __future__ import annotations
 

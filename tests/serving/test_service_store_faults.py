@@ -111,7 +111,7 @@ def test_postgresql_hangs(own_postgres: PostgresServer, tmp_path: Path) -> None:
     """It accepts connections and does not respond: every call must end by our own deadline."""
     url = own_postgres.create_database("shop")
     publish_shop(url, tmp_path)
-    with service_here(url, cache=tmp_path / "cache", poll_seconds=0.2, store_seconds=0.5) as service:
+    with service_here(url, cache=tmp_path / "cache", poll_seconds=0.2, store_seconds=2) as service:
         outlasts_a_hang(service, own_postgres)
         assert service.post("/v1/events", json={"user": "ann", "item": "i3"}).json()["accepted"] == 1
 
@@ -121,7 +121,7 @@ def test_cosmos_stops_and_starts(own_cosmos: CosmosServer, tmp_path: Path) -> No
     """The emulator forgets everything when it stops; the service continues with the version it has."""
     url = own_cosmos.address("shop")
     publish_shop(url, tmp_path)
-    with service_here(url, cache=tmp_path / "cache", poll_seconds=0.2) as service:
+    with service_here(url, cache=tmp_path / "cache", poll_seconds=0.2, store_seconds=2) as service:
         first = {"user": "ann", "item": "i3", "id": "first"}
         assert service.post("/v1/events", json=first).json()["accepted"] == 1
         outlasts_a_hang(service, own_cosmos)
@@ -175,7 +175,7 @@ def test_a_guard_has_a_deadline_and_then_fails_at_once(guarded: GuardedStore) ->
         guarded.call(hang)
     with pytest.raises(StoreUnavailable, match="has not responded"):
         guarded.call(lambda store: store.state())  # not even tried
-    assert guarded.call(lambda store: store.state(), probe=True).live_revision == 0
+    assert guarded.call(lambda store: store.state(), probe=True, seconds=60).live_revision == 0
     assert guarded.trouble is None
     with pytest.raises(StoreUnavailable, match="has not responded"):
         guarded.call(hang)
@@ -189,7 +189,7 @@ def test_a_guard_has_a_deadline_and_then_fails_at_once(guarded: GuardedStore) ->
 def test_a_guard_passes_other_errors_on(guarded: GuardedStore) -> None:
     guarded.call(lambda store: store.state(), seconds=60)
     with pytest.raises(InputError, match="no complete version"):
-        guarded.call(lambda store: store.activate("none"))
+        guarded.call(lambda store: store.activate("none"), seconds=60)
     assert guarded.trouble is None
 
 
@@ -230,7 +230,7 @@ def test_a_write_lock_of_another_process_degrades_no_response(tmp_path: Path) ->
     store = shop_store(tmp_path)
     database = tmp_path / "store" / "store.sqlite"
     with (
-        service_here(store.url, poll_seconds=0.1, store_seconds=0.3) as service,
+        service_here(store.url, poll_seconds=0.1, store_seconds=2) as service,
         closing(sqlite3.connect(database, isolation_level=None)) as other,
     ):
         assert service.post("/v1/events", json={"user": "ann", "item": "i3", "time": 1}).status_code == 200
@@ -313,7 +313,7 @@ def _writes(guarded: GuardedStore) -> bool:
 
 def _responds(guarded: GuardedStore) -> bool:
     try:
-        guarded.call(lambda store: store.state(), probe=True)
+        guarded.call(lambda store: store.state(), probe=True, seconds=60)
     except StoreUnavailable:
         return False
     return True

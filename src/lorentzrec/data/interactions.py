@@ -96,6 +96,37 @@ class Interactions:
         return cls.from_sorted(vocabularies["user"], vocabularies["item"], events)
 
     @classmethod
+    def from_frame(
+        cls, frame: Any, user: str = "user", item: str = "item", time: str = "time", weight: str = "weight"
+    ) -> Interactions:
+        """Events of a pandas, Polars or pyarrow data frame, one per row; the arguments are the names of its columns.
+
+        The columns `time` and `weight` are used if they are there. For more options see `from_pairs`.
+        """
+        import narwhals.stable.v2 as nw
+
+        try:
+            columns = nw.from_native(frame, eager_only=True)
+        except TypeError:
+            raise InputError(
+                f"from_frame takes a pandas, Polars or pyarrow frame, not {type(frame).__name__}: "
+                "use from_pairs(users, items, times)"
+            ) from None
+        for role, name in (("user", user), ("item", item)):
+            if name not in columns.columns:
+                names = ", ".join(map(str, columns.columns))
+                raise InputError(f"the frame has no column {name!r}, only {names}: give from_frame(..., {role}=NAME)")
+        for role, name in (("time", time), ("weight", weight)):
+            if name != role and name not in columns.columns:
+                raise InputError(f"the frame has no column {name!r} for the {role}: check the name")
+        arrow = columns.implementation.is_pyarrow()
+        wanted = {"users": user, "items": item, "times": time, "weights": weight}
+        given = {role: columns[name] for role, name in wanted.items() if name in columns.columns}
+        return cls.from_pairs(
+            **{role: column.to_polars() if arrow else column.to_native() for role, column in given.items()}
+        )
+
+    @classmethod
     def from_sorted(
         cls, users: Vocabulary, items: Vocabulary, events: pl.DataFrame, notes: tuple[str, ...] = ()
     ) -> Interactions:
@@ -283,7 +314,7 @@ def refuse_other_data(data: object, function: str) -> None:
     elif hasattr(data, "tocsr"):
         how = "Interactions.from_csr(matrix)"
     elif hasattr(data, "columns"):
-        how = 'Interactions.from_pairs(frame["user"], frame["item"], frame["time"])'
+        how = 'Interactions.from_frame(frame, user="user", item="item", time="time")'
     elif isinstance(data, tuple):
         how = "one part of a split, such as the first"
     else:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import InputError
+from lorentzrec.html import html_table
+
+if TYPE_CHECKING:
+    import polars as pl
 
 NOTES = {
     "users_left_out": "{users_left_out:,} customers of the test part were not evaluated, because `users` is smaller",
@@ -68,6 +72,20 @@ class Report:
             "counts": dict(self.counts),
             "notes": list(self.notes),
         }
+
+    def to_frame(self) -> pl.DataFrame:
+        """A Polars frame with a row per metric: metric, value, low, high."""
+        import polars as pl
+
+        rows = [(name, *metric) for name, metric in self.metrics.items()]
+        kinds = {"metric": pl.String, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64}
+        return pl.DataFrame(rows, schema=kinds, orient="row")
+
+    def _repr_html_(self) -> str:
+        """The report as a table, in notebooks."""
+        users, events = self.counts["users"], self.counts["events"]
+        title = f"{self.protocol} ranking of {events:,} held-out items of {users:,} customers"
+        return html_table(title, ("metric", "mean", "95 % interval"), self.to_table(), self.notes)
 
     def to_table(self) -> list[tuple[str, str, str]]:
         """Rows for a reader: metric, value, interval."""

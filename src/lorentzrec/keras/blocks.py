@@ -1,4 +1,4 @@
-"""The blocks of an epoch as batches for Keras: the same customers and the same negatives as the compiled kernels use."""
+"""The blocks of an epoch as batches for Keras: the customers and negatives are those of the compiled kernels."""
 
 from __future__ import annotations
 
@@ -84,8 +84,12 @@ class Blocks(keras.utils.PyDataset):  # type: ignore[misc]
         items = self._items[events]
         predicted = self._labels[events]
         if self.folded:
-            steps = np.concatenate([_folds(int(length), config.folds, np.uint64(key_for(key, FOLDS, customer)))
-                                    for length, customer in zip(lengths, customers, strict=True)])
+            steps = np.concatenate(
+                [
+                    _folds(int(length), config.folds, np.uint64(key_for(key, FOLDS, customer)))
+                    for length, customer in zip(lengths, customers, strict=True)
+                ]
+            )
             parts = np.minimum(lengths, config.folds)
             query_owners = np.repeat(np.arange(len(customers), dtype=np.int32), parts)
             query_steps = np.arange(len(query_owners)) - offsets_of(parts)[query_owners]

@@ -16,8 +16,8 @@ from lorentzrec.keras.points import gaps, midpoints, scores_of
 def _refuse_half_precision(layer: Any) -> None:
     if layer.compute_dtype != "float32" or layer.variable_dtype != "float32":
         raise ConfigError(
-            f"{type(layer).__name__} has the dtype policy {layer.dtype_policy.name}, and points of the hyperboloid need "
-            "float32: give dtype='float32'"
+            f"{type(layer).__name__} has the dtype policy {layer.dtype_policy.name}, and points of the hyperboloid "
+            "need float32: give dtype='float32'"
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from lorentzrec.data.interactions import Interactions, refuse_other_data
 from lorentzrec.errors import ConfigError, InputError
+from lorentzrec.geometry import hyperboloid
 from lorentzrec.keras.backend import BACKEND, Tensor, value_and_gradients
 from lorentzrec.keras.blocks import Blocks
 from lorentzrec.keras.epochs import EpochCallback, KerasRunner
@@ -40,30 +42,35 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
     """
 
     def __init__(
-        self, config: TrainingConfig | dict[str, Any] | None = None, item_count: int | None = None, k: int = 10, **options: Any
+        self,
+        config: TrainingConfig | dict[str, Any] | None = None,
+        item_count: int | None = None,
+        k: int = 10,
+        **options: Any,
     ) -> None:
         """item_count: taken from the data of `fit` if not given."""
         super().__init__(**options)
         config = TrainingConfig.from_mapping(config) if isinstance(config, dict) else config or TrainingConfig()
         refuse_unsupported(config)
-        self.training_config, self.item_count, self.k = config, item_count, k
+        self.training_config: TrainingConfig = config
+        self.item_count, self.k = item_count, k
         self.run: TrainingRun | None = None
+        self.origin: Model | None = None
         self.loss_mean = keras.metrics.Mean(name="loss")
         self.ranking_loss: RankingLoss | None = None
         if item_count is not None and isinstance(config, ResolvedConfig):
-            self._make_tables()
+            self._make_tables(item_count)
 
     # --- tables
 
-    def _make_tables(self) -> None:
+    def _make_tables(self, item_count: int) -> None:
         """One row more than there are items: blocks are padded with it."""
-        config = self.training_config
-        shape = {"input_dim": self.item_count + 1, "output_dim": config.dimension, "embeddings_initializer": "zeros"}
-        self.items = HyperboloidEmbedding(**shape, name="items")
+        config = self.resolved
+        self.items = HyperboloidEmbedding(item_count + 1, config.dimension, "zeros", name="items")
         self.items.build()
         self.histories = self.items
         if config.targets == "separate":
-            self.histories = HyperboloidEmbedding(**shape, name="histories")
+            self.histories = HyperboloidEmbedding(item_count + 1, config.dimension, "zeros", name="histories")
             self.histories.build()
         self.midpoint = EinsteinMidpoint(config.recency, name="midpoint")
         self.retrieval = MinkowskiRetrieval(self.k, config.score, name="retrieval")
@@ -72,6 +79,13 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         self.built = True
         if not self.compiled:
             self.compile()
+
+    @property
+    def resolved(self) -> ResolvedConfig:
+        """The config, once the data or the caller have decided everything."""
+        if not isinstance(self.training_config, ResolvedConfig):
+            raise ConfigError("the config leaves open what the data decide: call fit first, or give a resolved config")
+        return self.training_config
 
     @property
     def tables(self) -> list[Any]:
@@ -85,10 +99,10 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         found = [self.optimizer.squared_of(self._table_index(i)) for i in range(len(self.tables))]
         return [sums for sums in found if sums is not None]
 
-    def set_points(self, items: NDArray[np.float32], histories: NDArray[np.float32] | None = None) -> None:
+    def set_points(self, *spaces: NDArray[np.float32]) -> None:
         """Space coordinates of all items, and of their points in histories if these are separate."""
-        for table, space in zip(self.tables, (items, histories), strict=False):
-            table.assign(np.append(space, np.zeros((1, space.shape[1]), np.float32), axis=0))
+        for table, space in zip(self.tables, spaces, strict=True):
+            table.assign(np.pad(space, ((0, 1), (0, 0))))
 
     def points(self) -> list[NDArray[np.float32]]:
         """The space coordinates of each of `tables`, without the spare row."""
@@ -104,14 +118,14 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         """A run of this model on these data: it decides what the config leaves open, and initialises the points unless
         there are some."""
         if self.item_count not in (None, len(data.items)):
-            raise InputError(f"the data have {len(data.items)} items and the model {self.item_count}: give its own data")
-        config = self.training_config
-        if not isinstance(config, ResolvedConfig):
-            config = config.replace(blocks_per_step=1)
+            raise InputError(
+                f"the data have {len(data.items)} items and the model {self.item_count}: give its own data"
+            )
+        config = with_one_block_per_step(self.training_config)
         made = TrainingRun(data, config, validation, metric, validate_every, make_runner=self._make_runner)
         self.training_config, self.item_count = made.config, len(data.items)
         if not self.built:
-            self._make_tables()
+            self._make_tables(len(data.items))
             self._runner.write_points()
         self.run = made
         return made
@@ -128,16 +142,13 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
 
     def compile(self, optimizer: Any = None, loss: Any = None, **options: Any) -> None:
         """As usual; what is left out comes from the config. `loss` is one of lorentzrec.keras."""
-        config = self.training_config
-        if not isinstance(config, ResolvedConfig) and (optimizer is None or loss is None):
-            raise ConfigError("compile needs the data to choose optimiser and loss: give both, or call fit at once")
         if loss is not None and not isinstance(loss, RankingLoss):
             raise ConfigError(f"loss is {loss!r}: give SampledSoftmax, WMRB or BPR of lorentzrec.keras")
         self.follows_config = optimizer is None
-        self.ranking_loss = loss or loss_of(config)
+        self.ranking_loss = loss or loss_of(self.resolved)
         if options.setdefault("jit_compile", "auto") == "auto" and BACKEND == "torch":
             options["jit_compile"] = False
-        super().compile(optimizer=optimizer_of(config) if optimizer is None else optimizer, **options)
+        super().compile(optimizer=optimizer_of(self.resolved) if optimizer is None else optimizer, **options)
         if self.built:
             self.optimizer.build(self.trainable_variables)
 
@@ -173,8 +184,8 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         data = Interactions.from_dataset(x) if isinstance(x, str | Path) else x
         refuse_other_data(data, "fit")
         run = self.prepare(data, validation_data)
-        epochs = self.training_config.epochs if epochs is None else epochs
-        blocks = Blocks(run.learned, self.training_config, epochs)
+        epochs = run.config.epochs if epochs is None else epochs
+        blocks = Blocks(run.learned, run.config, epochs)
         own = EpochCallback(blocks, run)
         return self.fit_blocks(blocks, epochs=epochs, callbacks=[own, *(callbacks or ())], **options)
 
@@ -185,8 +196,15 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         if BACKEND != "jax":
             return self._learn(args[0])
         state, data = args
-        parts = [self.trainable_variables, self.non_trainable_variables, self.optimizer.variables, self.metrics_variables]
-        pairs = [pair for variables, values in zip(parts, state, strict=True) for pair in zip(variables, values, strict=True)]
+        parts = [
+            self.trainable_variables,
+            self.non_trainable_variables,
+            self.optimizer.variables,
+            self.metrics_variables,
+        ]
+        pairs = [
+            pair for variables, values in zip(parts, state, strict=True) for pair in zip(variables, values, strict=True)
+        ]
         with keras.StatelessScope(state_mapping=pairs) as scope:
             logs = self._learn(data)
         return logs, tuple([scope.get_current_value(variable) for variable in variables] for variables in parts)
@@ -217,7 +235,7 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
 
     def block_loss(self, blocks: list[Tensor], batch: dict[str, Tensor]) -> Tensor:
         """The summed loss of a block, given the points of its distinct rows: items, and histories if separate."""
-        config, loss = self.training_config, self.ranking_loss
+        config, loss = self.resolved, self.ranking_loss or loss_of(self.resolved)
         events = ops.take(blocks[-1], batch["events"], axis=0)
         queries = midpoints(history_weights(batch, config), events)
         negatives = ops.take(blocks[0], batch["negatives"], axis=0)
@@ -235,10 +253,26 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
     def call(self, histories: Tensor) -> dict[str, Tensor]:
         points = ops.take(self.histories.points, ops.maximum(histories, 0), axis=0)
         queries = self.midpoint(points, mask=histories >= 0)
-        return self.retrieval([queries, self.items.points[:-1]])
+        found: dict[str, Tensor] = self.retrieval([queries, self.items.points[:-1]])
+        return found
+
+    def predict(self, x: Any, *args: Any, **options: Any) -> Any:
+        """The best items of each history: rows of shape (batch, length), padded with -1."""
+        rows = x if isinstance(x, np.ndarray) else np.empty(0)
+        count = self.item_count or 0
+        if rows.size and (rows.min() < -1 or rows.max() >= count):
+            wrong = rows[(rows < -1) | (rows >= count)].flat[0]
+            raise InputError(f"item row {wrong} is out of range: the model has the rows 0 to {count - 1}, and -1 pads")
+        if rows.size and (rows.max(axis=-1) < 0).any():
+            empty = int((rows.max(axis=-1) < 0).argmax())
+            raise InputError(f"the history in row {empty} is empty: give every history an item")
+        return super().predict(x, *args, **options)
 
     def to_model(self, data: Interactions | None = None) -> Model:
         """The trained points as a `lorentzrec.Model`, with the histories of `data`; None: of the data of `fit`."""
+        if data is None and self.run is None and self.origin is not None:
+            points = [hyperboloid.lift(space).astype(np.float32) for space in self.points()]
+            return replace(self.origin, item_points=points[0], history_points=points[-1])
         run = self.run if data is None else self.prepare(data)
         if run is None:
             raise InputError("the model was not trained in this process: give to_model the data it was trained on")
@@ -247,12 +281,10 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
 
     @classmethod
     def from_model(cls, model: Model, **options: Any) -> MidpointModel:
-        """The points of a trained model, ready to be trained further or exported."""
+        """The points of a trained model, ready to be exported or trained further."""
         made = cls(model.config, item_count=len(model.items), **options)
-        spaces = [model.item_points[:, 1:], model.history_points[:, 1:]]
-        made.set_points(*spaces[: len(made.tables)])
-        if model.histories is not None:
-            made.prepare(model.histories).record = list(model.record)
+        made.set_points(*(points[:, 1:] for points in (model.item_points, model.history_points)[: len(made.tables)]))
+        made.origin = model
         return made
 
     def get_config(self) -> dict[str, Any]:
@@ -289,11 +321,18 @@ def refuse_unsupported(config: TrainingConfig) -> None:
     unsupported = {"geometry": "euclidean", "model": "symmetric", "optimiser": "adam"}
     found = [f"{name}={value}" for name, value in unsupported.items() if getattr(config, name) == value]
     if not isinstance(config, ResolvedConfig):
-        found += [f"{name}={getattr(config, name)}" for name in ("threads",) if getattr(config, name) is not None]
-        if config.blocks_per_step not in (None, 1):
-            found.append(f"blocks_per_step={config.blocks_per_step}")
+        found += [] if config.threads is None else [f"threads={config.threads}"]
+        found += [] if config.blocks_per_step in (None, 1) else [f"blocks_per_step={config.blocks_per_step}"]
     if found:
-        raise ConfigError(f"the keras engine does not support {', '.join(found)}: leave it out, or use the local engine")
+        raise ConfigError(
+            f"the keras engine does not support {', '.join(found)}: leave it out, or use the local engine"
+        )
+
+
+def with_one_block_per_step(config: TrainingConfig) -> TrainingConfig:
+    """The config with the only setting whose default differs from that of the local engine."""
+    refuse_unsupported(config)
+    return config if isinstance(config, ResolvedConfig) else config.replace(blocks_per_step=1)
 
 
 def loss_of(config: ResolvedConfig) -> RankingLoss:

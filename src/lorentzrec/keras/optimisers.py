@@ -88,9 +88,7 @@ class RiemannianOptimiser(keras.optimizers.Optimizer):  # type: ignore[misc]
         if squared is not None:
             write_rows(squared, rows, new_squared[:, 0])
 
-    def _step(
-        self, points: Tensor, squared: Tensor | None, gradient: Tensor, rate: Tensor
-    ) -> tuple[Tensor, Tensor | None]:
+    def _step(self, points: Tensor, squared: Tensor | None, gradient: Tensor, rate: Tensor) -> tuple[Tensor, Tensor]:
         """The points after the step, and Adagrad's sums.
 
         x' = cosh(n) x - sinh(n) / n f h with the Riemannian gradient h, the factor f of the optimiser and n = f |h|.
@@ -162,7 +160,9 @@ class RiemannianAdagrad(RiemannianOptimiser):
             return
         super().build(variables)
         self._sums = [
-            self.add_variable(variable.shape[:1] if points else variable.shape, dtype=variable.dtype, name=f"squared_{i}")
+            self.add_variable(
+                variable.shape[:1] if points else variable.shape, dtype=variable.dtype, name=f"squared_{i}"
+            )
             for i, (variable, points) in enumerate(zip(variables, self._is_points, strict=True))
         ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ def train(
     metric: str = VALIDATION_METRIC,
     validate_every: int = 1,
     watch: Callable[[EpochRecord], None] | None = None,
+    callbacks: Sequence[Callable[[EpochRecord], None]] = (),
 ) -> Model:
     """Learn the points. Hyper-parameters that `config` leaves open are decided from the data; the model's config has
     them all.
@@ -47,8 +48,10 @@ def train(
     in a notebook; anywhere else only a line before the kernels are compiled, once per machine.
     metric: of full ranking, what the best epoch is chosen by: "ndcg@10", "recall@20", ...
     validate_every: validate after every 1, 2, ... epochs, and after the last.
-    watch: called with the record of each epoch as it ends. If it raises `StopTraining`, training ends and the model so
-    far is returned. Any other exception goes to the caller, with the model so far as its attribute `model`.
+    callbacks: each is called with the record of an epoch as it ends; `lorentzrec.callbacks` has some for loggers. If
+    one raises `StopTraining`, training ends and the model so far is returned. Any other exception goes to the caller,
+    with the model so far as its attribute `model`.
+    watch: one more callback, called last.
 
     Ctrl-C raises `TrainingInterrupted`, a `KeyboardInterrupt` whose `model` is the model so far (the best one, where
     there is validation), or None before the end of the first epoch.
@@ -56,7 +59,7 @@ def train(
     refuse_other_data(data, "train")
     refuse_other_config(config)
     run = TrainingRun(data, config, validation, metric, validate_every)
-    return finish(run, checkpoint, resume, progress, watch)
+    return finish(run, checkpoint, resume, progress, watch, callbacks=callbacks)
 
 
 def finish(
@@ -66,6 +69,7 @@ def finish(
     progress: bool | None,
     watch: Callable[[EpochRecord], None] | None,
     *,
+    callbacks: Sequence[Callable[[EpochRecord], None]] = (),
     prepare: Callable[[ResolvedConfig, Callable[[str], None]], None] = warm_up,
     every_epoch: bool = False,
 ) -> Model:
@@ -86,7 +90,8 @@ def finish(
         try:
             if not run.finished:
                 prepare(run.config, shown.announce)
-            _run_epochs(run, shown, cancelled, checkpoint, watch, every_epoch)
+            called = [*callbacks, *([] if watch is None else [watch])]
+            _run_epochs(run, shown, cancelled, checkpoint, called, every_epoch)
         except KeyboardInterrupt:
             try:  # Polars raises as soon as it sees the signal, and Python's own handler then raises once more, here
                 cancelled.set()
@@ -106,7 +111,7 @@ def _run_epochs(
     shown: TrainingProgress,
     cancelled: threading.Event,
     checkpoint: str | Path | None,
-    watch: Callable[[EpochRecord], None] | None,
+    callbacks: Sequence[Callable[[EpochRecord], None]],
     every_epoch: bool,
 ) -> None:
     saved = time.monotonic()
@@ -117,23 +122,25 @@ def _run_epochs(
         if checkpoint is not None and due:
             _save(run, checkpoint, shown)
             saved = time.monotonic()
-        if watch is not None:
-            try:
-                watch(record)
-            except StopTraining as stop:
-                reason = " ".join(str(stop).split())
-                reason = f": {reason}" if reason else ""
-                shown.print([run.note(NoteKind.STOPPED_BY_WATCH, epoch=record.epoch, reason=reason)])
-                return
-            except Exception as error:
-                _attach(error, run.result())
-                raise
+        try:
+            for callback in callbacks:
+                callback(record)
+        except StopTraining as stop:
+            reason = " ".join(str(stop).split())
+            reason = f": {reason}" if reason else ""
+            shown.print([run.note(NoteKind.STOPPED_BY_WATCH, epoch=record.epoch, reason=reason)])
+            return
+        except Exception as error:
+            _attach(error, run.result())
+            raise
 
 
 def _attach(error: Any, model: Model) -> None:
     """Let whoever catches the error of a callback have the model so far."""
     error.model = model
-    error.add_note("raised by `watch` of lorentzrec.train: the attribute `model` of this exception is the model so far")
+    error.add_note(
+        "raised by a callback of lorentzrec.train: the attribute `model` of this exception is the model so far"
+    )
 
 
 def _save(run: TrainingRun, checkpoint: str | Path, shown: TrainingProgress) -> None:

@@ -44,7 +44,7 @@ SHEET_TOLERANCE = 1e-5
 
 
 def save_model(model: Model, path: str | Path, *, histories: bool = True) -> None:
-    """Write `model` to the folder `path`, whole or not at all; an older model there is replaced."""
+    """Write `model` to the folder `path` atomically; an older model there is replaced."""
     saved = model.histories if histories else None
     users = model.users if saved is not None or model.user_points is not None else None
     points = {"item_points": model.item_points}

@@ -18,10 +18,11 @@ from lorentzrec.data.interactions import Interactions, offsets_of
 from lorentzrec.data.vocabulary import UNKNOWN, Id, Vocabulary
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.geometry import FloatArray
+from lorentzrec.html import html_table
 from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.model.fallbacks import Cause, Fallback, history_fallbacks, unknown_fallbacks
 from lorentzrec.model.notes import Note
-from lorentzrec.model.ranking import Ranker, Recommendations, Rows
+from lorentzrec.model.ranking import Ranker, RecommendationBatch, Recommendations, Rows
 from lorentzrec.model.record import EpochRecord
 from lorentzrec.topk import top_k
 
@@ -108,6 +109,11 @@ class Model:
         config, users = self.config, f", {len(self.users):,} users" if self.users is not None else ""
         return f"Model({config.geometry} {config.model} d={config.dimension}, {len(self.items):,} items{users})"
 
+    def _repr_html_(self) -> str:
+        """Size and settings as a table, in notebooks."""
+        settings = {name: value for name, value in self.config.to_dict().items() if value is not None}
+        return html_table(repr(self), ("setting", "value"), settings.items(), self.notes)
+
     @property
     def notes(self) -> tuple[str, ...]:
         """What to know about its training; `note_records` has the same with kinds and counts."""
@@ -159,9 +165,13 @@ class Model:
         items: Iterable[Id] | None = None,
         weights: Iterable[Iterable[float]] | None = None,
         threads: int | None = None,
-    ) -> list[Recommendations]:
-        """`recommend` for each of many histories or users: the same results, on all cores and in bounded memory."""
+    ) -> RecommendationBatch:
+        """`recommend` for each of many histories or users: the same results, on all cores and in bounded memory.
+
+        The result is a list that also has `to_frame()`.
+        """
         _check_count(k)
+        users = None if users is None else _plain_list(users, "users")
         if users is None and histories is not None:
             queries = self._history_queries(histories, weights)
         elif users is not None and histories is None and weights is None:
@@ -181,7 +191,14 @@ class Model:
             excluded = [np.concatenate([never, query.seen]) if exclude_history else never for query in block]
             block = [query._replace(fallbacks=query.fallbacks + fallbacks) for query in block]
             results += self._recommend(block, k, excluded, allowed, threads)
-        return results
+        return RecommendationBatch(results, users)
+
+    def score(
+        self, items: Iterable[Id], history: Iterable[Id] | None = None, user: Id | None = None
+    ) -> dict[Id, float]:
+        """The score of each of these items for a `history` or a `user`, by item id; unknown items are left out."""
+        wanted = _plain_list(items, "items")
+        return dict(self.recommend(history, user, k=max(len(wanted), 1), exclude_history=False, items=wanted))
 
     def similar_items(self, item: Id, k: int = 10) -> Recommendations:
         """The `k` items whose points are nearest to that of `item`, scored by minus the distance; never `item`."""
@@ -189,6 +206,22 @@ class Model:
         row = _known_rows(self.items, [item], "item")
         rows, scores = self._nearest.top(self._nearest.precise(self.item_points[row[0]]), k, excluded=row)
         return Recommendations(self.items.ids(rows), scores)
+
+    def similar_users(self, user: Id, k: int = 10) -> Recommendations:
+        """The `k` customers of the training data nearest to `user`, scored by minus the distance; `user` is the first.
+
+        A customer is the point that recommendations are made from: the midpoint of the training history, or their own.
+        """
+        _check_count(k)
+        if self.users is None or (self.histories is None and self.user_points is None):
+            raise InputError("this model holds no training histories: save it with histories=True")
+        row = _known_rows(self.users, [user], "user")[0]
+        owners, ranker = self._customers
+        place = int(np.searchsorted(owners, row))
+        if place == len(owners) or owners[place] != row:
+            raise InputError(f"the user {user!r} has no event in the training data: choose another")
+        rows, scores = ranker.top(ranker.precise(ranker.item_points[place]), k)
+        return Recommendations(self.users.ids(owners[rows]), scores)
 
     def score_histories(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """For some user rows of `histories`, numbers in the order of the scores of all items: what evaluation ranks by.
@@ -248,6 +281,22 @@ class Model:
     @cached_property
     def _nearest(self) -> Ranker:
         return Ranker(self.item_points, geometry=self.config.geometry, score="distance")
+
+    @cached_property
+    def _customers(self) -> tuple[NDArray[np.int64], Ranker]:
+        """The rows of the customers that have a point, and what ranks these points."""
+        if self.user_points is not None:
+            owners, points = np.arange(len(self.user_points)), self.user_points
+            if self.histories is not None:
+                owners = np.flatnonzero(self.histories.lengths)
+                points = points[owners]
+        else:
+            assert self.histories is not None
+            owners = np.flatnonzero(self.histories.lengths)
+            offsets = offsets_of(self.histories.lengths[owners])
+            queries = self._ranker.queries(self.histories.item_rows, offsets, self.histories.weights)
+            points = queries.astype(np.float32)
+        return owners, Ranker(points, geometry=self.config.geometry, score="distance")
 
     def _query(self, seen: Rows, weights: NDArray[np.float32] | None, point_row: int) -> FloatArray | None:
         """The customer's own point if they have one and it was trained, else the midpoint of a history, else None."""

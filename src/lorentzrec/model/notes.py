@@ -46,7 +46,7 @@ _TEXTS = {
     NoteKind.COINCIDENT_POINTS: "epoch 1: {pairs:,} pairs of points coincided and gave no direction",
     NoteKind.SHORTENED_STEPS: "{steps:,} steps beyond the safety length or the largest radius were shortened",
     NoteKind.OUT_OF_PATIENCE: "stopped after epoch {epoch}: no better {metric} since epoch {best}",
-    NoteKind.STOPPED_BY_WATCH: "stopped after epoch {epoch} by watch{reason}",
+    NoteKind.STOPPED_BY_WATCH: "stopped after epoch {epoch} by a callback{reason}",
     NoteKind.INTERRUPTED: "interrupted in epoch {epoch} of {epochs}",
     NoteKind.WORKERS: "trained by {workers:,} workers, whose points were merged {rounds:,} times per epoch",
     NoteKind.NO_CHECKPOINT: "the checkpoint could not be written after epoch {epoch} ({reason})",

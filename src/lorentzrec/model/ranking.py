@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,11 +15,14 @@ from lorentzrec import topk
 from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
 from lorentzrec.geometry.hyperboloid import squared_lorentzian_distance
 from lorentzrec.geometry.midpoint import einstein_midpoint, normalise_sum
+from lorentzrec.html import html_table
 from lorentzrec.model.fallbacks import Fallback, FallbackKind, render_fallbacks
 from lorentzrec.threads import SINGLE_THREADED_BLAS, available_cores
 from lorentzrec.topk import contenders
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from lorentzrec.data.vocabulary import Id
 
 Rows: TypeAlias = topk.Rows
@@ -57,6 +60,46 @@ class Recommendations:
 
     def __iter__(self) -> Iterator[tuple[Id, float]]:
         return zip(self.ids, self.scores.tolist(), strict=True)
+
+    def to_frame(self) -> pl.DataFrame:
+        """A Polars frame: rank (from 1), item, score."""
+        import polars as pl
+
+        return pl.DataFrame({"rank": np.arange(1, len(self) + 1), "item": self.ids, "score": self.scores})
+
+    def _repr_html_(self) -> str:
+        """The items as a table, in notebooks."""
+        rows = [(rank, item, f"{score:.4f}") for rank, (item, score) in enumerate(self, 1)]
+        return html_table(
+            f"{len(self)} items", ("rank", "item", "score"), rows, [self.fallback] if self.fallback else []
+        )
+
+
+class RecommendationBatch(list[Recommendations]):
+    """What `recommend_many` returns: a list with the recommendations of each query, in the order of the queries."""
+
+    def __init__(self, results: Iterable[Recommendations], users: list[Id] | None = None) -> None:
+        """`users`: their ids, if the queries were users."""
+        super().__init__(results)
+        self.users = users
+
+    def to_frame(self) -> pl.DataFrame:
+        """A Polars frame with a row per recommended item: user (or query, numbered from 0), rank, item, score."""
+        import polars as pl
+
+        lengths = [len(one) for one in self]
+        queries = range(len(self)) if self.users is None else self.users
+        ranks = [rank for length in lengths for rank in range(1, length + 1)]
+        return pl.DataFrame(
+            {
+                "query" if self.users is None else "user": [
+                    query for query, length in zip(queries, lengths, strict=True) for _ in range(length)
+                ],
+                "rank": pl.Series(ranks, dtype=pl.Int64),
+                "item": [item for one in self for item in one.ids],
+                "score": np.concatenate([one.scores for one in self] or [np.empty(0, np.float32)]),
+            }
+        )
 
 
 class Ranker:

@@ -41,7 +41,7 @@ class ServiceError(LorentzrecError):
 
 
 class Client:
-    """Sends requests to a service. Threads may share it; use it in a `with` block, or call `close` at the end.
+    """Sends requests to a service. Threads may share it; use it in a `with` block, or call `close` at the end::
 
         with Client("http://127.0.0.1:8000") as client:
             client.add_events([{"user": "ann", "item": "sku-1"}])

@@ -67,7 +67,7 @@ def test_processes_lose_and_double_nothing(url: str) -> None:
         writer.stdin.write("go\n")
         writer.stdin.flush()
     for writer in writers:
-        lines = writer.communicate(timeout=60)[0].splitlines()
+        lines = writer.communicate(timeout=300)[0].splitlines()
         assert writer.returncode == 0
         assert len(lines) == 100
         accepted += sum(int(line.split()[1]) for line in lines)

@@ -13,6 +13,7 @@ import pytest
 from lorentzrec.errors import InputError
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.faults import StoreFault
+from lorentzrec.serving.stores.postgres_store import PostgresStore
 from lorentzrec.serving.stores.store import Event, HistoryEvent, Store, key_of
 from serving.running_service import wait_until
 from serving.servers import PostgresServer, free_port
@@ -26,6 +27,12 @@ pytestmark = pytest.mark.postgres
 def store(postgres_url: str) -> Iterator[Store]:
     with closing(open_store(postgres_url, create=True)) as opened:
         yield opened
+
+
+def end_sessions(server: PostgresServer) -> None:
+    server.run(
+        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'lorentzrec'", "test"
+    )
 
 
 def test_a_server_that_is_stopped_or_killed_and_comes_back(postgres_server: PostgresServer, store: Store) -> None:
@@ -49,14 +56,13 @@ def test_a_frozen_server(postgres_server: PostgresServer, store: Store, monkeypa
             store.state()
     finally:
         postgres_server.thaw()
+    monkeypatch.undo()
     store.state()
 
 
 def test_a_connection_that_the_server_closed(postgres_server: PostgresServer, store: Store) -> None:
     store.state()
-    postgres_server.run(
-        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'lorentzrec'", "test"
-    )
+    end_sessions(postgres_server)
     store.state()
 
 
@@ -73,6 +79,16 @@ def test_a_lost_connection_is_reported_and_one_that_was_idle_is_not(
         wait_until(lambda: not postgres_server.sessions("test"))
         store.state()
         assert store.notices == []
+
+
+def test_a_connection_that_is_lost_in_a_statement_is_reported(postgres_server: PostgresServer, store: Store) -> None:
+    assert isinstance(store, PostgresStore)
+    with raises_fault(StoreFault.NOT_RESPONDING), store._reading() as cursor:
+        cursor.execute("SELECT")
+        end_sessions(postgres_server)
+        cursor.execute("SELECT")
+    assert ["was lost at" in notice for notice in store.notices] == [True]
+    store.state()
 
 
 def test_a_port_without_a_server() -> None:

@@ -66,7 +66,7 @@ class ServiceSettings:
     """Largest number of open connections of a worker. Idle ones count, so there are more of them than bodies."""
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_fields(self, as_options=True)
         for host in self.allowed_hosts:
             if host != "*" and not HOST_NAME.fullmatch(host):
                 raise ConfigError(f"{host!r} is not a host name: give one like shop.example, without http:// and port")

@@ -111,14 +111,17 @@ class PostgresConnections:
             try:
                 with connection.cursor(binary=True) as cursor:
                     yield cursor
+            except psycopg.Error as error:
+                lost = connection.broken or isinstance(error, errors.ReadOnlySqlTransaction)
+                if lost and connection.generation == self._generation:
+                    self._renew()
+                raise
             finally:
                 if connection.closed or self._closed or connection.generation != self._generation:
                     connection.close()
                 else:
                     self._idle.append(connection)
         except psycopg.Error as error:
-            if isinstance(error, errors.ReadOnlySqlTransaction):
-                self._renew()
             raise self._explain(error) from error
         finally:
             self._slots.release()

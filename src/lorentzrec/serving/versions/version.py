@@ -103,7 +103,7 @@ def write_version(
     event_weights: Mapping[str, float] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Write what a service needs of `model` to `folder`, whole or not at all; returns the manifest.
+    """Write what a service needs of `model` to `folder` atomically; returns the manifest.
 
     items: a table with the column id and any of title, category, price and image.
     disk_map: a position in the Poincaré disk for each item; `map_description`: its method and quality.

@@ -1,0 +1,5 @@
+"""`python -m lorentzrec`: the command line."""
+
+from lorentzrec.cli import main
+
+main()

@@ -33,6 +33,21 @@ def float64() -> AbstractContextManager[Any]:
     return jax.enable_x64(True)  # type: ignore[no-any-return]
 
 
+def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`keras.ops.custom_gradient`, left out where PyTorch exports a model: ONNX has no functions with gradients."""
+    differentiable: Callable[..., Any] = keras.ops.custom_gradient(function)
+    if BACKEND != "torch":
+        return differentiable
+    import torch
+
+    def call(*args: Any) -> Any:
+        exporting = torch.jit.is_tracing() or torch.compiler.is_exporting()
+        tensors = [keras.ops.convert_to_tensor(argument) for argument in args]
+        return function(*tensors)[0] if exporting or not torch.is_grad_enabled() else differentiable(*tensors)
+
+    return call
+
+
 def value_and_gradients(
     function: Callable[[list[Tensor]], tuple[Tensor, Any]], tensors: list[Tensor]
 ) -> tuple[Tensor, Any, list[Tensor]]:

@@ -194,7 +194,7 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
 
     def train_step(self, *args: Any) -> Any:
         if BACKEND != "jax":
-            return self._learn(args[0])
+            return self.learn(args[0])
         state, data = args
         parts = [
             self.trainable_variables,
@@ -206,10 +206,10 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
             pair for variables, values in zip(parts, state, strict=True) for pair in zip(variables, values, strict=True)
         ]
         with keras.StatelessScope(state_mapping=pairs) as scope:
-            logs = self._learn(data)
+            logs = self.learn(data)
         return logs, tuple([scope.get_current_value(variable) for variable in variables] for variables in parts)
 
-    def _learn(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+    def learn(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         """One step on a block: read its rows, and move them along their gradients."""
         names = ["item_rows", "history_rows"][: len(self.tables)]
         blocks = [ops.take(table, batch[name], axis=0) for table, name in zip(self.tables, names, strict=True)]

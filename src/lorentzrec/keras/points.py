@@ -13,7 +13,7 @@ from typing import Any
 
 from keras import ops
 
-from lorentzrec.keras.backend import Tensor, float64
+from lorentzrec.keras.backend import Tensor, custom_gradient, float64
 from lorentzrec.learning.kernels.structures import COINCIDENT_DISTANCE
 
 _SMALLEST_GAP = COINCIDENT_DISTANCE**2 / 2
@@ -42,7 +42,7 @@ def _upstream(args: tuple[Any, ...], upstream: Any) -> Tensor:
     return args[0] if upstream is None else upstream
 
 
-@ops.custom_gradient
+@custom_gradient
 def gaps(queries: Tensor, points: Tensor) -> Any:
     """-<u, v> - 1 = cosh d(u, v) - 1 for each query u and point v: (..., q, d), (..., n, d) -> (..., q, n)."""
     with float64():
@@ -59,7 +59,7 @@ def gaps(queries: Tensor, points: Tensor) -> Any:
     return value, gradient
 
 
-@ops.custom_gradient
+@custom_gradient
 def pair_gaps(queries: Tensor, points: Tensor) -> Any:
     """-<u, v> - 1 of each pair: (..., d), (..., d) -> (...)."""
     with float64():
@@ -79,7 +79,7 @@ def _signed(points: Tensor) -> Tensor:
     return ops.concatenate([time_of(points), -points], axis=-1)
 
 
-@ops.custom_gradient
+@custom_gradient
 def distances(gap: Tensor) -> Any:
     """d = arccosh(1 + gap). Coinciding points have the distance 0 and no direction: a gradient of zero."""
     apart = gap >= _SMALLEST_GAP
@@ -98,7 +98,7 @@ def scores_of(gap: Tensor, score: str) -> Tensor:
     return -distances(gap) if score == "distance" else -1.0 - gap
 
 
-@ops.custom_gradient
+@custom_gradient
 def midpoints(weights: Tensor, points: Tensor) -> Any:
     """The Einstein midpoint S / sqrt(-<S, S>), S = sum_i w_i x_i, for each row of weights: (..., q, n), (..., n, d) ->
     (..., q, d). Where all weights are zero it is the origin."""

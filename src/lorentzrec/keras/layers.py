@@ -53,8 +53,11 @@ class HyperboloidEmbedding(keras.layers.Layer):  # type: ignore[misc]
         mark_as_points(self.points)
         self.built = True
 
+    def __call__(self, ids: Tensor, *args: Any, **options: Any) -> Any:
+        self._refuse_unknown(ids)  # in `call`, Keras would put it among lines of its own
+        return super().__call__(ids, *args, **options)
+
     def call(self, ids: Tensor) -> Tensor:
-        self._refuse_unknown(ids)
         ids = ops.cast(ids, "int32")
         if not self.mask_negative:
             return ops.take(self.points, ids, axis=0)
@@ -104,12 +107,16 @@ class EinsteinMidpoint(keras.layers.Layer):  # type: ignore[misc]
         self.recency = recency
         self.supports_masking = True
 
-    def call(self, points: Tensor, weights: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        present = ops.ones(ops.shape(points)[:-1], "bool") if mask is None else ops.cast(mask, "bool")
-        known = concrete(present)
+    def __call__(self, points: Tensor, *args: Any, mask: Any = None, **options: Any) -> Any:
+        given = getattr(points, "_keras_mask", None) if mask is None else mask
+        known = None if given is None else concrete(given)
         if known is not None and not known.any(axis=-1).all():
             empty = int((~known.any(axis=-1)).argmax())
             raise InputError(f"the history in row {empty} is empty or fully masked: give every history an item")
+        return super().__call__(points, *args, mask=mask, **options)
+
+    def call(self, points: Tensor, weights: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        present = ops.ones(ops.shape(points)[:-1], "bool") if mask is None else ops.cast(mask, "bool")
         counted = ops.cast(present, "float32")
         after = ops.sum(counted, axis=-1, keepdims=True) - ops.cumsum(counted, axis=-1)
         shares = counted * ops.power(self.recency, after)

@@ -37,6 +37,11 @@ def _transposed(matrix: Tensor) -> Tensor:
     return ops.swapaxes(matrix, -1, -2)
 
 
+def _matmul(left: Tensor, right: Tensor) -> Tensor:
+    """Unlike `ops.matmul`, in float64 where the factors are: on PyTorch that one makes them float32."""
+    return left @ right
+
+
 def _upstream(args: tuple[Any, ...], upstream: Any) -> Tensor:
     """What back ends pass to the gradient of `ops.custom_gradient`: torch by name."""
     return args[0] if upstream is None else upstream
@@ -47,13 +52,13 @@ def gaps(queries: Tensor, points: Tensor) -> Any:
     """-<u, v> - 1 = cosh d(u, v) - 1 for each query u and point v: (..., q, d), (..., n, d) -> (..., q, n)."""
     with float64():
         left, right = ops.cast(queries, "float64"), ops.cast(points, "float64")
-        product = ops.matmul(_ambient(left), _transposed(_signed(right)))
+        product = _matmul(_ambient(left), _transposed(_signed(right)))
         value = ops.cast(ops.maximum(product - 1.0, 0.0), "float32")
 
     def gradient(*args: Any, upstream: Any = None) -> tuple[Tensor, Tensor]:
         slopes = _upstream(args, upstream)
-        by_queries = ops.matmul(slopes, _signed(points))
-        by_points = ops.matmul(_transposed(slopes), _signed(queries))
+        by_queries = _matmul(slopes, _signed(points))
+        by_points = _matmul(_transposed(slopes), _signed(queries))
         return _in_chart(queries, by_queries), _in_chart(points, by_points)
 
     return value, gradient
@@ -104,7 +109,7 @@ def midpoints(weights: Tensor, points: Tensor) -> Any:
     (..., q, d). Where all weights are zero it is the origin."""
     with float64():
         wide = ops.cast(weights, "float64")
-        total = ops.matmul(wide, _ambient(ops.cast(points, "float64")))
+        total = _matmul(wide, _ambient(ops.cast(points, "float64")))
         mass = ops.sum(wide, axis=-1, keepdims=True)
         time, space = total[..., :1], total[..., 1:]
         # -<S, S> >= W^2 for a sum of points with weights W in all; only rounding takes it below
@@ -116,8 +121,8 @@ def midpoints(weights: Tensor, points: Tensor) -> Any:
         slopes = _upstream(args, upstream)
         along = ops.sum(slopes * value, axis=-1, keepdims=True)
         of_sum = ops.concatenate([-along * time_of(value), slopes + along * value], axis=-1) / divisor
-        by_points = _in_chart(points, ops.matmul(_transposed(weights), of_sum))
-        return ops.matmul(of_sum, _transposed(_ambient(points))), by_points
+        by_points = _in_chart(points, _matmul(_transposed(weights), of_sum))
+        return _matmul(of_sum, _transposed(_ambient(points))), by_points
 
     return value, gradient
 

@@ -145,7 +145,9 @@ def test_gradients_are_differences_of_values(name: str, radius: float) -> None:
         wide = left.astype(np.float64)
         difference = (slopes * (exact(wide + step) - exact(wide - step))).sum() / 2e-4
         size = float(np.abs(slopes).sum() * time)
-        assert (gradient * away).sum() == pytest.approx(difference, rel=1e-3, abs=size * (1e-5 + 16 * ROUNDING * time**2))
+        assert (gradient * away).sum() == pytest.approx(
+            difference, rel=1e-3, abs=size * (1e-5 + 16 * ROUNDING * time**2)
+        )
 
 
 def _products(u: FloatArray, v: FloatArray) -> FloatArray:

@@ -99,9 +99,11 @@ def main() -> None:
         rows.append({"engine": "local", "items": items, **local_rates(items)})
         if find_spec("geoopt"):
             rows.append({"engine": "PyTorch + geoopt", "items": items, **geoopt_rates(items, 20)})
-        for back_end in BACK_ENDS:
-            if find_spec(back_end):
-                rows.append({"engine": f"Keras on {back_end}", "items": items, **in_a_process(back_end, items)})
+        rows += [
+            {"engine": f"Keras on {back_end}", "items": items, **in_a_process(back_end, items)}
+            for back_end in BACK_ENDS
+            if find_spec(back_end)
+        ]
     report("keras", f"WMRB, {NEGATIVES} negatives, d = {DIMENSION}: positives per second", rows)
 
 

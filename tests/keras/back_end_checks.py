@@ -1,4 +1,4 @@
-"""What must hold on every back end of Keras. `test_back_ends.py` runs this file once for each, in a process of its own."""
+"""What must hold on every back end of Keras; `test_back_ends.py` runs this file once for each."""
 
 from __future__ import annotations
 
@@ -107,7 +107,10 @@ def reference_step(
     data: Interactions, config: ResolvedConfig, *spaces: NDArray[np.float32]
 ) -> tuple[float, list[FloatArray]]:
     tables = [table_of(space, config) for space in spaces[: 2 if config.targets == "separate" else 1]]
-    wide = [table._replace(points=np.zeros(table.points.shape), squared=np.zeros(ITEMS)) for table in tables]
+    wide: list[Any] = [
+        table._replace(points=table.points.astype(np.float64), squared=table.squared.astype(np.float64))  # type: ignore[arg-type]
+        for table in tables
+    ]
     for table, space in zip(wide, spaces, strict=False):
         table.points[:, : space.shape[1] + 1] = hyperboloid.lift(space.astype(np.float64))
     order = order_of(np.arange(len(data.users)), config.seed, 1)
@@ -240,7 +243,7 @@ def test_layers_work_with_ordinary_ones_in_the_functional_api(optimizer: Any, tm
     model = attribute_model()
     model.compile(optimizer, SampledSoftmax(scale=4.0))
     random = np.random.default_rng(0)
-    inputs = {
+    inputs: dict[str, NDArray[Any]] = {
         "history": random.integers(-1, 30, (64, 5)),
         "candidates": random.integers(0, 30, (64, 4)),
         "attributes": random.normal(size=(64, 4, 3)).astype(np.float32),

@@ -26,7 +26,7 @@ from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.learning.run import TrainingRun
 from measuring import report
 
-NEGATIVES, EVENTS, USERS, LENGTH = 512, 100_000, 1_000, 100
+NEGATIVES, EVENTS, USERS, LENGTH = 512, 40_000, 400, 100
 BACK_ENDS = ("jax", "tensorflow", "torch")
 
 

@@ -108,7 +108,7 @@ def reference_step(
 ) -> tuple[float, list[FloatArray]]:
     tables = [table_of(space, config) for space in spaces[: 2 if config.targets == "separate" else 1]]
     wide: list[Any] = [
-        table._replace(points=table.points.astype(np.float64), squared=table.squared.astype(np.float64))  # type: ignore[arg-type]
+        table._replace(points=table.points.astype(np.float64), squared=table.squared.astype(np.float64))
         for table in tables
     ]
     for table, space in zip(wide, spaces, strict=False):

@@ -10,6 +10,7 @@ import pytest
 
 from lorentzrec import Interactions, Model, TrainingConfig
 from lorentzrec.geometry import hyperboloid
+from lorentzrec.memory import build_memory
 from lorentzrec.serving import batch
 from lorentzrec.serving.batch import BatchOptions, BatchRecommender, make_index, read_index, recommend_to_all
 
@@ -18,7 +19,7 @@ pytest.importorskip("faiss", reason="faiss is not installed")
 ITEMS, CUSTOMERS = 3000, 500
 
 
-def random_model(geometry: str, score: str) -> Model:
+def random_model(geometry: str, score: str, *, memory: bool = False) -> Model:
     random = np.random.default_rng(1)
     lengths = random.choice([0, 1, 5, 40, 300], CUSTOMERS, p=[0.1, 0.3, 0.3, 0.25, 0.05])
     users = np.repeat(np.arange(CUSTOMERS), lengths)
@@ -36,17 +37,24 @@ def random_model(geometry: str, score: str) -> Model:
         item_counts=pairs.item_counts,
         users=pairs.users,
         histories=pairs,
+        memory=build_memory(pairs, 50, ordered=False) if memory else None,
     )
 
 
 @pytest.mark.parametrize(
-    ("geometry", "score"), [("hyperboloid", "distance"), ("hyperboloid", "inner"), ("euclidean", "distance")]
+    ("geometry", "score", "memory"),
+    [
+        ("hyperboloid", "distance", False),
+        ("hyperboloid", "distance", True),
+        ("hyperboloid", "inner", False),
+        ("euclidean", "distance", True),
+    ],
 )
 def test_the_index_finds_what_exact_ranking_finds(
-    geometry: str, score: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    geometry: str, score: str, memory: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batch, "INDEXED_ITEMS", 1000)
-    model = random_model(geometry, score)
+    model = random_model(geometry, score, memory=memory)
     options = BatchOptions(k=7, exclude=(model.items.id(3), model.items.id(9)), threads=2)
     exact = BatchRecommender(model, options)
     description = make_index(model, options, tmp_path)

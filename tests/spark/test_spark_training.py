@@ -22,12 +22,12 @@ import pytest
 
 from lorentzrec import Interactions, Model, TrainingConfig, load, train
 from lorentzrec.errors import InputError, LorentzrecError
-from lorentzrec.ingest.dataset import save_dataset
 from lorentzrec.ingest.spark_session import spark_session
 from lorentzrec.serving.batch import BatchOptions, recommend_to_all
 from lorentzrec.spark import recommend_all, tasks
 from lorentzrec.spark import train as train_on_spark
 from lorentzrec.spark.training import _execute
+from saved_datasets import save_dataset
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 pytestmark = [

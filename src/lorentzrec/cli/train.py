@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import sys
@@ -84,6 +85,7 @@ def train(
         --set seed=7
     $ lorentzrec train shop --out twin --set geometry=euclidean
     $ lorentzrec train shop --out model --config settings.toml --resume
+    $ KERAS_BACKEND=jax lorentzrec train shop --out model --engine keras
     $ lorentzrec train az://container/shop --out model --engine spark --master sc://host --workers 8 \
         --scratch az://container/scratch
 
@@ -92,7 +94,8 @@ def train(
     list_settings: Show all hyper-parameters and exit.
     resume: Resume from the checkpoint of a stopped run.
     overwrite: If training is interrupted, replace the model in --out anyway.
-    engine: local: this machine. spark: a cluster, from a dataset.
+    engine: local: compiled kernels on this machine. keras: Keras on the back end that KERAS_BACKEND names, for GPUs.
+        spark: a cluster, from a dataset.
     master: Spark's master URL, or sc://HOST. Default: this machine.
     workers: Tasks of Spark that share the customers. Default: 1 on this machine.
     rounds: How often per epoch the points of the workers are merged. Default: 8 with several workers.
@@ -118,6 +121,9 @@ def train(
         if resume and scratch is None and not checkpoint.exists() and not rounds_folder.exists():
             raise InputError(f"{rounds_folder} is missing, so there is nothing to resume: leave --resume out")
         learn = partial(_learn_on_spark, data, chosen, file_options, checkpoint, rounds_folder, spark_options)
+    elif engine == "keras":
+        refuse_options("local", spark_options)
+        learn = partial(_learn_on_keras, data, chosen, file_options, checkpoint, resume)
     else:
         refuse_options(engine, spark_options)
     with _sigterm_as_ctrl_c():
@@ -141,12 +147,28 @@ def _learn(
 
     with compiling_ahead(config) as until_compiled:
         events, validation = _read_parts(data, file_options)
-        if not sys.stderr.isatty():  # on a terminal, the progress bar shows these lines itself
-            resolved = config.resolve_for(events)
-            say(f"training on {events!r}")
-            say(", ".join(f"{name}={value}" for name, value in resolved.to_dict().items() if value is not None))
+        _say_settings(events, config.resolve_for(events))
         until_compiled(say)
     return learn(events, config, validation=validation, checkpoint=checkpoint, resume=resume)
+
+
+def _learn_on_keras(
+    data: str, config: TrainingConfig, file_options: dict[str, str | None], checkpoint: Path, resume: bool
+) -> Model:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # no lines about how TensorFlow was built
+    from lorentzrec.keras.training import train as learn
+    from lorentzrec.keras.training import with_one_block_per_step
+
+    config = with_one_block_per_step(config)
+    events, validation = _read_parts(data, file_options)
+    _say_settings(events, config.resolve_for(events))
+    return learn(events, config, validation=validation, checkpoint=checkpoint, resume=resume)
+
+
+def _say_settings(events: Interactions, config: TrainingConfig) -> None:
+    if not sys.stderr.isatty():  # on a terminal, the progress bar shows these lines itself
+        say(f"training on {events!r}")
+        say(", ".join(f"{name}={value}" for name, value in config.to_dict().items() if value is not None))
 
 
 def _learn_on_spark(
@@ -173,7 +195,7 @@ def _learn_on_spark(
 def refuse_options(engine: str, options: dict[str, Any]) -> None:
     """Raise a `ConfigError` for an unknown engine, and for options of Spark on this machine's."""
     if engine != "local":
-        raise ConfigError(f"there is no engine {engine!r}: use local or spark")
+        raise ConfigError(f"there is no engine {engine!r}: use local, keras or spark")
     for name, value in options.items():
         if value is not None:
             raise ConfigError(f"{flag_of(name)} is for --engine spark: give both, or none")

@@ -206,7 +206,7 @@ class EpochRunner:
         if self.config.model == "symmetric":
             sizes = np.minimum(rows, self.positives - np.arange(0, self.positives, rows))
             return lambda workspace, *taking: symmetric_gradients(*taking, rows, *shared, workspace, step), sizes
-        order = self._order(epoch)
+        order = order_of(self.learners, self.config.seed, epoch)
         bounds = block_bounds(self.lengths[order], rows)
         positives = np.diff(offsets_of(self.targets[order])[bounds])
         cut = order, bounds
@@ -216,7 +216,7 @@ class EpochRunner:
         self, epoch: int, settings: Settings, advance: Callable[[int, float], None], cancelled: threading.Event
     ) -> tuple[float, int]:
         """The summed loss of an epoch and its positives: threads take customers and share the points without locks."""
-        order, key = self._order(epoch), epoch_key(self.config.seed, epoch)
+        order, key = order_of(self.learners, self.config.seed, epoch), epoch_key(self.config.seed, epoch)
         weights = self.targets[order] * settings.negative_count
         calls = block_bounds(weights, _EVENTS_PER_CALL).tolist()
         following = iter(range(len(calls) - 1))
@@ -242,9 +242,6 @@ class EpochRunner:
 
         self._in_threads(work, cancelled)
         return total, done
-
-    def _order(self, epoch: int) -> NDArray[np.int64]:
-        return np.random.default_rng([self.config.seed, epoch]).permutation(self.learners)
 
     def _in_threads(self, work: Callable[[int], None], cancelled: threading.Event) -> None:
         # the kernels' matrix products are small and run in our own threads: BLAS starting more of them is a slowdown
@@ -293,6 +290,11 @@ def target_counts(data: Interactions, *, causal: bool) -> NDArray[np.int64]:
         owners = np.flatnonzero(data.lengths)
         counts[owners] -= labels[data.offsets[owners]]
     return counts
+
+
+def order_of(learners: NDArray[np.int64], seed: int, epoch: int) -> NDArray[np.int64]:
+    """The customers in the order in which an epoch visits them."""
+    return np.random.default_rng([seed, epoch]).permutation(learners)
 
 
 def epoch_key(seed: int, epoch: int) -> np.uint64:

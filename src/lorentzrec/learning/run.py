@@ -98,16 +98,22 @@ class TrainingRun:
             self.note(NoteKind.COINCIDENT_POINTS, pairs=result.coincident)
         metrics = None
         if self.held_out is not None and (number % self.validate_every == 0 or number == self.config.epochs):
-            k = cutoff_of(self.metric)
-            model, threads = self._model(self._points()), self.config.threads
-            report = evaluate(model, self.held_out, k=k, intervals=False, threads=threads)
-            metrics = {name: report[name] for name in (self.metric, f"hr@{k}")}
+            metrics = self.validate()
         record = replace(result.record, validation=metrics)
         best_before = max((self._validated(earlier) for earlier in self.record), default=-1.0)
         self.record.append(record)
         if metrics is not None and self._validated(record) > best_before:
             self.best_epoch, self.best = number, self._points()
         return record
+
+    def validate(self) -> dict[str, float]:
+        """Metrics of the current points on the held-out events."""
+        if self.held_out is None:
+            raise InputError("there are no held-out events: give some, or set validation")
+        k = cutoff_of(self.metric)
+        model, threads = self._model(self._points()), self.config.threads
+        report = evaluate(model, self.held_out, k=k, intervals=False, threads=threads)
+        return {name: report[name] for name in (self.metric, f"hr@{k}")}
 
     def _points(self) -> dict[str, NDArray[np.float32]]:
         points = {"items": points_of(self.items, self.config)}

@@ -23,13 +23,15 @@ from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
 from lorentzrec.geometry.hyperboloid import squared_lorentzian_distance
+from lorentzrec.memory import Boosts
 from lorentzrec.model.model import Model
-from lorentzrec.model.ranking import Ranker
+from lorentzrec.model.ranking import History, Ranker
 from lorentzrec.serving.part_files import finish_parts, key_of, part_name, unfinished_folder
 from lorentzrec.serving.versions.index import (
     FEW_EXCLUDED,
     INDEX,
     INDEXED_ITEMS,
+    MOST_BOOSTED,
     MOST_CANDIDATES,
     SPREAD,
     Index,
@@ -157,14 +159,32 @@ class BatchRecommender:
                 queries[chosen], 2 * k + longest + len(never), places, histories.item_rows[events[own]]
             )
             found[np.isin(found, never)] = -1
-            rows[chosen], scores[chosen] = self._best(queries[chosen], found)
+            if self._ranker.memory is None:
+                rows[chosen], scores[chosen] = self._best(queries[chosen], found)
+                continue
+            for place, candidates in zip(chosen, found, strict=True):
+                candidates = candidates[candidates >= 0]
+                if len(candidates) >= k:
+                    boosts = self._boosts(users[place], never).strongest(MOST_BOOSTED)
+                    nearby = np.union1d(candidates, boosts.items)
+                    rows[place], scores[place] = self._ranker.best(queries[place], k, nearby, boosts)
         for place in np.flatnonzero(rows[:, -1] < 0):
             excluded = np.concatenate([never, histories.history(users[place])])
-            best, values = self._ranker.top(queries[place], k, excluded)
+            own_boosts = None if self._ranker.memory is None else self._boosts(users[place], never)
+            best, values = self._ranker.top(queries[place], k, excluded, boosts=own_boosts)
             rows[place, : len(best)], scores[place, : len(best)] = best, values
             rows[place, len(best) :] = -1
         kept = rows >= 0
         return kept.sum(axis=1), rows[kept], scores[kept].astype(np.float32)
+
+    def _boosts(self, user: int, never: NDArray[np.int64]) -> Boosts:
+        """What the memory adds to the scores of items that one customer has not seen."""
+        seen, histories = self.histories.history(user), self.histories
+        span = slice(histories.offsets[user], histories.offsets[user + 1])
+        weights = None if histories.weights is None else histories.weights[span]
+        boosts = self._ranker.boosts(History(seen, weights))
+        assert boosts is not None
+        return boosts.among(None, np.concatenate([never, seen]))
 
     def _candidates(
         self, queries: FloatArray, count: int, places: NDArray[np.int64], seen: NDArray[np.int32]
@@ -212,6 +232,7 @@ def ranker_of(model: Model) -> Ranker:
         geometry=model.config.geometry,
         score=model.config.score,
         recency=model.config.recency,
+        memory=model.memory,
     )
 
 

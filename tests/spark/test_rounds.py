@@ -11,11 +11,12 @@ import pytest
 
 from lorentzrec import Interactions, Model, TrainingConfig, train
 from lorentzrec.errors import ConfigError, InputError, LorentzrecError, StopTraining
-from lorentzrec.ingest.dataset import open_dataset, save_dataset
+from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.spark import tables, tasks
 from lorentzrec.spark.tasks import Plan, Work
 from lorentzrec.spark.training import train as train_on_spark
 from lorentzrec.spark.training import train_in_rounds
+from saved_datasets import save_dataset
 
 CONFIG = TrainingConfig(dimension=4, epochs=3, negative_count=16, validation=0.2, seed=3, blocks_per_step=2, threads=1)
 

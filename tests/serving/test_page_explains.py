@@ -105,6 +105,20 @@ def test_scores_have_a_name(visit: Visit) -> None:
     assert texts == ["score \u22121.500", "chosen 1 time"]
 
 
+def test_a_score_that_is_no_distance_is_not_called_one(visit: Visit) -> None:
+    def boosted(route: Any) -> None:
+        body = route.fetch().json()
+        for item in body["items"][:1]:
+            item["because"] = [{"item": "x", "title": None, "share": 1.0, "kind": "often_after"}]
+        route.fulfill(json=body)
+
+    visit.page.route("**/v1/recommend", boosted)
+    visit.open()
+    scores = visit.page.locator(f"{OWN_LINES} .facts span[title]")
+    expect(scores.nth(0)).to_have_text(re.compile(r"^score \u2212?\d\.\d{3}$"))
+    expect(scores.nth(1)).to_have_text(re.compile(r"^distance \d\.\d{3}$"))
+
+
 def test_a_tooltip_goes_with_the_pointer_after_a_choice_by_keyboard(visit: Visit) -> None:
     visit.open()
     stage = box_of(visit, "#stage")

@@ -95,14 +95,28 @@ def test_the_grid_is_smooth_when_zoomed(visit: Visit) -> None:
 def test_scores_have_a_name(visit: Visit) -> None:
     visit.open()
     score = visit.page.locator(f"{OWN_LINES} >> nth=0 >> .facts span[title]")
-    expect(score).to_have_text(re.compile(r"^distance \d\.\d{3}$"))
+    expect(score).to_have_text(re.compile(r"^(distance|score) \u2212?\d\.\d{3}$"))
     texts = visit.page.evaluate(
         """async () => {
           const { scoreOf } = await import("/page/notices.js");
-          return [scoreOf(-1.5, "inner").text, scoreOf(1, "count").text];
+          return [scoreOf(-1.5, "distance").text, scoreOf(-1.5, "inner").text, scoreOf(1, "count").text];
         }"""
     )
-    assert texts == ["score \u22121.500", "chosen 1 time"]
+    assert texts == ["distance 1.500", "score \u22121.500", "chosen 1 time"]
+
+
+def test_a_score_that_is_no_distance_is_not_called_one(visit: Visit) -> None:
+    def boosted(route: Any) -> None:
+        body = route.fetch().json()
+        for item, kind in zip(body["items"], ("often_after", "near"), strict=False):
+            item["because"] = [{"item": "x", "title": None, "share": 1.0, "kind": kind}]
+        route.fulfill(json=body)
+
+    visit.page.route("**/v1/recommend", boosted)
+    visit.open()
+    scores = visit.page.locator(f"{OWN_LINES} .facts span[title]")
+    expect(scores.nth(0)).to_have_text(re.compile(r"^score \u2212?\d\.\d{3}$"))
+    expect(scores.nth(1)).to_have_text(re.compile(r"^distance \d\.\d{3}$"))
 
 
 def test_a_tooltip_goes_with_the_pointer_after_a_choice_by_keyboard(visit: Visit) -> None:

@@ -68,7 +68,8 @@ export function fillResults(list, items, { shared, scored, explained, colourOf, 
       made.addEventListener("click", () => act(item));
       return made;
     };
-    const score = scoreOf(item.score, scored);
+    const boosted = scored === "distance" && item.because?.some(({ kind }) => kind !== "near");
+    const score = scoreOf(item.score, boosted ? "boosted" : scored);
     const line = element(
       "li",
       { className: shared.has(item.id) ? "shared" : "", data: { id: item.id } },

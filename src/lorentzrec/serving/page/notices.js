@@ -24,6 +24,7 @@ export const isPopular = ({ fallback_kinds }) => fallback_kinds.includes("popula
 export const SCORES = {
   distance: "minus the distance, nearer is better",
   inner: "the inner product, larger is better",
+  boosted: "minus the distance, raised by what is often bought together, larger is better",
   count: "how often the item was chosen in the training data",
 };
 
@@ -32,6 +33,7 @@ const TEXTS = {
   distance: (score) => `distance ${Math.abs(score).toFixed(3)}`,
   // A minus sign that does not look like a hyphen, or break.
   inner: (score) => `score ${score.toFixed(3).replace("-", "\u2212")}`,
+  boosted: (score) => TEXTS.inner(score),
   count: (score) => `chosen ${score.toLocaleString("en")} ${score === 1 ? "time" : "times"}`,
 };
 

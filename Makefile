@@ -11,8 +11,9 @@ dev_extras := dev
 bench_extras := bench
 bench-serve_extras := serve,ann
 
-# The emulators of Azure run on Node; without it, the tests that need them are skipped and print the reason.
-emulators := $(if $(shell command -v npm),$(foreach name,azurite cosmos,tests/$(name)/node_modules/.package-lock.json))
+# The emulators of Azure run on Node, and axe-core checks the page; without npm, the tests that need them are skipped and
+# print the reason.
+node_packages := $(if $(shell command -v npm),$(foreach name,azurite cosmos axe,tests/$(name)/node_modules/.package-lock.json))
 
 .SILENT:
 .NOTPARALLEL:  # two targets never run pip in one environment at the same time
@@ -25,15 +26,15 @@ demo: $(VENV)/installed-demo ## generate a synthetic shop, train and compare two
 	$(VENV)/bin/lorentzrec demo
 
 # Each test process has its own cache of compiled kernels, so that they compile in parallel.
-test: $(VENV)/installed-dev $(emulators) ## run all tests in two processes; COVERAGE=1 measures coverage and checks its minimum
+test: $(VENV)/installed-dev $(node_packages) ## run all tests in two processes; COVERAGE=1 measures coverage and checks its minimum
 	$(VENV)/bin/python -m pytest --quiet --dist load $(if $(COVERAGE),--cov) \
 	  $(foreach process,1 2,--tx 'popen//env:NUMBA_CACHE_DIR=$(CURDIR)/.build/numba/$(process)')
 
-soak: $(VENV)/installed-dev $(emulators) ## test kill -9, moved stores, slow clients, rotated keys for 25 minutes; ROUNDS=3 for a quick run
+soak: $(VENV)/installed-dev $(node_packages) ## test kill -9, moved stores, slow clients, rotated keys for 25 minutes; ROUNDS=3 for a quick run
 	PYTHONPATH=tests $(VENV)/bin/python -m soak $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only $(ONLY))
 
 tests/%/node_modules/.package-lock.json: tests/%/package-lock.json
-	echo "Installing the emulator in tests/$*, once ..."
+	echo "Installing the packages of tests/$*, once ..."
 	npm ci --prefix tests/$* --silent --no-audit --no-fund
 	touch $@
 

@@ -18,7 +18,7 @@ def main(url: str = "http://127.0.0.1:8000") -> None:
         found = client.recommend(history, k=5, reasons=True)
         for item in found.items:
             reasons = ", ".join(f"{reason.title or reason.item} ({reason.share:.0%})" for reason in item.because)
-            why = f"because of {reasons}" if reasons else "fits the whole history"
+            why = f"because of {reasons}" if reasons else "fits the history as a whole"
             print(f"{item.score:8.3f}  {item.title or item.id}  {why}")
 
         client.add_events({"user": "example-customer", "item": item} for item in history)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
 from pathlib import Path
 
@@ -112,9 +113,12 @@ def test_publishing_what_cannot_be(model: Path, events_file: Path, store: str, t
 def test_live_items(model: Path, store: str, tmp_path: Path) -> None:
     assert "holds no store" in error_of("live", store)
     run("publish", model, "--to", store, "--no-map")
-    assert run_json("live", store) == {"store": store, "items": None}
+    assert run_json("live", store) == {"store": store, "items": None, "removed": []}
     assert run("live", store).stdout == f"every item is live in {store}\n"
-    assert "set the live items first" in error_of("live", store, "--add", "i1")
+    shown = run("live", store, "--remove", "i4,nosuch")
+    assert shown.stdout == f"every item is live in {store}, except 2 items that were removed:\ni4\nnosuch\n"
+    assert re.fullmatch(r"note: 1 id is not in version \S+, but kept for a later one: nosuch\n", shown.stderr)
+    assert run_json("live", store, "--add", "nosuch") == {"store": store, "items": None, "removed": ["i4"]}
     (tmp_path / "stock.txt").write_text("i3\ni1\n\n i2 \n")
     assert run_json("live", store, "--set", tmp_path / "stock.txt")["items"] == ["i1", "i2", "i3"]
     assert run_json("live", store, "--add", "i9, i8", "--add", "i7", "--remove", "i1")["items"] == [
@@ -126,5 +130,11 @@ def test_live_items(model: Path, store: str, tmp_path: Path) -> None:
     ]
     assert run("live", store, "--remove", "i7,i8,i9").stdout == f"2 items are live in {store}\ni2\ni3\n"
     assert run_json("live", store, "--all")["items"] is None
+    assert run("live", store, "--remove", "i7").stderr == ""
+    items = next((tmp_path / "store" / "versions").glob("*/items.sqlite"))
+    items.write_bytes(items.read_bytes()[:-1])
+    assert run("live", store, "--all").stderr == ""
+    shown = run("live", store, "--remove", "i7")
+    assert "note: the change is made, but the ids were not compared with version" in shown.stderr
     assert "give one of them" in error_of("live", store, "--all", "--add", "i1")
     assert "cannot be read as a list of ids" in error_of("live", store, "--set", tmp_path / "nothing")

@@ -11,7 +11,8 @@ import pytest
 
 from cli.command_line import SETTINGS, error_of, run, run_json
 from lorentzrec import load
-from lorentzrec.cli import recommend
+from lorentzrec.errors import InputError
+from lorentzrec.serving import batch
 
 
 def ids(result: dict[str, list[dict[str, object]]]) -> list[object]:
@@ -147,7 +148,7 @@ def test_a_model_without_histories_knows_nobody(model: Path, tmp_path: Path) -> 
 def test_everybody_gets_what_each_would_get(
     users_per_block: int, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recommend, "USERS_PER_BLOCK", users_per_block)
+    monkeypatch.setattr(batch, "CUSTOMERS_PER_PART", users_per_block)
     result = run_json("recommend-all", model, "--out", tmp_path / "all.parquet", "-k", "3", "--exclude", "i7")
     found = pl.read_parquet(tmp_path / "all.parquet")
     trained = load(model)
@@ -172,6 +173,34 @@ def test_customers_without_training_are_left_out_and_counted(events_file: Path, 
     assert pl.read_parquet(tmp_path / "all.parquet")["user"].n_unique() == result["users"]
 
 
+def test_parts_that_are_written_are_not_computed_again(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "CUSTOMERS_PER_PART", 20)
+    computed = []
+    part = batch.BatchRecommender.part
+
+    def interrupted(self: batch.BatchRecommender, number: int) -> pl.DataFrame:
+        computed.append(number)
+        if computed == [0, 1]:
+            raise InputError("the power fails: try again")
+        return part(self, number)
+
+    monkeypatch.setattr(batch.BatchRecommender, "part", interrupted)
+    command = ("recommend-all", model, "--out", tmp_path / "all.parquet", "-k", "2")
+    assert error_of(*command) == "the power fails: try again"
+    assert [path.name for path in tmp_path.iterdir()] == [".all.parquet.unfinished"]
+    run(*command)
+    assert computed == [0, 1, 1, 2]
+    assert [path.name for path in tmp_path.iterdir()] == ["all.parquet"]
+    run("recommend-all", model, "--out", tmp_path / "whole.parquet", "-k", "2")
+    assert pl.read_parquet(tmp_path / "all.parquet").equals(pl.read_parquet(tmp_path / "whole.parquet"))
+    computed[:] = []
+    assert error_of(*command, "--force") == "the power fails: try again"
+    run("recommend-all", model, "--out", tmp_path / "all.parquet", "-k", "3", "--force")  # parts of k = 2 do not fit
+    assert pl.read_parquet(tmp_path / "all.parquet").height == 180
+
+
 def test_a_failure_leaves_the_older_file(model: Path, tmp_path: Path) -> None:
     out = tmp_path / "all.parquet"
     run("recommend-all", model, "--out", out, "-k", "1")
@@ -192,7 +221,7 @@ def as_table(path: Path) -> pl.DataFrame:
 
 @pytest.mark.parametrize("name", ["all.csv", "all.jsonl", "all"])
 def test_the_name_decides_the_format(name: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recommend, "USERS_PER_BLOCK", 25)
+    monkeypatch.setattr(batch, "CUSTOMERS_PER_PART", 25)
     out = tmp_path / name
     run("recommend-all", model, "--out", out, "-k", "2")
     table = as_table(out)

@@ -14,6 +14,7 @@ from lorentzrec import TrainingConfig, evaluate, load, train
 from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.ingest.prepare import PrepareConfig, prepare
 from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.stores.store import LiveItems
 from serving.running_service import service_here
 
 FILES = Path(__file__).parent / "0.1"
@@ -76,7 +77,10 @@ def test_the_store_keeps_versions_events_erasures_and_live_items(store: str) -> 
         for user in ("visitor", "u3"):
             assert [[event.item, event.time] for event in opened.history(user)] == expected[user]
         assert opened.history("u0") == []
-        assert sorted(opened.live_items() or []) == expected["live_items"]
+        assert opened.live_items() == LiveItems(sorted(expected["live_items"]))
+        opened.set_live_items(None)
+        opened.change_live_items(remove=["i3"])
+        assert opened.live_items() == LiveItems(None, ["i3"])
     finally:
         opened.close()
 

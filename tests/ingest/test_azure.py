@@ -153,16 +153,39 @@ def test_an_outline_shows_the_layout_of_a_large_file(container: Any, tmp_path: P
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_tasks_of_spark_read_and_write_blobs(container: Any, tmp_path: Path) -> None:
     pytest.importorskip("pyspark", reason="pyspark is not installed")
+    from lorentzrec import TrainingConfig
     from lorentzrec.ingest.spark_engine import spark_engine
+    from lorentzrec.spark import recommend_all, train
+    from lorentzrec.spark.training import train_in_rounds
 
-    container.upload_blob("raw/a.csv", TEXT)
+    text = "user,item,time\n" + "".join(f"u{n % 30},i{n * 7 % 53},{n}\n" for n in range(600))
+    container.upload_blob("raw/a.csv", text)
     root = f"az://{container.container_name}"
     config = PrepareConfig(events=(f"{root}/raw",), out=f"{root}/out")
+    training = TrainingConfig(dimension=4, epochs=2, negative_count=8, validation=9, threads=1)
+    rounds: dict[str, Any] = {"workers": 2, "rounds": 2}
     with spark_engine(master="local[2]", memory="1g") as engine:
         there = prepare(config, engine)
+        scratch = f"{root}/scratch"
+        model = train(f"{root}/out", training, session=engine._session, scratch=scratch, **rounds)
+        assert not [name for name in names(container) if name.startswith("scratch")]
+        model.save(tmp_path / "model")
+        recommend_all(tmp_path / "model", f"{root}/all", session=engine._session, k=2)
     here = prepare(replace(config, out=str(tmp_path / "out")))
     assert there.digest == here.digest
     open_dataset(f"{root}/out").verify()
+    expected = train_in_rounds(
+        open_dataset(tmp_path / "out"),
+        training,
+        lambda plan, work, numbers, options: {number: work(plan, number, **options) for number in numbers},
+        threads=1,
+        scratch=str(tmp_path / "scratch"),
+        **rounds,
+    )
+    assert model.item_points.tobytes() == expected.item_points.tobytes()
+    assert {"all/_SUCCESS", "all/part-00000.parquet"} <= set(names(container))
+    content = container.download_blob("all/part-00000.parquet").readall()
+    assert pl.read_parquet(content).height == 60
 
 
 def test_faults_leave_nothing_in_the_container(container: Any) -> None:

@@ -51,6 +51,7 @@ def test_the_blocks_of_a_step_decide_and_not_the_threads() -> None:
 
 def test_a_step_has_at_most_as_many_threads_as_blocks() -> None:
     run = TrainingRun(DATA, quick(threads=8, blocks_per_step=3))
+    assert isinstance(run.runner, EpochRunner)
     assert len(run.runner.workspaces) == 3
 
 
@@ -80,7 +81,7 @@ def test_an_error_in_one_thread_ends_all(threads: int) -> None:
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_cancelled_epoch_ends_before_the_next_step(threads: int) -> None:
     run = TrainingRun(DATA, quick(threads=threads, blocks_per_step=2))
-    runner: EpochRunner = run.runner
+    runner = run.runner
     cancelled = threading.Event()
     steps: list[int] = []
 

@@ -92,8 +92,9 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
             "disk_map": drawn.coordinates,
             "map_description": {"method": drawn.method},
             "twin": twin,
+            "items": items,
         } | parts
-        name = str(write_version(place, model, items=items, **whole)["name"])
+        name = str(write_version(place, model, **whole)["name"])
         store.upload(place)
         store.activate(name)
         return name

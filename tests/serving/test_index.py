@@ -61,7 +61,9 @@ def test_the_manifest_records_the_measured_recall(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "live", [None, IDS[:200], IDS[::2], IDS[5:]], ids=["all", "few, packed", "half, by the index", "most, by the index"]
+    "live",
+    [None, IDS[:200], IDS[::2], IDS[60:], IDS[5:]],
+    ids=["all", "few, packed", "half, by the index", "most, by the index", "all but a few, by the index"],
 )
 def test_recommendations_are_those_of_exact_ranking(folder: Path, tmp_path: Path, live: list[str] | None) -> None:
     opened = open_version(folder)
@@ -94,6 +96,23 @@ def test_the_index_is_searched_where_it_pays(folder: Path, monkeypatch: pytest.M
     everything.recommend(["i1"], RankingOptions(501))  # very many are requested
     Recommender(opened, IDS[:299]).recommend(["i1"])  # few are live
     assert searched == [10]
+
+
+def test_a_few_removed_items_need_no_bitmap(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = open_version(folder)
+    bitmaps = []
+    candidates = index.Index.candidates
+
+    def watched(self: index.Index, ranker: Ranker, query: Any, count: int, permitted: Any, spare: int) -> Any:
+        bitmaps.append(permitted is not None)
+        return candidates(self, ranker, query, count, permitted, spare)
+
+    monkeypatch.setattr(index.Index, "candidates", watched)
+    best = [item.id for item in Recommender(opened).recommend(["i1", "i2"], RankingOptions(60)).items]
+    found = Recommender(opened, None, best[:50]).recommend(["i1", "i2"])
+    assert [item.id for item in found.items] == best[50:]
+    Recommender(opened, None, IDS[:51]).recommend(["i100"])
+    assert bitmaps == [False, False, True]
 
 
 def test_an_index_that_finds_too_little_is_not_the_last_word(folder: Path) -> None:

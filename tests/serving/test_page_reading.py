@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from serving.page_visit import OWN_LINES, Shop, Visit, browser, expect, pytestmark, shop, visit  # noqa: F401
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
-GREY = "rgb(127, 134, 145)"
 
 
 def catalogue(shop: Shop) -> tuple[NDArray[np.float64], list[str], NDArray[np.float32]]:
@@ -27,14 +26,6 @@ def catalogue(shop: Shop) -> tuple[NDArray[np.float64], list[str], NDArray[np.fl
     codes = np.frombuffer(content[8 * count : 12 * count], "<i4")
     places = np.frombuffer(content[: 8 * count], "<f4").reshape(-1, 2).astype(float)
     return places, [names[code] for code in codes], np.frombuffer(content[12 * count :], "<f4")
-
-
-def swatches(visit: Visit) -> dict[str, str]:
-    """The colour of each category in the results."""
-    pairs = visit.page.locator(f"{OWN_LINES} .facts span:first-child").evaluate_all(
-        "spans => spans.map(span => [span.textContent, getComputedStyle(span.firstChild).backgroundColor])"
-    )
-    return dict(pairs)
 
 
 def test_the_neighbourhood_of_the_customer_depends_on_the_history_alone(visit: Visit, shop: Shop) -> None:
@@ -66,7 +57,7 @@ def test_the_neighbourhood_of_the_customer_depends_on_the_history_alone(visit: V
 def test_the_page_opens_with_items_that_explain_and_are_no_top_sellers(visit: Visit, shop: Shop) -> None:
     visit.open()
     expect(visit.page.locator(f"{OWN_LINES} .because")).to_have_count(10)
-    assert visit.page.get_by_text("fits the whole history").count() == 0
+    assert visit.page.locator(".because", has_text="fits the history as a whole").count() == 0
     _, categories, popularity = catalogue(shop)
     rows = shop.service.http.post("/v1/map/rows", json={"items": visit.history()}).json()["rows"]
     own = sorted(
@@ -80,7 +71,6 @@ def test_scores_are_explained(visit: Visit) -> None:
     visit.open()
     score = visit.page.locator(f"{OWN_LINES} >> nth=0 >> .facts span[title]")
     expect(score).to_have_attribute("title", "score: minus the distance, nearer is better")
-    expect(score).to_have_text(re.compile(r"^\u2212\d\.\d{3}$"))
     visit.page.locator("#reading").click()
     expect(visit.page.locator("#reading-help")).to_contain_text("Because of lists the items of the history")
     visit.page.locator("#clear").click()
@@ -95,7 +85,7 @@ def test_an_item_without_a_reason_is_marked(visit: Visit) -> None:
 
     visit.page.route("**/v1/recommend", without_reasons)
     visit.open()
-    expect(visit.page.locator(f"{OWN_LINES} >> nth=9 >> .because")).to_have_text("fits the whole history")
+    expect(visit.page.locator(f"{OWN_LINES} >> nth=9 >> .because")).to_have_text("fits the history as a whole")
 
 
 def test_the_twin_is_shown_for_similar_items_and_in_the_address(visit: Visit, shop: Shop) -> None:
@@ -113,24 +103,6 @@ def test_the_twin_is_shown_for_similar_items_and_in_the_address(visit: Visit, sh
     visit.settled()
     expect(visit.page.locator("#twin")).to_be_checked()
     expect(visit.page.locator("#twin-results li[data-id]")).to_have_count(10)
-
-
-def test_categories_of_the_results_have_colours_and_keep_them(visit: Visit) -> None:
-    visit.open()
-    first = swatches(visit)
-    legend = visit.page.locator("#legend > button")
-    names = {button.text_content() for button in legend.all()}
-    assert set(first) <= names
-    assert GREY not in first.values()
-    rare = visit.page.locator("#legend details button").last.text_content()
-    visit.page.locator("#category").select_option(rare)
-    expect(visit.page.locator(f"{OWN_LINES} .facts").first).to_contain_text(rare)
-    assert GREY not in swatches(visit).values()
-    visit.page.locator("#category").select_option("")
-    expect(visit.page.locator(f"{OWN_LINES} .facts").first).not_to_contain_text(rare)
-    visit.settled()
-    assert swatches(visit) == first
-    assert {button.text_content() for button in legend.all()} == names
 
 
 def test_a_title_brings_its_item_to_the_middle(visit: Visit, shop: Shop) -> None:
@@ -164,8 +136,6 @@ def test_escape_closes_the_search_and_then_empties_it(visit: Visit) -> None:
     box = visit.page.locator("#search")
     box.fill("belt")
     expect(visit.page.locator("#search-options")).to_be_visible()
-    options, heading = (visit.page.locator(name).bounding_box() for name in ("#search-options", "#history-heading"))
-    assert options["y"] + options["height"] <= heading["y"]
     box.press("Escape")
     expect(visit.page.locator("#search-options")).to_be_hidden()
     expect(box).to_have_value("belt")

@@ -75,6 +75,7 @@ def test_recommendations_are_those_of_the_model(tmp_path: Path, named: str) -> N
 @given(
     history=st.lists(st.sampled_from([*IDS, "gone"]), max_size=6),
     live=st.none() | st.lists(st.sampled_from([*IDS, "gone"])),
+    removed=st.lists(st.sampled_from([*IDS, "gone"]), max_size=4) | st.lists(st.sampled_from(IDS)),
     allow=st.none() | st.lists(st.sampled_from([*IDS, "gone"])),
     exclude=st.lists(st.sampled_from(IDS), max_size=5),
     categories=st.lists(st.sampled_from([*CATEGORIES, "ghosts"]), max_size=2),
@@ -85,6 +86,7 @@ def test_filters_are_those_of_a_list(
     version: Version,
     history: list[str],
     live: list[str] | None,
+    removed: list[str],
     allow: list[str] | None,
     exclude: list[str],
     categories: list[str],
@@ -96,14 +98,14 @@ def test_filters_are_those_of_a_list(
     expected = [
         item
         for item in everything.items
-        if (live is None or item.id in live)
+        if (item.id not in removed if live is None else item.id in live)
         and (allow is None or item.id in allow)
         and item.id not in exclude
         and item.id not in history
         and (not categories or category(item.id) in categories)
     ][:k]
     options = RankingOptions(k, exclude, allow, categories, twin=twin)
-    assert Recommender(version, live).recommend(history, options).items == tuple(expected)
+    assert Recommender(version, live, removed).recommend(history, options).items == tuple(expected)
 
 
 def test_unknown_ids_and_categories_are_counted(recommender: Recommender) -> None:
@@ -131,7 +133,8 @@ def test_popular_items_are_ordered_by_popularity_for_any_diversity(
 
 def test_unknown_live_items_are_ignored(version: Version) -> None:
     assert Recommender(version, ["i1", "x", "i2", "i1"]).live_count == 2
-    assert Recommender(version).live_count == ITEMS
+    assert Recommender(version, None, ["i1", "x", "i2", "i1"]).live_count == ITEMS - 2
+    assert Recommender(version).live_count == Recommender(version, None, ["x"]).live_count == ITEMS
     assert Recommender(version, []).recommend(HISTORY).items == ()
 
 

@@ -103,8 +103,12 @@ def test_live_items(client: Client) -> None:
     assert client.set_live_items(["i1", "i2"]).live == 2
     assert client.change_live_items(add=["i5"], remove=["i1"]).live == 2
     assert client.live_items() == ["i2", "i5"]
+    assert client.removed_items() == []
     assert client.set_live_items(None).live is None
     assert client.live_items() is None
+    assert client.change_live_items(remove=["i3", "i4"]).removed == 2
+    assert (client.live_items(), client.removed_items()) == (None, ["i3", "i4"])
+    client.set_live_items(None)
 
 
 def test_errors_carry_the_problem(client: Client, url: str, tmp_path: Path) -> None:

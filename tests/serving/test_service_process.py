@@ -65,6 +65,28 @@ def test_the_address_that_is_printed_is_one_to_open(host: str, address: str) -> 
     assert page_address(host, 80) == address
 
 
+def test_an_item_removed_by_one_worker_is_not_recommended_by_any_even_after_a_power_cut(tmp_path: Path) -> None:
+    store = shop_store(tmp_path)
+
+    def best() -> set[str]:
+        """The best item of each worker: every request has its own connection, so both are met."""
+        responses = (httpx.post(f"{service.url}/v1/recommend", json={"history": ["i1"], "k": 1}) for _ in range(20))
+        return {response.json()["items"][0]["id"] for response in responses}
+
+    with service_process(store.url, tmp_path, "--workers", "2") as service:
+        wait_until(lambda: _number(service.url, "lorentzrec_version_workers") == 2)
+        (first,) = best()
+        assert service.http.patch("/v1/live", json={"remove": [first]}).json()["removed"] == 1
+        service.kill()
+    with service_process(store.url, tmp_path, "--workers", "2") as service:
+        wait_until(lambda: _number(service.url, "lorentzrec_version_workers") == 2)
+        assert first not in best()
+        assert service.http.get("/v1/live").json()["removed"] == [first]
+        assert service.http.patch("/v1/live", json={"add": [first]}).json()["removed"] == 0
+        wait_until(lambda: best() == {first})
+    store.close()
+
+
 def test_workers_share_the_work_and_their_numbers(tmp_path: Path) -> None:
     store = shop_store(tmp_path)
     with service_process(store.url, tmp_path, "--workers", "2") as service:

@@ -14,7 +14,7 @@ from litestar.testing import TestClient
 
 from lorentzrec.errors import InputError, StoreUnavailable
 from lorentzrec.serving.stores.address import open_store
-from lorentzrec.serving.stores.store import Event, HistoryEvent
+from lorentzrec.serving.stores.store import Event, HistoryEvent, LiveItems
 from serving.running_service import published, service_here, service_process, shop_store, wait_until
 from serving.servers import PostgresServer
 from serving.small_shop import shop_model
@@ -130,7 +130,7 @@ def test_tables_of_an_older_release_are_read(tmp_path: Path, read_only: Callable
         connection.commit()
     with closing(open_store(f"file:{read_only()}")) as store:
         assert store.history("ann") == [HistoryEvent("tea", 1.0)]
-        assert store.live_items() is None
+        assert store.live_items() == LiveItems()
 
 
 @pytest.mark.postgres

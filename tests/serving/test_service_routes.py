@@ -183,9 +183,6 @@ def test_live_items_can_be_set_and_changed(service: TestClient[Any], store: Stor
         return int(service.get("/v1/model").json()["live"])
 
     try:
-        refused = service.patch("/v1/live", json={"add": ["i1"]})
-        assert (refused.status_code, refused.json()["type"]) == (400, "urn:lorentzrec:invalid-request")
-        assert store.url.removeprefix("file:") not in refused.text
         changed = service.put("/v1/live", json={"items": ["i1", "i2", "gone"]}).json()
         assert (changed["live"], changed["unknown_items"]) == (3, 1)
         wait_until(lambda: live_now() == 2)
@@ -195,6 +192,35 @@ def test_live_items_can_be_set_and_changed(service: TestClient[Any], store: Stor
     finally:
         assert service.put("/v1/live", json={"items": None}).json()["live"] is None
     wait_until(lambda: live_now() == ITEMS)
+
+
+def test_items_are_removed_from_all_in_one_request(service: TestClient[Any], store: Store) -> None:
+    def best() -> list[str]:
+        return ids(service.post("/v1/recommend", json={"history": ["i9"], "k": 3}).json())
+
+    first, *others = best()
+    try:
+        changed = service.patch("/v1/live", json={"remove": [first, "gone"]}).json()
+        assert changed == {"live": None, "unknown_items": 1, "model": store.state().version, "removed": 2}
+        wait_until(lambda: first not in best())
+        assert best()[:2] == others
+        assert service.get("/v1/model").json()["live"] == ITEMS - 1
+        shown = service.get("/v1/live").json()
+        assert shown == {"items": None, "removed": sorted([first, "gone"]), "model": store.state().version}
+        assert service.patch("/v1/live", json={"add": [first]}).json()["removed"] == 1
+        wait_until(lambda: best()[0] == first)
+    finally:
+        assert service.put("/v1/live", json={"items": None}).json()["removed"] == 0
+    assert service.get("/v1/live").json()["removed"] == []
+
+
+def test_a_list_of_live_items_that_is_too_long(service: TestClient[Any]) -> None:
+    many = [f"item-{number:09d}" for number in range(80_000)]
+    refused = service.put("/v1/live", json={"items": many})
+    assert (refused.status_code, refused.json()["type"]) == (413, "urn:lorentzrec:too-large")
+    assert "run `lorentzrec live STORE --set FILE`, or" in refused.json()["detail"]
+    refused = service.patch("/v1/live", json={"remove": many})
+    assert (refused.status_code, refused.json()["detail"].split(": ")[1]) == (413, "send it in parts")
 
 
 def test_information_about_the_model(service: TestClient[Any], store: Store) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import html
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -19,6 +23,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from serving.running_service import Service, service_here, service_process, shop_store
+from serving.small_shop import ITEMS
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 ROUTES = {
@@ -93,6 +98,38 @@ def test_every_route_is_described(tmp_path: Any) -> None:
     assert schema["properties"]["k"] | {"default": 10} == schema["properties"]["k"]
     (text, _) = schema["properties"]["exclude"]["items"]["anyOf"]
     assert (text["minLength"], text["maxLength"]) == (1, 512)
+
+
+def test_every_example_is_accepted_and_every_route_is_on_the_page(tmp_path: Path) -> None:
+    store = shop_store(tmp_path, disk_map=np.zeros((ITEMS, 2), np.float32))
+    with service_here(store.url) as service:
+        document, page = _schema(service), service.get("/docs")
+        schemas = document["components"]["schemas"]
+        sent = 0
+        for path, item in document["paths"].items():
+            for method, operation in item.items():
+                assert f"<b>{method.upper()}</b> <code>{path}</code>" in page.text
+                if body := operation.get("requestBody"):
+                    name = body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+                    response = service.request(method, path, json=schemas[name]["examples"][0])
+                    assert response.status_code == 200, (path, response.text)
+                    assert html.escape(json.dumps(schemas[name]["examples"][0])) in page.text
+                    sent += 1
+    store.close()
+    assert sent == 6
+    for name in schemas:
+        assert f'<section id="{name}">' in page.text
+    assert page.headers["content-type"].startswith("text/html")
+    assert "default-src 'self'" in page.headers["content-security-policy"]
+    assert document["externalDocs"]["url"] == "/docs"
+
+
+def test_an_unknown_path_below_the_schema_is_a_problem(tmp_path: Path) -> None:
+    store = shop_store(tmp_path)
+    with service_here(store.url) as service:
+        response = service.get("/schema/swagger")
+    store.close()
+    assert (response.status_code, response.headers["content-type"]) == (404, "application/problem+json")
 
 
 def _schema(service: TestClient[Any]) -> dict[str, Any]:

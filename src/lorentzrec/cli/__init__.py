@@ -23,9 +23,15 @@ def main() -> None:
     """
     report_dropped = sys.unraisablehook
 
+    def interrupt_main_thread() -> None:
+        if hasattr(signal, "pthread_kill"):  # also ends a call that blocks
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        else:
+            _thread.interrupt_main()
+
     def raise_again(dropped: sys.UnraisableHookArgs) -> None:
         if issubclass(dropped.exc_type, KeyboardInterrupt):
-            threading.Timer(0.01, _thread.interrupt_main).start()  # the callback has ended by then
+            threading.Timer(0.01, interrupt_main_thread).start()  # the callback has ended by then
         else:
             report_dropped(dropped)
 

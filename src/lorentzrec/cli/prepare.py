@@ -116,8 +116,9 @@ def _engine(name: str, master: str | None) -> AbstractContextManager[Engine | No
             raise ConfigError("--master is for --engine spark: give both, or none")
         return nullcontext()
     from lorentzrec.ingest.spark_engine import spark_engine
+    from lorentzrec.ingest.spark_session import session_place
 
-    return spark_engine(remote=master) if (master or "").startswith("sc://") else spark_engine(master=master)
+    return spark_engine(**session_place(master))
 
 
 def step_table(report: PrepareReport) -> Table:

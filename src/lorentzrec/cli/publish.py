@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -12,7 +13,10 @@ from lorentzrec.cli.inputs import dataset_at, item_table_at, read_ids, split_ids
 from lorentzrec.cli.options import Positive
 from lorentzrec.cli.output import flag_of, note, print_result, stages
 from lorentzrec.counting import Count
-from lorentzrec.errors import InputError
+from lorentzrec.errors import InputError, LorentzrecError
+
+if TYPE_CHECKING:
+    from lorentzrec.serving.stores.store import Store
 
 VERSION_OPTIONS = ("items", "twin", "histories", "keep", "map", "index")
 """Options of a new version, which --rollback does not take."""
@@ -128,8 +132,10 @@ def live(
 ) -> None:
     """Show or change the live items of a store: no other item is recommended.
 
-    Items that are not live still count in histories. Running services follow within about a second.
+    Every item is live, except those removed with --remove, until --set gives a list of live items. Items that are not
+    live still count in histories. Running services follow within about a second.
 
+    $ lorentzrec live file:store --remove sku-4
     $ lorentzrec live file:store --set in-stock.txt
     $ lorentzrec live file:store --add sku-1,sku-9 --remove sku-4
     $ lorentzrec live file:store
@@ -137,19 +143,50 @@ def live(
     set FILE: Only these are live: one id per line.
     add: Ids that become live, separated by commas. Repeatable.
     remove: Ids that are no longer live, in the same form.
-    all: Every item of the version is live again.
+    all: Every item of the version is live again, also those that were removed.
     """
     from lorentzrec.serving.stores.address import open_store
 
     if sum([set is not None, add is not None or remove is not None, all]) > 1:
         raise InputError("live items are replaced (--set), changed (--add, --remove) or all (--all): give one of them")
+    ids: list[str] = []
     with closing(open_store(store)) as opened:
         if set is not None:
-            opened.set_live_items(read_ids(set))
+            opened.set_live_items(ids := read_ids(set))
         elif all:
             opened.set_live_items(None)
         elif add is not None or remove is not None:
-            opened.change_live_items(split_ids(add), split_ids(remove))
-        items, url = opened.live_items(), opened.url
-    count = "every item is" if items is None else f"{Count(len(items)):item is|items are}"
-    print_result({"store": url, "items": items}, f"{count} live in {url}", *(items or []), json=json)
+            added, removed = split_ids(add), split_ids(remove)
+            opened.change_live_items(added, removed)
+            ids = added + removed
+        now, url = opened.live_items(), opened.url
+        _note_unknown(opened, ids)
+    text = f"every item is live in {url}"
+    if now.items is not None:
+        text = f"{Count(len(now.items)):item is|items are} live in {url}"
+    elif now.removed:
+        text += f", except {Count(len(now.removed)):item that was|items that were} removed:"
+    result = {"store": url, "items": now.items, "removed": now.removed}
+    print_result(result, text, *(now.items or now.removed), json=json)
+
+
+def _note_unknown(store: Store, ids: list[str]) -> None:
+    """Report the ids that the current version does not contain: they may be mistyped."""
+    from lorentzrec.serving.versions.item_directory import ItemDirectory
+    from lorentzrec.serving.versions.version import ITEMS
+
+    version = store.state().version
+    if version is None or not ids:
+        return
+    try:
+        with (
+            TemporaryDirectory() as folder,
+            closing(ItemDirectory(store.fetch_file(version, ITEMS, Path(folder)))) as directory,
+        ):
+            rows = directory.rows(ids)
+    except LorentzrecError as error:
+        note([f"the change is made, but the ids were not compared with version {version}: {error}"])
+        return
+    if unknown := [id for id, row in zip(ids, rows.tolist(), strict=True) if row < 0]:
+        shown = ", ".join(unknown[:5]) + (", ..." if len(unknown) > 5 else "")
+        note([f"{Count(len(unknown)):id is|ids are} not in version {version}, but kept for a later one: {shown}"])

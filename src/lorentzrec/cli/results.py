@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 from lorentzrec.atomic import MARKER, atomic_directory, atomic_file
 from lorentzrec.errors import InputError
+from lorentzrec.serving.part_files import PARTS, part_name, sink_table
 
 if TYPE_CHECKING:
     import polars as pl
 
 FORMATS = (".parquet", ".csv", ".jsonl")
-PARTS, FIRST_PART = "part-*.parquet", "part-00000.parquet"
-"""The files of a table without suffix, which is a folder."""
+FIRST_PART = part_name(0)
+"""Marks a table without suffix, which is a folder."""
 
 
 class _Writable(Exception):  # noqa: N818 - not an error: it undoes a write that would succeed
@@ -70,29 +71,11 @@ def write_table(blocks: Iterable[pl.DataFrame], out: Path) -> int:
         scratch.mkdir(exist_ok=True)
         try:
             for number, block in enumerate(blocks):
-                block.write_parquet(scratch / f"part-{number:05d}.parquet")
+                block.write_parquet(scratch / part_name(number))
                 rows += len(block)
-            frame = pl.scan_parquet(scratch / PARTS)
-            if out.suffix == ".csv":
-                _flatten_arrays(frame).sink_csv(partial)
-            elif out.suffix == ".jsonl":
-                frame.sink_ndjson(partial)
-            elif out.suffix == ".parquet":
-                frame.sink_parquet(partial)
+            if scratch != partial:
+                sink_table(pl.scan_parquet(scratch / PARTS), partial)
         finally:
             if scratch != partial:
                 shutil.rmtree(scratch, ignore_errors=True)
     return rows
-
-
-def _flatten_arrays(frame: pl.LazyFrame) -> pl.LazyFrame:
-    """With one column per coordinate of a point, because CSV has no arrays."""
-    import polars as pl
-
-    columns: list[pl.Expr] = []
-    for name, kind in frame.collect_schema().items():
-        if isinstance(kind, pl.Array):
-            columns += [pl.col(name).arr.get(place).alias(f"{name}_{place}") for place in range(kind.size)]
-        else:
-            columns.append(pl.col(name))
-    return frame.select(columns)

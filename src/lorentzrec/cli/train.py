@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import sys
@@ -9,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +20,7 @@ from lorentzrec.atomic import MARKER
 from lorentzrec.cli import interrupt_on
 from lorentzrec.cli.inputs import dataset_at, events_at, parts_of
 from lorentzrec.cli.options import event_file_options
-from lorentzrec.cli.output import note, print_result, say, show, table
+from lorentzrec.cli.output import flag_of, note, print_result, say, show, table
 from lorentzrec.cli.results import refuse_unwritable
 from lorentzrec.counting import Count
 from lorentzrec.errors import ConfigError, InputError, TrainingInterrupted
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from lorentzrec.model.model import Model
 
 EPOCHS_SHOWN = 10
+
+_ENGINE: Any = typer.Option(rich_help_panel="Engine")
 
 
 def _show_settings(wanted: bool) -> None:
@@ -59,6 +63,11 @@ def train(
     list_settings: Annotated[bool, typer.Option(callback=_show_settings, is_eager=True)] = False,
     resume: bool = False,
     overwrite: bool = False,
+    engine: Annotated[str, _ENGINE] = "local",
+    master: Annotated[str | None, _ENGINE] = None,
+    workers: Annotated[int | None, _ENGINE] = None,
+    rounds: Annotated[int | None, _ENGINE] = None,
+    scratch: Annotated[str | None, _ENGINE] = None,
     json: bool = False,
     **file_options: str | None,
 ) -> None:
@@ -76,16 +85,23 @@ def train(
         --set seed=7
     $ lorentzrec train shop --out twin --set geometry=euclidean
     $ lorentzrec train shop --out model --config settings.toml --resume
+    $ KERAS_BACKEND=jax lorentzrec train shop --out model --engine keras
+    $ lorentzrec train az://container/shop --out model --engine spark --master sc://host --workers 8 \
+        --scratch az://container/scratch
 
     data: A dataset, or event files: CSV, JSON lines, Parquet.
     out: Folder for the model.
     list_settings: Show all hyper-parameters and exit.
     resume: Resume from the checkpoint of a stopped run.
     overwrite: If training is interrupted, replace the model in --out anyway.
+    engine: local: compiled kernels on this machine. keras: Keras on the back end that KERAS_BACKEND names, for GPUs.
+        spark: a cluster, from a dataset.
+    master: Spark's master URL, or sc://HOST. Default: this machine.
+    workers: Tasks of Spark that share the customers. Default: 1 on this machine.
+    rounds: How often per epoch the points of the workers are merged. Default: 8 with several workers.
+    scratch: Folder that all workers reach, for customers and points during training; local, az:// or s3://.
+        Default: OUT.rounds.
     """
-    from lorentzrec.learning.trainer import train as learn
-    from lorentzrec.learning.warm_up import compiling_ahead
-
     chosen = load_config(config, settings)
     if chosen.epochs == 0:
         raise ConfigError("epochs=0 would save an untrained model: set epochs to 1 or more")
@@ -96,16 +112,23 @@ def train(
     checkpoint = out.with_name(f"{out.name}.checkpoint")
     if checkpoint.exists() and not resume:
         raise InputError(f"{checkpoint} is left from a run that was stopped: add --resume to continue it, or remove it")
+    spark_options = {"master": master, "workers": workers, "rounds": rounds, "scratch": scratch}
+    learn = partial(_learn, data, chosen, file_options, checkpoint, resume)
+    if engine == "spark":
+        rounds_folder = out.with_name(f"{out.name}.rounds")
+        if rounds_folder.exists() and not resume:
+            raise InputError(f"{rounds_folder} is left from a stopped run: add --resume to continue it, or remove it")
+        if resume and scratch is None and not checkpoint.exists() and not rounds_folder.exists():
+            raise InputError(f"{rounds_folder} is missing, so there is nothing to resume: leave --resume out")
+        learn = partial(_learn_on_spark, data, chosen, file_options, checkpoint, rounds_folder, spark_options)
+    elif engine == "keras":
+        refuse_options("local", spark_options)
+        learn = partial(_learn_on_keras, data, chosen, file_options, checkpoint, resume)
+    else:
+        refuse_options(engine, spark_options)
     with _sigterm_as_ctrl_c():
-        with compiling_ahead(chosen) as until_compiled:
-            events, validation = _read_parts(data, file_options)
-            if not sys.stderr.isatty():  # on a terminal, the progress bar shows these lines itself
-                resolved = chosen.resolve_for(events)
-                say(f"training on {events!r}")
-                say(", ".join(f"{name}={value}" for name, value in resolved.to_dict().items() if value is not None))
-            until_compiled(say)
         try:
-            model = learn(events, chosen, validation=validation, checkpoint=checkpoint, resume=resume)
+            model = learn()
         except TrainingInterrupted as interrupted:
             _save_unfinished(interrupted.model, place_if_interrupted, out, checkpoint, json)
             raise
@@ -114,6 +137,68 @@ def train(
     if replaces:
         note([f"the previous model in {out} was replaced"])
     _show(model, out, json, interrupted=False)
+
+
+def _learn(
+    data: str, config: TrainingConfig, file_options: dict[str, str | None], checkpoint: Path, resume: bool
+) -> Model:
+    from lorentzrec.learning.trainer import train as learn
+    from lorentzrec.learning.warm_up import compiling_ahead
+
+    with compiling_ahead(config) as until_compiled:
+        events, validation = _read_parts(data, file_options)
+        _say_settings(events, config.resolve_for(events))
+        until_compiled(say)
+    return learn(events, config, validation=validation, checkpoint=checkpoint, resume=resume)
+
+
+def _learn_on_keras(
+    data: str, config: TrainingConfig, file_options: dict[str, str | None], checkpoint: Path, resume: bool
+) -> Model:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # no lines about how TensorFlow was built
+    from lorentzrec.keras.training import train as learn
+    from lorentzrec.keras.training import with_one_block_per_step
+
+    config = with_one_block_per_step(config)
+    events, validation = _read_parts(data, file_options)
+    _say_settings(events, config.resolve_for(events))
+    return learn(events, config, validation=validation, checkpoint=checkpoint, resume=resume)
+
+
+def _say_settings(events: Interactions, config: TrainingConfig) -> None:
+    if not sys.stderr.isatty():  # on a terminal, the progress bar shows these lines itself
+        say(f"training on {events!r}")
+        say(", ".join(f"{name}={value}" for name, value in config.to_dict().items() if value is not None))
+
+
+def _learn_on_spark(
+    data: str,
+    config: TrainingConfig,
+    file_options: dict[str, str | None],
+    checkpoint: Path,
+    rounds_folder: Path,
+    options: dict[str, Any],
+) -> Model:
+    """Rounds in the scratch storage that belong to the same run are continued in any case."""
+    from lorentzrec.spark import train as learn
+
+    dataset = dataset_at(data, **file_options)
+    if dataset is None:
+        raise InputError(f"{data} is not a dataset, which --engine spark needs: make one with lorentzrec prepare")
+    say(f"training on {dataset!r}")
+    options["scratch"] = options["scratch"] or rounds_folder
+    model = learn(dataset, config, checkpoint=checkpoint, resume=checkpoint.exists(), **options)
+    shutil.rmtree(rounds_folder, ignore_errors=True)
+    return model
+
+
+def refuse_options(engine: str, options: dict[str, Any]) -> None:
+    """Raise a `ConfigError` for an unknown engine, and for options of Spark on this machine's."""
+    if engine != "local":
+        raise ConfigError(f"there is no engine {engine!r}: use local, keras or spark")
+    for name, value in options.items():
+        if value is not None:
+            raise ConfigError(f"{flag_of(name)} is for --engine spark: give both, or none")
 
 
 def load_config(path: Path | None, settings: list[str] | None) -> TrainingConfig:

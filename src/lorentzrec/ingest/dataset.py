@@ -313,6 +313,14 @@ class Dataset:
             for name in parts
         ]
 
+    def scan_training(self) -> pl.LazyFrame:
+        """The events that models are trained on, sorted by customer: the first part, or all if there is no split."""
+        import polars as pl
+
+        columns = [name for name in self.manifest["columns"] if name != "next_item_row"]
+        events = pl.scan_parquet(list(self._table(EVENTS).values()), glob=False).select(columns)
+        return events.filter(pl.col("part") == 0).drop("part") if "part" in columns else events
+
     def _first_row(self, events: pl.DataFrame, column: str, wrong: pl.Series, reason: str) -> ArtifactError:
         """The error about the first event where `wrong` is true."""
         import polars as pl

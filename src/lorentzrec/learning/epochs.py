@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,8 +48,23 @@ class EpochResult:
     saturated: int
 
 
+class Runner(Protocol):
+    """Runs the epochs of a training run."""
+
+    positives: int
+    """Of an epoch."""
+    learners: NDArray[np.int64]
+    """Rows of the customers to learn from."""
+
+    def run(
+        self, epoch: int, learning_rate: float, advance: Callable[[int, float], None], cancelled: threading.Event
+    ) -> EpochResult:
+        """One epoch; see `EpochRunner.run`."""
+        ...
+
+
 class EpochRunner:
-    """Runs epochs over one set of interactions.
+    """Runs epochs over one set of interactions, on this machine.
 
     `histories` holds what customers are made of: their own points (symmetric), or items' points (the same table as
     `items` unless targets are separate).
@@ -66,17 +82,7 @@ class EpochRunner:
         symmetric = config.model == "symmetric"
         folded = config.history == "folds" and not symmetric
         self.triplets = config.triplets
-        self.targets = target_counts(data, causal=not symmetric and not folded)
-        # a customer of the asymmetric model needs another event to be predicted from
-        self.learners = np.flatnonzero((self.targets > 0) & (self.lengths >= (1 if symmetric else 2)))
-        if len(self.learners) == 0:
-            raise InputError(
-                "no customer has an event to learn from: with labels, one must be labelled"
-                + (" and follow another" if not symmetric else "")
-            )
-        self.positives = int(self.targets[self.learners].sum())
-        if self.triplets:
-            self.positives *= config.negative_count  # a triplet has one negative: a positive counts with each
+        self.targets, self.learners, self.positives = find_learners(data, config)
         self.block_rows = FOLDED_BLOCK_ROWS if folded else BLOCK_ROWS
         rows = self.block_rows if symmetric else self.block_rows + int(self.lengths.max(initial=0))
         threads = config.threads
@@ -91,16 +97,28 @@ class EpochRunner:
         ]
 
     def run(
-        self, epoch: int, learning_rate: float, advance: Callable[[int, float], None], cancelled: threading.Event
+        self,
+        epoch: int,
+        learning_rate: float,
+        advance: Callable[[int, float], None],
+        cancelled: threading.Event,
+        *,
+        part: int = 0,
+        parts: int = 1,
     ) -> EpochResult:
         """One epoch (the first is 1). `advance` is called with the number of positives done and their summed loss;
-        stops early once `cancelled` is set."""
+        stops early once `cancelled` is set.
+
+        part: of an epoch that is run in `parts`, one call each. The points after the last are those of one call.
+        """
         started = time.perf_counter()
         settings = settings_of(self.config, learning_rate)
         for workspace in self.workspaces:
             workspace.counters[:] = 0
-        run = self._run_triplets if self.triplets else self._run_blocks
-        total, done = run(epoch, settings, advance, cancelled)
+        if self.triplets:
+            total, done = self._run_triplets(epoch, settings, advance, cancelled)
+        else:
+            total, done = self._run_blocks(epoch, settings, advance, cancelled, part, parts)
         counters = np.sum([workspace.counters for workspace in self.workspaces], axis=0)
         broken = max(int(workspace.counters[BROKEN]) for workspace in self.workspaces)
         if broken:
@@ -122,9 +140,15 @@ class EpochRunner:
         return EpochResult(record, done, int(counters[COINCIDENT]), int(counters[SATURATED]))
 
     def _run_blocks(
-        self, epoch: int, settings: Settings, advance: Callable[[int, float], None], cancelled: threading.Event
+        self,
+        epoch: int,
+        settings: Settings,
+        advance: Callable[[int, float], None],
+        cancelled: threading.Event,
+        part: int,
+        parts: int,
     ) -> tuple[float, int]:
-        """The summed loss of an epoch and its positives. Losses are summed in the order of the blocks."""
+        """The summed loss of a part of an epoch and its positives. Losses are summed in the order of the blocks."""
         gradients, positives = self._blocks(epoch, settings)
         size, step, threads = len(self.step.losses), self.step, len(self.workspaces)
         firsts = range(0, len(positives), size)
@@ -132,8 +156,9 @@ class EpochRunner:
         # the last block of a step to be finished should be a small one
         orders = [np.argsort(-positives[first : first + size], kind="stable") for first in firsts]
         place = np.zeros(1, np.int64)  # how many blocks of the step are taken
-        total, done, number = 0.0, 0, 0
-        stopped = False
+        number, end = part * len(orders) // parts, (part + 1) * len(orders) // parts
+        total, done = 0.0, 0
+        stopped = number == end
 
         def stop_if_cancelled() -> None:
             nonlocal stopped
@@ -146,12 +171,12 @@ class EpochRunner:
             advance(learned[number], loss)
             number += 1
             place[0] = 0
-            stopped = number == len(orders) or any(workspace.counters[BROKEN] for workspace in self.workspaces)
+            stopped = number == end or any(workspace.counters[BROKEN] for workspace in self.workspaces)
 
         computed, applied = threading.Barrier(threads, stop_if_cancelled), threading.Barrier(threads, end_step)
 
-        def work(part: int) -> None:
-            workspace = self.workspaces[part]
+        def work(thread: int) -> None:
+            workspace = self.workspaces[thread]
             try:
                 while not stopped:
                     blocks = orders[number]
@@ -161,7 +186,7 @@ class EpochRunner:
                     if stopped:
                         return
                     scratch = workspace.chosen, workspace.counters
-                    apply_gradients(len(blocks), part, threads, self.histories, self.items, settings, *scratch, step)
+                    apply_gradients(len(blocks), thread, threads, self.histories, self.items, settings, *scratch, step)
                     applied.wait()
             except threading.BrokenBarrierError:
                 return  # another thread failed, and reports why
@@ -181,7 +206,7 @@ class EpochRunner:
         if self.config.model == "symmetric":
             sizes = np.minimum(rows, self.positives - np.arange(0, self.positives, rows))
             return lambda workspace, *taking: symmetric_gradients(*taking, rows, *shared, workspace, step), sizes
-        order = self._order(epoch)
+        order = order_of(self.learners, self.config.seed, epoch)
         bounds = block_bounds(self.lengths[order], rows)
         positives = np.diff(offsets_of(self.targets[order])[bounds])
         cut = order, bounds
@@ -191,7 +216,7 @@ class EpochRunner:
         self, epoch: int, settings: Settings, advance: Callable[[int, float], None], cancelled: threading.Event
     ) -> tuple[float, int]:
         """The summed loss of an epoch and its positives: threads take customers and share the points without locks."""
-        order, key = self._order(epoch), epoch_key(self.config.seed, epoch)
+        order, key = order_of(self.learners, self.config.seed, epoch), epoch_key(self.config.seed, epoch)
         weights = self.targets[order] * settings.negative_count
         calls = block_bounds(weights, _EVENTS_PER_CALL).tolist()
         following = iter(range(len(calls) - 1))
@@ -218,9 +243,6 @@ class EpochRunner:
         self._in_threads(work, cancelled)
         return total, done
 
-    def _order(self, epoch: int) -> NDArray[np.int64]:
-        return np.random.default_rng([self.config.seed, epoch]).permutation(self.learners)
-
     def _in_threads(self, work: Callable[[int], None], cancelled: threading.Event) -> None:
         # the kernels' matrix products are small and run in our own threads: BLAS starting more of them is a slowdown
         # of a hundred times, and another order of summation. The limit reaches only libraries that are loaded, and it
@@ -241,6 +263,22 @@ class EpochRunner:
         return None
 
 
+def find_learners(data: Interactions, config: ResolvedConfig) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Targets of each customer, the rows of the customers to learn from, and the positives of an epoch."""
+    symmetric = config.model == "symmetric"
+    targets = target_counts(data, causal=not symmetric and config.history != "folds")
+    # a customer of the asymmetric model needs another event to be predicted from
+    learners = np.flatnonzero((targets > 0) & (data.lengths >= (1 if symmetric else 2)))
+    if len(learners) == 0:
+        raise InputError(
+            "no customer has an event to learn from: with labels, one must be labelled"
+            + (" and follow another" if not symmetric else "")
+        )
+    # a triplet has one negative: a positive counts with each
+    positives = int(targets[learners].sum()) * (config.negative_count if config.triplets else 1)
+    return targets, learners, positives
+
+
 def target_counts(data: Interactions, *, causal: bool) -> NDArray[np.int64]:
     """Events of each customer that are predicted: the labelled ones, or without labels all. With causal histories the
     first event is not among them, having nothing to be predicted from."""
@@ -252,6 +290,11 @@ def target_counts(data: Interactions, *, causal: bool) -> NDArray[np.int64]:
         owners = np.flatnonzero(data.lengths)
         counts[owners] -= labels[data.offsets[owners]]
     return counts
+
+
+def order_of(learners: NDArray[np.int64], seed: int, epoch: int) -> NDArray[np.int64]:
+    """The customers in the order in which an epoch visits them."""
+    return np.random.default_rng([seed, epoch]).permutation(learners)
 
 
 def epoch_key(seed: int, epoch: int) -> np.uint64:

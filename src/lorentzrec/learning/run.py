@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from lorentzrec.data.interactions import Interactions, offsets_of
 from lorentzrec.errors import InputError
 from lorentzrec.evaluation.protocol import cutoff_of, evaluate
 from lorentzrec.learning.checkpoint import Checkpoint
-from lorentzrec.learning.epochs import EpochRunner
+from lorentzrec.learning.epochs import EpochRunner, Runner
 from lorentzrec.learning.kernels.structures import Table
 from lorentzrec.learning.progress import TrainingProgress
 from lorentzrec.learning.tables import points_of, table_of
@@ -38,10 +38,13 @@ class TrainingRun:
         validation: Interactions | None = None,
         metric: str = VALIDATION_METRIC,
         validate_every: int = 1,
+        make_runner: Callable[[Interactions, ResolvedConfig, Table, Table], Runner] = EpochRunner,
     ) -> None:
         """Decide what `config` leaves open, hold out events for validation, and initialise the points.
 
         metric: what the best epoch is chosen by.
+        make_runner: what runs the epochs, made of the events to learn from, the config, and the points of histories and
+        items.
         """
         if validate_every < 1:
             raise InputError(f"validate_every={validate_every}: validate after every 1, 2, ... epochs")
@@ -64,7 +67,7 @@ class TrainingRun:
             self.histories = table_of(initial_space(len(data.items), config, frequency, random), config)
         else:
             self.histories = self.items
-        self.runner = EpochRunner(self.learned, config, self.histories, self.items)
+        self.runner = make_runner(self.learned, config, self.histories, self.items)
         self.notes = [*map(Note.of_text, data.notes), *_notes(self.learned, self.runner, config)]
         self.record: list[EpochRecord] = []
         self.best_epoch = 0
@@ -95,16 +98,22 @@ class TrainingRun:
             self.note(NoteKind.COINCIDENT_POINTS, pairs=result.coincident)
         metrics = None
         if self.held_out is not None and (number % self.validate_every == 0 or number == self.config.epochs):
-            k = cutoff_of(self.metric)
-            model, threads = self._model(self._points()), self.config.threads
-            report = evaluate(model, self.held_out, k=k, intervals=False, threads=threads)
-            metrics = {name: report[name] for name in (self.metric, f"hr@{k}")}
+            metrics = self.validate()
         record = replace(result.record, validation=metrics)
         best_before = max((self._validated(earlier) for earlier in self.record), default=-1.0)
         self.record.append(record)
         if metrics is not None and self._validated(record) > best_before:
             self.best_epoch, self.best = number, self._points()
         return record
+
+    def validate(self) -> dict[str, float]:
+        """Metrics of the current points on the held-out events."""
+        if self.held_out is None:
+            raise InputError("there are no held-out events: give some, or set validation")
+        k = cutoff_of(self.metric)
+        model, threads = self._model(self._points()), self.config.threads
+        report = evaluate(model, self.held_out, k=k, intervals=False, threads=threads)
+        return {name: report[name] for name in (self.metric, f"hr@{k}")}
 
     def _points(self) -> dict[str, NDArray[np.float32]]:
         points = {"items": points_of(self.items, self.config)}
@@ -272,7 +281,7 @@ def _hold_out(
     return data.select(~out), data.select(out)
 
 
-def _notes(data: Interactions, runner: EpochRunner, config: ResolvedConfig) -> Iterator[Note]:
+def _notes(data: Interactions, runner: Runner, config: ResolvedConfig) -> Iterator[Note]:
     """What is known before the first epoch."""
     if config.model == "asymmetric" and not data.ordered:
         yield Note(NoteKind.NO_TIMES, {"folds": config.folds})
@@ -282,10 +291,8 @@ def _notes(data: Interactions, runner: EpochRunner, config: ResolvedConfig) -> I
     if short := int((data.lengths > 0).sum()) - len(runner.learners):
         kind = NoteKind.SINGLE_EVENT if data.labels is None else NoteKind.NO_PREDICTABLE_LABEL
         yield Note(kind, {"customers": short})
-    if config.triplets and len(runner.workspaces) > 1:
-        yield Note(NoteKind.NOT_REPRODUCIBLE)
-    elif config.triplets and config.threads > 1:
-        yield Note(NoteKind.ONE_THREAD)
+    if config.triplets and config.threads > 1:
+        yield Note(NoteKind.ONE_THREAD if config.deterministic else NoteKind.NOT_REPRODUCIBLE)
     if config.negative_count > len(data.items):
         values = {"negatives": config.negative_count, "items": len(data.items)}
         yield Note(NoteKind.FEWER_ITEMS_THAN_NEGATIVES, values)

@@ -15,7 +15,7 @@ from lorentzrec.learning.checkpoint import Checkpoint, refuse_unwritable
 from lorentzrec.learning.progress import TrainingProgress
 from lorentzrec.learning.run import VALIDATION_METRIC, TrainingRun
 from lorentzrec.learning.warm_up import warm_up
-from lorentzrec.model.config import TrainingConfig
+from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import NoteKind
 from lorentzrec.model.record import EpochRecord
@@ -57,9 +57,26 @@ def train(
     there is validation), or None before the end of the first epoch.
     """
     refuse_other_data(data, "train")
-    if config is not None and not isinstance(config, TrainingConfig):
-        raise ConfigError(f"config is a {type(config).__name__}: give TrainingConfig(dimension=20, ...)")
+    refuse_other_config(config)
     run = TrainingRun(data, config, validation, metric, validate_every)
+    return finish(run, checkpoint, resume, progress, [*callbacks, *([] if watch is None else [watch])])
+
+
+def finish(
+    run: TrainingRun,
+    checkpoint: str | Path | None,
+    resume: bool,
+    progress: bool | None,
+    callbacks: Sequence[Callable[[EpochRecord], None]],
+    *,
+    prepare: Callable[[ResolvedConfig, Callable[[str], None]], None] = warm_up,
+    every_epoch: bool = False,
+) -> Model:
+    """Run the epochs that a run has left, and make its model; the arguments are those of `train`.
+
+    prepare: called before the first of these epochs, with a function that prints a line.
+    every_epoch: write a checkpoint after each epoch, however short.
+    """
     if resume:
         if checkpoint is None:
             raise InputError("resume without a checkpoint: name the folder of the checkpoint")
@@ -71,8 +88,8 @@ def train(
         cancelled = threading.Event()
         try:
             if not run.finished:
-                warm_up(run.config, shown.announce)
-            _run_epochs(run, shown, cancelled, checkpoint, [*callbacks, *([] if watch is None else [watch])])
+                prepare(run.config, shown.announce)
+            _run_epochs(run, shown, cancelled, checkpoint, callbacks, every_epoch)
         except KeyboardInterrupt:
             try:  # Polars raises as soon as it sees the signal, and Python's own handler then raises once more, here
                 cancelled.set()
@@ -93,12 +110,14 @@ def _run_epochs(
     cancelled: threading.Event,
     checkpoint: str | Path | None,
     callbacks: Sequence[Callable[[EpochRecord], None]],
+    every_epoch: bool,
 ) -> None:
     saved = time.monotonic()
     while not run.finished:
         record = run.epoch(shown, cancelled)
         shown.end(record)
-        if checkpoint is not None and (run.finished or time.monotonic() - saved > _SECONDS_BETWEEN_CHECKPOINTS):
+        due = every_epoch or run.finished or time.monotonic() - saved > _SECONDS_BETWEEN_CHECKPOINTS
+        if checkpoint is not None and due:
             _save(run, checkpoint, shown)
             saved = time.monotonic()
         try:
@@ -131,6 +150,11 @@ def _save(run: TrainingRun, checkpoint: str | Path, shown: TrainingProgress) -> 
             failed = run.note(NoteKind.NO_CHECKPOINT, epoch=len(run.record), reason=str(error))
             shown.print([failed])
             _LOG.warning("%s: training continues", failed)
+
+
+def refuse_other_config(config: object) -> None:
+    if config is not None and not isinstance(config, TrainingConfig):
+        raise ConfigError(f"config is a {type(config).__name__}: give TrainingConfig(dimension=20, ...)")
 
 
 def _summary(config: TrainingConfig) -> str:

@@ -29,6 +29,7 @@ class NoteKind(StrEnum):
     NO_CHECKPOINT = "no_checkpoint"
     MEMORY = "memory"
     NO_MEMORY = "no_memory"
+    WORKERS = "workers"
 
 
 _TEXTS = {
@@ -51,6 +52,7 @@ _TEXTS = {
     NoteKind.OUT_OF_PATIENCE: "stopped after epoch {epoch}: no better {metric} since epoch {best}",
     NoteKind.STOPPED_BY_WATCH: "stopped after epoch {epoch} by a callback{reason}",
     NoteKind.INTERRUPTED: "interrupted in epoch {epoch} of {epochs}",
+    NoteKind.WORKERS: "trained by {workers:,} workers, whose points were merged {rounds:,} times per epoch",
     NoteKind.NO_CHECKPOINT: "the checkpoint could not be written after epoch {epoch} ({reason})",
     NoteKind.MEMORY: "the memory has weight {weight:g}, chosen on held-out events of {customers:,} customers: "
     "{metric} {points:.4f} by points alone, {memory:.4f} with it",

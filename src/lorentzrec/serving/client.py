@@ -110,15 +110,19 @@ class Client:
         return self._send(ItemResponse, "GET", f"/v1/items/{_part(item)}")
 
     def live_items(self) -> list[str] | None:
-        """The items that may be recommended; None if all may."""
+        """The only items that may be recommended; None if all may except `removed_items`."""
         return self._send(LiveItemsResponse, "GET", "/v1/live").items
 
+    def removed_items(self) -> list[str]:
+        """The items that were removed while every item was live; empty if there is a list of live items."""
+        return self._send(LiveItemsResponse, "GET", "/v1/live").removed
+
     def set_live_items(self, items: Sequence[Id] | None) -> LiveItemsChanged:
-        """Replace the live items; None makes all live."""
+        """Replace the live items; None makes all live, also removed ones."""
         return self._send(LiveItemsChanged, "PUT", "/v1/live", {"items": items})
 
     def change_live_items(self, add: Sequence[Id] = (), remove: Sequence[Id] = ()) -> LiveItemsChanged:
-        """Add to the live items, and remove from them."""
+        """Make items live, and others not. Without a list of live items, all stay live except the removed ones."""
         return self._send(LiveItemsChanged, "PATCH", "/v1/live", {"add": add, "remove": remove})
 
     def model(self) -> ModelInformation:

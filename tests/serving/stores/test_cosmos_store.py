@@ -14,7 +14,7 @@ import pytest
 from lorentzrec.errors import InputError
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.store import Added, Event, key_of
+from lorentzrec.serving.stores.store import Added, Event, LiveItems, key_of
 from serving.running_service import wait_until
 from serving.servers import CosmosServer, free_port
 from serving.stores.raises_fault import raises_fault
@@ -143,7 +143,21 @@ def test_parts_that_nothing_refers_to_are_removed_when_they_are_old(
     monkeypatch.setattr(cosmos_store, "ORPHAN_SECONDS", -60)
     assert store.clean() == 2
     assert store.clean() == 0
-    assert store.live_items() == ["tea"]
+    assert store.live_items() == LiveItems(["tea"])
+    store.set_live_items(None)
+    store.change_live_items(remove=["tea"])
+    assert store.clean() == 0
+    assert store.live_items() == LiveItems(None, ["tea"])
+
+
+def test_a_process_of_0_1_may_replace_removed_items(store: CosmosStore) -> None:
+    """It does not know the entry "removed", and leaves it as it is."""
+    store.change_live_items(remove=["tea"])
+    state = store._state()
+    store._catalogue.replace({**state, "live": None, "live_parts": 0, "live_revision": state["live_revision"] + 1})
+    assert store.live_items() == LiveItems()
+    store.change_live_items(remove=["cup"])
+    assert store.live_items() == LiveItems(None, ["cup"])
 
 
 def test_a_document_that_is_not_there_is_looked_for_without_loading_its_neighbours(

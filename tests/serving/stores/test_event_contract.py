@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lorentzrec.errors import InputError
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.store import LONGEST_ID, Added, Event, HistoryEvent, State, Store
+from lorentzrec.serving.stores.store import LONGEST_ID, Added, Event, HistoryEvent, LiveItems, State, Store
 from serving.stores.raises_fault import raises_fault
 
 IDS = st.text(st.characters(exclude_categories=("Cc", "Cs")), min_size=1, max_size=LONGEST_ID)
@@ -31,7 +31,7 @@ def test_a_new_store_is_empty(store: Store) -> None:
     assert store.versions() == []
     assert store.history("unknown") == []
     assert store.forget("unknown") == 0
-    assert store.live_items() is None
+    assert store.live_items() == LiveItems()
     assert store.add_events([]) == Added(0, 0)
     assert store.clean() == 0
 
@@ -172,7 +172,10 @@ def test_any_text_is_an_id(store: Store, user: str, item: str, other: str, id: s
     ).accepted
     assert HistoryEvent(item, 1.0) in store.history(user)
     store.set_live_items([item, other])
-    assert store.live_items() == sorted({item, other})
+    assert store.live_items() == LiveItems(sorted({item, other}))
+    store.set_live_items(None)
+    store.change_live_items(remove=[item, other])
+    assert store.live_items() == LiveItems(None, sorted({item, other}))
 
 
 def test_the_longest_ids_fit(store: Store) -> None:
@@ -209,29 +212,49 @@ def test_times_are_numbers(store: Store, number: float) -> None:
 
 
 def test_changes_of_live_items_and_their_revision(store: Store) -> None:
-    with raises_fault(StoreFault.ALL_ITEMS_LIVE) as refused:
-        store.change_live_items(["tea"])
-    assert store.url not in str(refused.value)  # it goes out over HTTP
-    assert store.state().live_revision == 0
-    assert (store.set_live_items(["tea", "cup", "tea"]), store.state().live_revision) == (2, 1)
-    assert store.live_items() == ["cup", "tea"]
-    assert (store.change_live_items(add=["jar", "é"], remove=["tea", "none"]), store.state().live_revision) == (3, 2)
-    assert store.live_items() == ["cup", "jar", "é"]
-    assert (store.change_live_items(add=["jar"], remove=["none"]), store.state().live_revision) == (3, 2)
-    assert (store.set_live_items([]), store.state().live_revision) == (0, 3)
-    assert store.live_items() == []
-    assert (store.change_live_items(add=["tea"]), store.state().live_revision) == (1, 4)
-    assert store.set_live_items(None) is None
-    assert store.live_items() is None
+    assert (store.set_live_items(["tea", "cup", "tea"]), store.state().live_revision) == ((2, 0), 1)
+    assert store.live_items() == LiveItems(["cup", "tea"])
+    changed = store.change_live_items(add=["jar", "é"], remove=["tea", "none"])
+    assert (changed, store.state().live_revision) == ((3, 0), 2)
+    assert store.live_items() == LiveItems(["cup", "jar", "é"])
+    assert (store.change_live_items(["jar"], ["none", "jar"]), store.state().live_revision) == ((3, 0), 2)
+    assert (store.set_live_items([]), store.state().live_revision) == ((0, 0), 3)
+    assert store.live_items() == LiveItems([])
+    assert (store.change_live_items(add=["tea"]), store.state().live_revision) == ((1, 0), 4)
+    assert store.set_live_items(None) == (None, 0)
+    assert store.live_items() == LiveItems()
     assert store.state() == State(None, 5)
+
+
+def test_items_are_removed_while_every_item_is_live(store: Store, url: str) -> None:
+    assert (store.change_live_items(add=["tea"]), store.state().live_revision) == ((None, 0), 0)
+    assert (store.change_live_items(remove=["tea", "cup", "tea"]), store.state().live_revision) == ((None, 2), 1)
+    with closing(open_store(url)) as other:
+        assert other.live_items() == LiveItems(None, ["cup", "tea"])
+        assert (other.change_live_items(["cup", "none"], ["jar"]), other.state().live_revision) == ((None, 2), 2)
+    assert store.live_items() == LiveItems(None, ["jar", "tea"])
+    assert (store.change_live_items(["jar", "tea"], ["jar"]), store.state().live_revision) == ((None, 0), 3)
+    assert store.live_items() == LiveItems()
+    # A list of live items replaces the removed ones, and null makes all of them live.
+    store.change_live_items(remove=["tea"])
+    store.set_live_items(["cup"])
+    assert store.live_items() == LiveItems(["cup"])
+    store.set_live_items(None)
+    assert store.live_items() == LiveItems()
+    store.change_live_items(remove=["tea"])
+    assert store.set_live_items(None) == (None, 0)
+    assert store.live_items() == LiveItems()
 
 
 def test_many_live_items(store: Store) -> None:
     items = [f"{n:06d}" + "é" * 40 for n in range(20_000)]
     store.set_live_items(items)
-    assert store.live_items() == items
+    assert store.live_items() == LiveItems(items)
     store.change_live_items(remove=items[10:])
-    assert store.live_items() == items[:10]
+    assert store.live_items() == LiveItems(items[:10])
+    store.set_live_items(None)
+    assert store.change_live_items(remove=items) == (None, 20_000)
+    assert store.live_items() == LiveItems(None, items)
 
 
 def together(tasks: list[Callable[[], object]]) -> list[object]:
@@ -267,9 +290,13 @@ def test_threads_lose_and_double_nothing(store: Store, url: str) -> None:
 def test_threads_that_change_live_items(store: Store) -> None:
     store.set_live_items([])
     tasks: list[Callable[[], object]] = [lambda n=n: store.change_live_items([f"i{n}"]) for n in range(6)]  # type: ignore[misc]
-    assert sorted(map(str, together(tasks))) == ["1", "2", "3", "4", "5", "6"]
+    assert {*together(tasks)} == {(count, 0) for count in range(1, 7)}
     assert store.state().live_revision == 7
-    assert store.live_items() == [f"i{n}" for n in range(6)]
+    assert store.live_items() == LiveItems([f"i{n}" for n in range(6)])
+    store.set_live_items(None)
+    tasks = [lambda n=n: store.change_live_items(remove=[f"i{n}"]) for n in range(6)]  # type: ignore[misc]
+    assert {*together(tasks)} == {(None, count) for count in range(1, 7)}
+    assert store.live_items() == LiveItems(None, [f"i{n}" for n in range(6)])
 
 
 def test_stores_made_at_once_are_one(url: str) -> None:

@@ -22,7 +22,7 @@ def test_every_fault_is_one_line_that_ends_with_the_next_action(fault: StoreFaul
     assert str(error).rpartition(": ")[2]
 
 
-@pytest.mark.parametrize("fault", [StoreFault.ALL_ITEMS_LIVE, StoreFault.TOO_LARGE, StoreFault.HISTORY_DAMAGED])
+@pytest.mark.parametrize("fault", [StoreFault.TOO_LARGE, StoreFault.HISTORY_DAMAGED])
 def test_faults_that_clients_receive_do_not_name_the_store(fault: StoreFault) -> None:
     assert "{store}" not in fault.value[1]
 

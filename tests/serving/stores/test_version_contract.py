@@ -90,6 +90,10 @@ def test_from_upload_to_discard(store: Store, tmp_path: Path) -> None:
         fetched = store.fetch(name, tmp_path / "cache")
         assert content_of(fetched) == content_of(tmp_path / f"source-{name}")
         assert store.fetch(name, tmp_path / "cache") == fetched
+        (tmp_path / f"file-{name}").mkdir()
+        assert store.fetch_file(name, "name.txt", tmp_path / f"file-{name}").read_text() == name
+        with raises_fault(StoreFault.VERSION_DAMAGED, "none.txt"):
+            store.fetch_file(name, "none.txt", tmp_path / f"file-{name}")
     with raises_fault(StoreFault.CURRENT_VERSION, SECOND):
         store.discard(SECOND)
     store.discard(FIRST)

@@ -9,21 +9,21 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
-import msgspec
-from litestar import Litestar, Request, Router
+from litestar import Litestar, Request, Response, Router
 from litestar.concurrency import set_asyncio_executor
 from litestar.config.cors import CORSConfig
 from litestar.datastructures import State
 from litestar.di import Provide
+from litestar.exceptions import NotFoundException
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
-from litestar.openapi.spec import Components, Reference, SecurityScheme
+from litestar.openapi.spec import Components, ExternalDocumentation, Reference, SecurityScheme
 from litestar.routes import HTTPRoute
 
 from lorentzrec._version import __version__
-from lorentzrec.serving.http import messages
 from lorentzrec.serving.http.costs import CostlyRequests
+from lorentzrec.serving.http.documentation import exact_document
 from lorentzrec.serving.http.guarded_store import GuardedStore
 from lorentzrec.serving.http.keys import ApiKeys, authorise
 from lorentzrec.serving.http.metrics import Metrics
@@ -99,15 +99,16 @@ def _routes_of(*modules: ModuleType) -> list[HTTPRouteHandler]:
     return [value for module in modules for value in vars(module).values() if isinstance(value, HTTPRouteHandler)]
 
 
-class _ExactSchema(JsonRenderPlugin):
-    """Describes bodies by msgspec's own schema: Litestar's loses the limits of types inside a union."""
-
+class _ExactDocument(JsonRenderPlugin):
     def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
-        components = openapi_schema["components"]
-        bodies = [vars(messages)[name] for name in components["schemas"] if name in vars(messages)]
-        _, exact = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
-        schemas = components["schemas"] | exact
-        return self.render_json(request, openapi_schema | {"components": components | {"schemas": schemas}})
+        return self.render_json(request, exact_document(openapi_schema))
+
+
+def _refuse_other_paths(response: Response[Any]) -> Response[Any]:
+    """Litestar has a page in HTML for unknown paths below /schema; here they are a problem like any other."""
+    if response.status_code == 404:
+        raise NotFoundException
+    return response
 
 
 def _openapi_config(*, keyed: bool) -> OpenAPIConfig:
@@ -117,8 +118,9 @@ def _openapi_config(*, keyed: bool) -> OpenAPIConfig:
         version=__version__,
         description="Recommendations from a hyperbolic embedding.",
         use_handler_docstrings=True,
-        path="/schema",
-        render_plugins=[_ExactSchema(path=["/", "/openapi.json"])],
+        render_plugins=[_ExactDocument(path=["/", "/openapi.json"])],
+        openapi_router=Router("/schema", route_handlers=[], include_in_schema=False, after_request=_refuse_other_paths),
+        external_docs=ExternalDocumentation(url="/docs", description="This document as a page."),
         components=Components(security_schemes=SECURITY_SCHEMES) if keyed else Components(),
         security=[{"bearer": []}, {"key": []}] if keyed else None,
     )

@@ -109,13 +109,13 @@ class EventsRequest(EventDetails, frozen=True, kw_only=True):
 
 
 class LiveItemsRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """The items that may be recommended from now on; null means all items of the version."""
+    """The items that may be recommended from now on; null means all items of the version, also removed ones."""
 
     items: Sequence[Id] | None
 
 
 class LiveItemsChange(Struct, frozen=True, forbid_unknown_fields=True):
-    """Items that become live, and items that no longer are."""
+    """Items that become live, and items that no longer are; an item in both lists is live."""
 
     add: Sequence[Id] = ()
     remove: Sequence[Id] = ()
@@ -186,16 +186,20 @@ class ErasureResponse(Struct, frozen=True):
 
 class LiveItemsResponse(Struct, frozen=True):
     items: list[str] | None
-    """Null: every item of the version is live."""
+    """The only live items; null: every item of the version is live except those in `removed`."""
     model: str | None
+    removed: list[str] = []
+    """The items that were removed while every item was live; empty if there is a list of live items."""
 
 
 class LiveItemsChanged(Struct, frozen=True):
     live: int | None
-    """The number of items that are live now; null: all."""
+    """The number of items in the list of live items; null: all are live except `removed` ones."""
     unknown_items: int
-    """The number of ids in the request that the version does not contain."""
+    """The number of ids in the request that the version does not contain. They are stored nevertheless."""
     model: str | None
+    removed: int = 0
+    """The number of items that were removed while every item was live."""
 
 
 class ModelInformation(Struct, frozen=True):

@@ -183,7 +183,7 @@ class VersionWatcher:
         """The recommender of a version, warmed up; None if the version is refused."""
         live = self._store.call(lambda store: store.live_items(), seconds=FETCH_SECONDS)
         with self._refuse_if_damaged(version.name):  # its checksums are right, but its content may make no sense
-            recommender = Recommender(version, live)
+            recommender = Recommender(version, live.items, live.removed)
             recommender.warm_up()
             return recommender
         return None

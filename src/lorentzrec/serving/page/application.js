@@ -1,6 +1,6 @@
 /** The page: actions of the reader become requests to the service, and its responses become lists and a picture. */
 
-import { CatalogueMap, byFrequency } from "./catalogue_map.js";
+import { CatalogueMap } from "./catalogue_map.js";
 import { Customer } from "./customer.js";
 import { Disk } from "./disk.js";
 import { byId, element, titleOf } from "./element.js";
@@ -13,6 +13,7 @@ import { COLOURED } from "./palette.js";
 import { Picture } from "./picture.js";
 import { Search } from "./search.js";
 import { Problem, Service } from "./service.js";
+import { beginTour, offerTour } from "./tour.js";
 import { Tooltip } from "./tooltip.js";
 
 /**
@@ -63,6 +64,7 @@ class Application {
       if (this.customer.history.length === 0 && this.customer.id === null) await this.#begin();
       this.loading = false;
       await this.refresh();
+      offerTour();
     } catch (error) {
       this.fail(error, () => this.load());
     } finally {
@@ -96,6 +98,7 @@ class Application {
     if (!model.twin) byId("twin").checked = false;
     this.legend.begin(disk.map, disk.palette);
     const select = byId("category");
+    select.parentElement.hidden = model.categories.length === 0;
     const chosen = select.value;
     select.replaceChildren(element("option", { value: "" }, "All"), ...model.categories.map((name) => element("option", { value: name }, name)));
     select.value = model.categories.includes(chosen) ? chosen : "";
@@ -181,7 +184,6 @@ class Application {
 
   #showResults() {
     const [result, twin] = this.results;
-    this.#colourCategories();
     byId("results-heading").textContent = this.similarTo ? `Similar to ${titleOf(this.similarTo)}` : "Recommended";
     byId("leave-similar").hidden = !this.similarTo;
     byId("milliseconds").textContent = `${result.milliseconds.toFixed(1)} ms`;
@@ -209,14 +211,6 @@ class Application {
     fillResults(byId("own-results"), result.items, { ...options, emphasise: (place) => this.disk.show({ emphasised: place }) });
     if (twin) fillResults(byId("twin-results"), twin.items, options);
     byId("shared").textContent = twin ? `${shared.size} of ${result.items.length} items are in both lists.` : "";
-  }
-
-  /** The categories of the results get colours, so that their items can be found on the disk. */
-  #colourCategories() {
-    const { disk } = this;
-    if (!disk.map?.colour(byFrequency(this.results.flatMap(({ items }) => items.map(({ category }) => category))))) return;
-    disk.recolour();
-    this.legend.fill(disk.map, disk.palette);
   }
 
   /** @param {Item} item brought to the middle, and into sight where the disk is above the lists */
@@ -282,9 +276,7 @@ class Application {
 
   /** @param {string | null} id a known customer, or null for a new one */
   async #become(id) {
-    this.customer.stored = id === null ? [] : await this.service.history(id);
-    this.customer.id = id;
-    this.customer.chosen = [];
+    this.customer.become(id, id === null ? [] : await this.service.history(id));
     this.similarTo = null;
     byId("customer-id").value = id ?? "";
     byId("customer-panel").open ||= id !== null;
@@ -318,6 +310,7 @@ class Application {
   #listen() {
     const { view } = this.disk;
     const press = (/** @type {string} */ id, /** @type {() => unknown} */ act) => byId(id).addEventListener("click", act);
+    press("show-tour", () => beginTour());
     press("zoom-in", () => view.zoomBy(1.4));
     press("zoom-out", () => view.zoomBy(1 / 1.4));
     press("reset-view", () => this.disk.showAll());

@@ -30,7 +30,7 @@ export class CatalogueMap {
     this.popularity = new Float32Array(bytes, 12 * this.count, this.count);
     /** All categories, most popular first. */
     this.byPopularity = this.#byPopularity();
-    /** The category of each colour. */
+    /** The category of each colour: the most popular ones, for as long as the map is shown. */
     this.coloured = this.byPopularity.slice(0, COLOURED);
     this.groups = this.#groups();
     this.sizes = this.#sizes();
@@ -72,34 +72,6 @@ export class CatalogueMap {
       }
     }
     return nearest.map(({ row }) => row);
-  }
-
-  /**
-   * Gives colours to categories, and the rest of them to the most popular others. Who is wanted and has a colour keeps
-   * it; a popular category comes back to the colour that it had at first, if that is free.
-   * @param {string[]} names most important first @returns {boolean} whether anything changed
-   */
-  colour(names) {
-    const wanted = [...new Set(names.map((name) => this.categories.indexOf(name)))].filter((code) => code >= 0).slice(0, COLOURED);
-    const next = this.coloured.map((code) => (wanted.includes(code) ? code : -1));
-    const comeBack = (/** @type {(code: number) => boolean} */ may) =>
-      this.byPopularity.slice(0, COLOURED).forEach((code, place) => {
-        if (next[place] < 0 && !next.includes(code) && may(code)) next[place] = code;
-      });
-    const fill = (/** @type {number[]} */ codes) => {
-      for (const code of codes) if (next.includes(-1) && !next.includes(code)) next[next.lastIndexOf(-1)] = code;
-    };
-    comeBack((code) => wanted.includes(code));
-    fill(wanted);
-    comeBack(() => true);
-    fill(this.byPopularity);
-    const changed = next.some((code, place) => code !== this.coloured[place]);
-    if (changed) {
-      this.coloured = next;
-      this.groups = this.#groups();
-      this.order = this.#order();
-    }
-    return changed;
   }
 
   #byPopularity() {

@@ -10,6 +10,16 @@ export class Customer {
     this.stored = [];
     /** What was chosen on this page and is not stored, oldest first. @type {Item[]} */
     this.chosen = [];
+    /** What the new customer had chosen before a known one was loaded. @type {Item[]} */
+    this.mine = [];
+  }
+
+  /** Switches to a known customer, or back to the new one. @param {string | null} id @param {Item[]} stored */
+  become(id, stored) {
+    if (this.id === null) this.mine = this.chosen;
+    this.id = id;
+    this.stored = stored;
+    this.chosen = id === null ? this.mine : [];
   }
 
   /** @returns {(Item & {stored: boolean})[]} oldest first */

@@ -45,6 +45,8 @@ export class Disk {
     /** @type {import("./overlay.js").Scene} */
     this.scene = { star: null, source: null, history: [], results: [], hovered: null, emphasised: -1, crosshair: false };
     this.highlighted = -1;
+    /** The row that the reader was last reported to point at. @type {number | null} */
+    this.pointed = null;
     this.frame = 0;
     this.lastFrame = 0;
     this.moving = false;
@@ -126,12 +128,6 @@ export class Disk {
     this.view.flyTo(mark.point);
   }
 
-  /** After the categories of the map have got other colours. */
-  recolour() {
-    if (this.map) this.points.load(this.map);
-    this.redraw();
-  }
-
   /** To where the star is going, should it still be on its way. */
   goToStar() {
     if (this.starTarget) this.view.flyTo(this.starTarget);
@@ -200,7 +196,8 @@ export class Disk {
   /** @param {Point | null} place @param {string} kind */
   #hover(place, kind) {
     const row = place ? this.#rowAt(place, kind) : null;
-    if (row === null && !this.scene.hovered) return;
+    if (row === null && this.pointed === null && !this.scene.hovered) return; // hovered: a redraw may have cleared it already
+    this.pointed = row;
     this.show({ hovered: row === null || !this.map ? null : { point: this.map.at(row), label: "" } });
     this.stage.classList.toggle("over-item", row !== null);
     this.actions.point(row, row === null || !this.map ? this.view.middle : this.view.toScreen(this.map.at(row)), kind);

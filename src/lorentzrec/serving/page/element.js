@@ -16,6 +16,13 @@ export function element(tag, { data = {}, ...properties } = {}, ...children) {
   return made;
 }
 
+/** A dot in the colour of a category. @param {string} colour */
+export function swatchOf(colour) {
+  const swatch = element("i", { className: "swatch" });
+  swatch.style.backgroundColor = colour;
+  return swatch;
+}
+
 /** @param {string} id @returns {any} the element of index.html with this id */
 export const byId = (id) => document.getElementById(id);
 

@@ -1,6 +1,6 @@
 /** Lists of items: the history, and results with their reasons and buttons. */
 
-import { element, titleOf } from "./element.js";
+import { element, swatchOf, titleOf } from "./element.js";
 import { scoreOf } from "./notices.js";
 
 /** @typedef {import("./service.js").Item} Item */
@@ -44,7 +44,7 @@ function because(reasons) {
     return names.length ? [`${words} ${names.join(", ")}`] : [];
   };
   const parts = [...named("often_after", "often bought after"), ...named("often_with", "often bought with"), ...named("near", "because of")];
-  return element("p", { className: "because" }, parts.length ? parts.join("; ") : "fits the whole history");
+  return element("p", { className: "because" }, parts.length ? parts.join("; ") : "fits the history as a whole");
 }
 
 /**
@@ -63,14 +63,12 @@ function because(reasons) {
 export function fillResults(list, items, { shared, scored, explained, colourOf, add, similar, show, emphasise }) {
   const lines = items.map((item, place) => {
     const title = titleOf(item);
-    const button = (/** @type {string} */ name, /** @type {string} */ label, /** @type {(item: Item) => void} */ act, text = name) => {
+    const button = (/** @type {string} */ name, /** @type {string} */ label, /** @type {(item: Item) => void} */ act, text) => {
       const made = element("button", { type: "button", "aria-label": label, data: { action: name } }, text);
       made.addEventListener("click", () => act(item));
       return made;
     };
     const score = scoreOf(item.score, scored);
-    const swatch = element("i", { className: "swatch" });
-    swatch.style.backgroundColor = colourOf(item.category);
     const line = element(
       "li",
       { className: shared.has(item.id) ? "shared" : "", data: { id: item.id } },
@@ -79,12 +77,12 @@ export function fillResults(list, items, { shared, scored, explained, colourOf, 
       element(
         "p",
         { className: "facts" },
-        element("span", {}, swatch, item.category ?? "no category"),
+        ...(item.category ? [element("span", {}, swatchOf(colourOf(item.category)), item.category)] : []),
         element("span", { title: score.title }, score.text),
         ...(shared.has(item.id) ? [element("em", {}, "in both")] : []),
       ),
       ...(explained ? [because(item.because)] : []),
-      element("div", { className: "buttons" }, button("add", `Add ${title} to the history`, add), button("similar", `Items similar to ${title}`, similar)),
+      element("div", { className: "buttons" }, button("add", `Add ${title} to the history`, add, "Add"), button("similar", `Similar to ${title}`, similar, "Similar")),
     );
     if (emphasise) {
       for (const event of ["pointerenter", "focusin"]) line.addEventListener(event, () => emphasise(place));

@@ -1,6 +1,6 @@
 /** The legend: categories with their colours; pressing one brings its items out of the crowd. */
 
-import { element } from "./element.js";
+import { element, swatchOf } from "./element.js";
 import { COLOURED } from "./palette.js";
 
 export class Legend {
@@ -29,7 +29,7 @@ export class Legend {
     const children = map.coloured.map((code, place) => this.#button(map.categories[code], code, colours[place]));
     if (others.length > 0) {
       const named = others.map((code) => ({ code, name: map.categories[code] })).sort((a, b) => a.name.localeCompare(b.name));
-      const swatch = this.#swatch(colours[COLOURED]);
+      const swatch = swatchOf(colours[COLOURED]);
       children.push(
         element(
           "details",
@@ -42,16 +42,9 @@ export class Legend {
     this.root.replaceChildren(...children);
   }
 
-  /** @param {string} colour */
-  #swatch(colour) {
-    const swatch = element("i", { className: "swatch" });
-    swatch.style.backgroundColor = colour;
-    return swatch;
-  }
-
   /** @param {string} name @param {number} code @param {string} colour */
   #button(name, code, colour) {
-    const button = element("button", { type: "button", "aria-pressed": String(code === this.chosen), data: { code: String(code) } }, this.#swatch(colour), name);
+    const button = element("button", { type: "button", "aria-pressed": String(code === this.chosen), data: { code: String(code) } }, swatchOf(colour), name);
     button.addEventListener("click", () => {
       this.chosen = this.chosen === code ? -1 : code;
       for (const other of this.root.querySelectorAll("button"))

@@ -27,11 +27,17 @@ export const SCORES = {
   count: "how often the item was chosen in the training data",
 };
 
+/** Scores in words. @type {Record<keyof SCORES, (score: number) => string>} */
+const TEXTS = {
+  distance: (score) => `distance ${Math.abs(score).toFixed(3)}`,
+  // A minus sign that does not look like a hyphen, or break.
+  inner: (score) => `score ${score.toFixed(3).replace("-", "\u2212")}`,
+  count: (score) => `chosen ${score.toLocaleString("en")} ${score === 1 ? "time" : "times"}`,
+};
+
 /** @param {number} score @param {keyof SCORES} kind @returns {{text: string, title: string}} */
 export function scoreOf(score, kind) {
-  // A minus sign that does not look like a hyphen, or break.
-  const text = kind === "count" ? `chosen ${score.toLocaleString("en")} ${score === 1 ? "time" : "times"}` : score.toFixed(3).replace("-", "\u2212");
-  return { text, title: `score: ${SCORES[kind]}` };
+  return { text: TEXTS[kind](score), title: `score: ${SCORES[kind]}` };
 }
 
 /** @param {import("./service.js").Model} model */

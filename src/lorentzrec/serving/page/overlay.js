@@ -1,7 +1,8 @@
 /** What is drawn over the points: a faint grid, the history, the results joined to the star by geodesics, and the star. */
 
 import { placeNextTo, freeSpot } from "./placement.js";
-import { ORIGIN, geodesic, point } from "./poincare.js";
+import { smoothCurve } from "./curves.js";
+import { ORIGIN, between, circleSeenFrom, point } from "./poincare.js";
 
 /**
  * @typedef {import("./poincare.js").Point} Point
@@ -21,7 +22,8 @@ import { ORIGIN, geodesic, point } from "./poincare.js";
 const ASIDE = 15;
 const RAYS = 12;
 const RINGS = [1, 2, 3, 4, 5, 6];
-const RING_STEPS = 240; // many: near the rim of the view a few of them make most of the ring
+/** Where the rays end, just inside the rim. */
+const RAY_LENGTH = 0.9999;
 
 export class Overlay {
   /** @param {HTMLCanvasElement} canvas */
@@ -29,17 +31,6 @@ export class Overlay {
     this.canvas = canvas;
     this.context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
     this.taken = [];
-    this.rings = RINGS.map((distance) =>
-      Array.from({ length: RING_STEPS + 1 }, (_, step) => {
-        const angle = (2 * Math.PI * step) / RING_STEPS;
-        const radius = Math.tanh(distance / 2);
-        return point(radius * Math.cos(angle), radius * Math.sin(angle));
-      }),
-    );
-    this.rays = Array.from({ length: RAYS }, (_, ray) => {
-      const angle = (2 * Math.PI * ray) / RAYS;
-      return geodesic(ORIGIN, point(0.9999 * Math.cos(angle), 0.9999 * Math.sin(angle)));
-    });
   }
 
   /** @param {import("./view.js").View} view @param {Scene} scene @param {Colours} colours */
@@ -52,7 +43,7 @@ export class Overlay {
     this.view = view;
     this.colours = colours;
     this.scale = Math.min(Math.max(view.radius / 300, 0.75), 1); // marks are smaller on a phone
-    for (const line of [...this.rings, ...this.rays]) this.#line(line, colours.grid, 1);
+    this.#grid();
     this.#dot(view.toScreen(ORIGIN), 1.5, colours.grid);
     if (scene.source) this.#arcs(scene.source, scene);
     const star = scene.star && view.toScreen(scene.star);
@@ -69,9 +60,22 @@ export class Overlay {
     else if (scene.hovered?.label) this.#caption(view.toScreen(scene.hovered.point), scene.hovered.label);
   }
 
-  /** @param {Point[]} world @param {string} colour @param {number} width */
-  #line(world, colour, width) {
-    this.#stroke(world.map((place) => this.view.toScreen(place)), colour, width);
+  /** Circles around the centre of the disk, one unit of distance apart, and rays from it. */
+  #grid() {
+    const { view, colours } = this;
+    for (const distance of RINGS) {
+      const ring = circleSeenFrom(view.centre, distance);
+      this.#stroke(smoothCurve((share) => view.throughLens(ring(share))), colours.grid, 1);
+    }
+    for (let ray = 0; ray < RAYS; ray++) {
+      const angle = (2 * Math.PI * ray) / RAYS;
+      this.#geodesic(ORIGIN, point(RAY_LENGTH * Math.cos(angle), RAY_LENGTH * Math.sin(angle)), colours.grid, 1);
+    }
+  }
+
+  /** @param {Point} from @param {Point} to @param {string} colour @param {number} width */
+  #geodesic(from, to, colour, width) {
+    this.#stroke(smoothCurve((share) => this.view.toScreen(between(from, to, share))), colour, width);
   }
 
   /** @param {Point[]} places on the screen @param {string} colour @param {number} width */
@@ -109,7 +113,7 @@ export class Overlay {
       if (!mark) return;
       const emphasised = place === scene.emphasised;
       this.context.globalAlpha = emphasised ? 1 : 0.5;
-      this.#line(geodesic(source, mark.point), this.colours.accent, emphasised ? 2.5 : 1.25);
+      this.#geodesic(source, mark.point, this.colours.accent, emphasised ? 2.5 : 1.25);
     });
     this.context.globalAlpha = 1;
   }

@@ -75,9 +75,22 @@ export const distance = (a, b) => distanceFromCentre(translate(b, a));
 /** The point a share of the way along the geodesic from a to b. @param {Point} a @param {Point} b @param {number} share */
 export const between = (a, b, share) => translate(magnify(translate(b, a), share), opposite(a));
 
-/** Points along the geodesic from a to b, ends included. @param {Point} a @param {Point} b @param {number} steps */
-export function geodesic(a, b, steps = 32) {
-  return Array.from({ length: steps + 1 }, (_, step) => between(a, b, step / steps));
+/**
+ * The circle of a radius around the centre of the disk, once `viewer` has been moved there. It is a circle for the eye
+ * as well, with the ends of one diameter on the line through the viewer.
+ * @param {Point} viewer @param {number} radius hyperbolic @returns {(share: number) => Point} the point after a share of the circle
+ */
+export function circleSeenFrom(viewer, radius) {
+  const away = distanceFromCentre(viewer);
+  const far = Math.tanh((away + radius) / 2);
+  const near = Math.tanh((away - radius) / 2);
+  const length = Math.hypot(viewer.x, viewer.y) || 1;
+  const middle = (far + near) / 2 / length;
+  return (share) => {
+    const angle = 2 * Math.PI * share;
+    const reach = (far - near) / 2;
+    return point(reach * Math.cos(angle) - viewer.x * middle, reach * Math.sin(angle) - viewer.y * middle);
+  };
 }
 
 /**

@@ -46,7 +46,7 @@ export class Tooltip {
     if (row !== this.row || !item) return;
     this.item = item;
     this.button.hidden = kind !== "touch";
-    this.#put(titleOf(item), item.category ?? "no category", place);
+    this.#put(titleOf(item), item.category ?? "", place);
     if (kind === "keyboard") byId("announcement").textContent = titleOf(item);
   }
 

@@ -59,7 +59,12 @@ export class View {
 
   /** @param {Point} world @returns {Point} in CSS pixels */
   toScreen(world) {
-    const place = magnify(translate(world, this.centre), this.zoom);
+    return this.throughLens(translate(world, this.centre));
+  }
+
+  /** @param {Point} moved a point of the disk once the centre of the view is in the middle @returns {Point} in CSS pixels */
+  throughLens(moved) {
+    const place = magnify(moved, this.zoom);
     return point(this.middle.x + this.radius * place.x, this.middle.y - this.radius * place.y);
   }
 

@@ -13,6 +13,10 @@ from lorentzrec.model.ranking import History, Ranker, Rows
 from lorentzrec.serving.recommending.reasons import Reasons
 from lorentzrec.serving.versions.index import INDEXED_ITEMS, Index, IndexedRanker, Score
 
+FEW_REMOVED = 50
+"""With an index: up to this many items that are not live are excluded like a history, which needs no bitmap."""
+REMOVED_SHARE = 16
+"""Without an index: up to one item in 16 that is not live is scored and excluded, which needs no copy of the others."""
 Ranked = tuple[NDArray[np.int64], NDArray[np.float32]]
 """Rows and scores, best first."""
 
@@ -29,7 +33,8 @@ class LiveRanker:
     """Ranks the live items of a version by its model, or by its twin; all rows are those of the version.
 
     Where not all items are live, the points of those that are get packed once, so that nothing else is ever scored:
-    unless there is an index, and enough items are live for it to pay.
+    unless there is an index, and enough items are live for it to pay. If only a few items are not live, nothing is
+    packed: these are excluded from every ranking.
     """
 
     def __init__(
@@ -40,6 +45,10 @@ class LiveRanker:
         rows: Rows = np.arange(len(counts)) if live is None else live
         self._counts, self._popular = counts, rows[np.argsort(-counts[rows], kind="stable")]
         self._index = index if len(rows) >= INDEXED_ITEMS else None
+        self._removed: Rows = np.empty(0, np.int64)
+        few = len(counts) // REMOVED_SHARE if self._index is None else FEW_REMOVED
+        if live is not None and len(counts) - len(live) <= few:
+            self._removed, live = np.setdiff1d(np.arange(len(counts)), live, assume_unique=True), None
         self._live = live
         self._packed = live if self._index is None else None
         if self._packed is not None:
@@ -61,6 +70,8 @@ class LiveRanker:
             places = self._places[boosts.items]
             boosts = boosts._replace(items=places).where(places != UNKNOWN)
         ranker = self._nearest if query.history is None else self._scored
+        if len(self._removed):
+            excluded = np.concatenate([excluded, self._removed])
         places, scores = ranker.top(
             query.point, k, self._places_of(excluded), None if allowed is None else self._places_of(allowed), boosts
         )

@@ -33,15 +33,19 @@ class UnknownItem(InputError):  # noqa: N818 - it becomes a 404
 class Recommender:
     """Recommends from one version and one set of live items. Immutable, and safe to use from many threads."""
 
-    def __init__(self, version: Version, live_items: Sequence[str] | None = None) -> None:
-        """`live_items`: the only ids that may be recommended; None for all. Histories may contain other items."""
+    def __init__(self, version: Version, live_items: Sequence[str] | None = None, removed: Sequence[str] = ()) -> None:
+        """Histories may contain items that are not live.
+
+        live_items: the only ids that may be recommended; None for all except those in `removed`.
+        """
         self.version = version
         live = None
         if live_items is not None:
-            rows = version.items.rows(live_items)
-            live = np.unique(rows[rows != UNKNOWN])
-            if len(live) == len(version.items):
-                live = None
+            live = np.unique(self._known(live_items))
+        elif removed:
+            live = np.delete(np.arange(len(version.items)), self._known(removed))
+        if live is not None and len(live) == len(version.items):
+            live = None
         self.live_count = len(version.items) if live is None else len(live)
         self._own = LiveRanker(version.ranker, version.item_counts, live, version.index)
         twin = version.twin_ranker

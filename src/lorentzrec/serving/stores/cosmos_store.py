@@ -3,8 +3,8 @@
 histories     partition /customer: the events of a customer as a list, in documents of about a thousand events each;
               the time of an erasure, in a partition of its own named by a salted hash; "salt" has the salt
 catalogue     partition /place: "state" is one document, replaced by ETag; "versions" one document per version;
-              "files-TOKEN" the chunks of a version; "live-TOKEN" the live items in parts; "publishers" one document
-              for each process that publishes now, renewed every minute
+              "files-TOKEN" the chunks of a version; "live-TOKEN" the live or removed items in parts; "publishers" one
+              document for each process that publishes now, renewed every minute
 
 Ids and partitions are digests or tokens, since Cosmos DB limits what they may hold. A batch of events is all or nothing
 for each customer; if it fails halfway, sending it again does no harm.
@@ -33,6 +33,8 @@ from lorentzrec.serving.stores.store import (
     Added,
     Event,
     HistoryEvent,
+    LiveCounts,
+    LiveItems,
     State,
     Store,
     check_name,
@@ -159,7 +161,9 @@ class CosmosStore(ChunkedVersions, Store):
                 with suppress(Conflict):  # it was completed, activated or removed meanwhile
                     self._remove(version)
                     removed += 1
-        in_use = {"state", "versions", f"live-{self._state()['live']}"} | {f"files-{one['token']}" for one in versions}
+        in_use = {"state", "versions", f"live-{_live_token(self._state())}"} | {
+            f"files-{one['token']}" for one in versions
+        }
         orphans = [
             document
             for document in self._catalogue.everywhere("c.id, c.place, c._ts")
@@ -370,49 +374,50 @@ class CosmosStore(ChunkedVersions, Store):
 
     # Live items
 
-    def live_items(self) -> list[str] | None:
+    def live_items(self) -> LiveItems:
         return self._until_unopposed(lambda: self._live(self._state()))
 
     def _set_live_items(self, items: list[str] | None) -> None:
-        self._until_unopposed(lambda: self._switch_live(self._state(), items))
+        self._until_unopposed(lambda: self._switch_live(self._state(), LiveItems(items)))
 
-    def _change_live_items(self, add: Sequence[str], remove: Sequence[str]) -> int:
-        def change() -> int:
+    def _change_live_items(self, add: list[str], remove: list[str]) -> LiveCounts:
+        def change() -> LiveCounts:
             state = self._state()
             before = self._live(state)
-            if before is None:
-                raise StoreFault.ALL_ITEMS_LIVE.error()
-            after = sorted((set(before) - set(remove)) | set(add))
+            if before.items is None:
+                after = LiveItems(None, sorted((set(before.removed) - set(add)) | set(remove)))
+            else:
+                after = LiveItems(sorted((set(before.items) - set(remove)) | set(add)))
             if after != before:
                 self._switch_live(state, after)
-            return len(after)
+            return LiveCounts(None if after.items is None else len(after.items), len(after.removed))
 
         return self._until_unopposed(change)
 
-    def _live(self, state: Document) -> list[str] | None:
-        if state["live"] is None:
-            return None
-        parts = self._catalogue.all(f"live-{state['live']}")
+    def _live(self, state: Document) -> LiveItems:
+        if (token := _live_token(state)) is None:
+            return LiveItems()
+        parts = self._catalogue.all(f"live-{token}")
         if len(parts) != state["live_parts"]:
             raise Conflict  # they were replaced after the state was read
-        return [item for part in parts for item in part["items"]]
+        listed = [item for part in parts for item in part["items"]]
+        return LiveItems(None, listed) if state["live"] is None else LiveItems(listed)
 
-    def _switch_live(self, state: Document, items: list[str] | None) -> None:
+    def _switch_live(self, state: Document, live: LiveItems) -> None:
         """Write the items next to the old ones, then point to them."""
-        token, parts = None, []
-        if items is not None:
-            token = secrets.token_hex(8)
-            for number, part in enumerate(_split_items(items)):
-                parts.append({"id": f"{number:08d}", "place": f"live-{token}", "items": part})
-                self._catalogue.put(parts[-1])
-        changed = {**state, "live": token, "live_parts": len(parts), "live_revision": state["live_revision"] + 1}
+        token, parts = secrets.token_hex(8), []
+        for number, part in enumerate(_split_items(live.removed if live.items is None else live.items)):
+            parts.append({"id": f"{number:08d}", "place": f"live-{token}", "items": part})
+            self._catalogue.put(parts[-1])
+        pointers = {"live": None, "removed": token} if live.items is None else {"live": token, "removed": None}
+        revision = state["live_revision"] + 1
         try:
-            self._catalogue.replace(changed)
+            self._catalogue.replace({**state, **pointers, "live_parts": len(parts), "live_revision": revision})
         except Conflict:
             self._delete_all(parts)
             raise
-        if state["live"] is not None:
-            self._delete_all(self._catalogue.all(f"live-{state['live']}", "c.id, c.place"))
+        if (before := _live_token(state)) is not None:
+            self._delete_all(self._catalogue.all(f"live-{before}", "c.id, c.place"))
 
     def _until_unopposed(self, step: Callable[[], Result]) -> Result:
         """Do `step`, and repeat it from its reads on while other processes are faster with their writes."""
@@ -422,6 +427,15 @@ class CosmosStore(ChunkedVersions, Store):
             except Conflict:
                 time.sleep(random.uniform(0, 0.05))
         raise StoreFault.BUSY.error(store=self.url, reason="other processes keep changing the same document")
+
+
+def _live_token(state: Document) -> str | None:
+    """Names the list of live items or, if there is none, of removed ones; None if every item is live.
+
+    0.1 does not know removed ones: it leaves their token behind when it sets the number of parts to 0.
+    """
+    token: str | None = state["live"]
+    return state["removed"] if token is None and state.get("live_parts") else token
 
 
 def _was_current(version: Document, current: str | None) -> bool:

@@ -56,7 +56,6 @@ class StoreFault(Enum):
     FILE_CHANGED = ArtifactError, "{file} is missing or not as its manifest lists it: publish the model again"
     # These are sent over HTTP as they are, so they do not name the store.
     HISTORY_DAMAGED = RecordDamaged, "the history of this customer is damaged: erase the customer or restore a backup"
-    ALL_ITEMS_LIVE = InputError, "every item is live: set the live items first, then add or remove some"
     TOO_LARGE = InputError, "the store cannot keep this (status {status}): make it smaller or simpler"
 
     def error(self, **fields: object) -> LorentzrecError:

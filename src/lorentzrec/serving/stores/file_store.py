@@ -174,6 +174,12 @@ class FileStore(SqlStore):
             raise StoreFault.VERSION_DAMAGED.error(name=name, store=self.url, file=file)
         return place
 
+    def fetch_file(self, name: str, file: str, folder: Path) -> Path:
+        place = self._complete(name)
+        if not read_manifest(place)[0].has_whole(place, file):
+            raise StoreFault.VERSION_DAMAGED.error(name=name, store=self.url, file=file)
+        return place / file
+
     def activate(self, name: str) -> None:
         with self._connections.transaction():  # not for its tables: so that no process discards the version meanwhile
             self._complete(name)

@@ -9,11 +9,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.store import (
     Added,
     Event,
     HistoryEvent,
+    LiveCounts,
+    LiveItems,
     Store,
     drop_erased,
     key_of,
@@ -137,15 +138,19 @@ class SqlStore(Store, Protocol):
             remove = f"DELETE FROM {sql.schema}.events WHERE {sql.user} = {sql.key}"
             return int(cursor.execute(remove, (self._user_key(user),)).rowcount)
 
-    def live_items(self) -> list[str] | None:
+    # The table `live_items` has the live items or, if everything is live, the exceptions: those that were removed. 0.1
+    # does not read it if everything is live.
+
+    def live_items(self) -> LiveItems:
         sql = self.dialect
         # One statement sees one state of the database: flag and items belong together.
         rows = self._rows(
             f"SELECT {sql.everything}, {sql.item} FROM {sql.schema}.{sql.live}"
-            f" LEFT JOIN {sql.schema}.live_items ON NOT {sql.everything} ORDER BY {sql.item}"
+            f" LEFT JOIN {sql.schema}.live_items ON true ORDER BY {sql.item}"
         )
         everything, first = rows[0]
-        return None if everything else [] if first is None else [item for _, item in rows]
+        listed = [] if first is None else [item for _, item in rows]
+        return LiveItems(None, listed) if everything else LiveItems(listed)
 
     def _set_live_items(self, items: list[str] | None) -> None:
         sql = self.dialect
@@ -155,16 +160,18 @@ class SqlStore(Store, Protocol):
             cursor.execute(f"DELETE FROM {sql.schema}.live_items")
             self._add_items(cursor, items or [])
 
-    def _change_live_items(self, add: Sequence[str], remove: Sequence[str]) -> int:
+    def _change_live_items(self, add: list[str], remove: list[str]) -> LiveCounts:
         sql = self.dialect
         with self._connections.transaction() as cursor:
-            if cursor.execute(f"SELECT {sql.everything} FROM {sql.schema}.{sql.live}{sql.lock}").fetchall()[0][0]:
-                raise StoreFault.ALL_ITEMS_LIVE.error()
+            query = f"SELECT {sql.everything} FROM {sql.schema}.{sql.live}{sql.lock}"
+            everything = bool(cursor.execute(query).fetchall()[0][0])
+            listed, unlisted = (remove, add) if everything else (add, remove)
             statement = f"DELETE FROM {sql.schema}.live_items WHERE {sql.item} IN (SELECT value FROM {sql.json_values})"
-            removed = cursor.execute(statement, (json.dumps(list(remove)),)).rowcount
-            if self._add_items(cursor, add) + removed:
+            deleted = cursor.execute(statement, (json.dumps(unlisted),)).rowcount
+            if self._add_items(cursor, listed) + deleted:
                 cursor.execute(self._next_revision)
-            return int(cursor.execute(f"SELECT count(*) FROM {sql.schema}.live_items").fetchall()[0][0])
+            count = int(cursor.execute(f"SELECT count(*) FROM {sql.schema}.live_items").fetchall()[0][0])
+        return LiveCounts(None, count) if everything else LiveCounts(count)
 
     @property
     def _next_revision(self) -> str:

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -63,6 +63,22 @@ class HistoryEvent(NamedTuple):
     item: str
     time: float
     weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class LiveItems:
+    """The items that may be recommended: only `items`, or, if that is None, all except `removed`. Sorted by id."""
+
+    items: list[str] | None = None
+    removed: list[str] = field(default_factory=list)
+    """Empty if there is a list of live items."""
+
+
+class LiveCounts(NamedTuple):
+    """The sizes of the two lists in `LiveItems`."""
+
+    live: int | None
+    removed: int = 0
 
 
 @dataclass(frozen=True)
@@ -119,6 +135,9 @@ class Store(Protocol):
         A store of folders returns its own; others download to `cache`/NAME, which stays for the next time.
         """
 
+    def fetch_file(self, name: str, file: str, folder: Path) -> Path:
+        """One file of a version, checked; a store of folders returns its own, others download it to `folder`."""
+
     def activate(self, name: str) -> None:
         """Make a complete version the current one, in one atomic step for all workers, and record it."""
 
@@ -152,23 +171,23 @@ class Store(Protocol):
         check_ids("user", [user])
         return self._forget(user)
 
-    def live_items(self) -> list[str] | None:
-        """The items that may be recommended, in order of id; None if every item of the version may."""
+    def live_items(self) -> LiveItems:
+        """The items that may be recommended."""
 
-    def set_live_items(self, items: Sequence[str] | None) -> int | None:
-        """Replace the live items (None: every item is live again); returns how many are live now (None: all)."""
+    def set_live_items(self, items: Sequence[str] | None) -> LiveCounts:
+        """Replace the live items; None: every item is live again, also those that were removed."""
         check_ids("item", items or ())
         unique = None if items is None else sorted(set(items))
         self._set_live_items(unique)
-        return None if unique is None else len(unique)
+        return LiveCounts(None if unique is None else len(unique))
 
-    def change_live_items(self, add: Sequence[str] = (), remove: Sequence[str] = ()) -> int:
-        """Add and remove single live items; returns how many are live now. The revision grows only with a change.
+    def change_live_items(self, add: Sequence[str] = (), remove: Sequence[str] = ()) -> LiveCounts:
+        """Make single items live, and others not; an item in both lists is live. The revision grows only with a change.
 
-        `InputError` while every item is live: there is no set yet to add to or to remove from.
+        This changes the list of live items or, if there is none, the list of removed items.
         """
         check_ids("item", [*add, *remove])
-        return self._change_live_items(add, remove)
+        return self._change_live_items(sorted(set(add)), sorted(set(remove) - set(add)))
 
     def close(self) -> None:
         """Release connections and files. The store cannot be used any more."""
@@ -181,7 +200,7 @@ class Store(Protocol):
 
     def _set_live_items(self, items: list[str] | None) -> None: ...
 
-    def _change_live_items(self, add: Sequence[str], remove: Sequence[str]) -> int: ...
+    def _change_live_items(self, add: list[str], remove: list[str]) -> LiveCounts: ...
 
     def _no_version(self, name: str) -> LorentzrecError:
         newest = ", ".join(self.versions()[:5]) or "none"

@@ -49,7 +49,11 @@ class Manifest(Struct, frozen=True):
 
     def find_damage(self, folder: Path) -> str | None:
         """The first file in `folder` that is missing or not as recorded; None if all are."""
-        return next((name for name, file in self.files.items() if not file.is_whole(folder / name)), None)
+        return next((name for name in self.files if not self.has_whole(folder, name)), None)
+
+    def has_whole(self, folder: Path, file: str) -> bool:
+        """Whether `file` is listed, and is in `folder` as recorded."""
+        return file in self.files and self.files[file].is_whole(folder / file)
 
 
 class ChunkedVersions(Protocol):
@@ -123,6 +127,16 @@ class ChunkedVersions(Protocol):
                         if not recorded.is_whole(folder / file):
                             raise StoreFault.VERSION_DAMAGED.error(name=name, store=self.url, file=file)
         return place
+
+    def fetch_file(self, name: str, file: str, folder: Path) -> Path:
+        version, content = self._find_version(name)
+        (folder / MARKER).write_bytes(content)
+        manifest, _ = read_manifest(folder)
+        if file in manifest.files:
+            self._download(version, folder / file, manifest.files[file].bytes)
+        if not manifest.has_whole(folder, file):
+            raise StoreFault.VERSION_DAMAGED.error(name=name, store=self.url, file=file)
+        return folder / file
 
     def _download(self, version: Any, target: Path, size: int) -> None:
         """Write the chunks of a file until it has its size, or a chunk is missing."""

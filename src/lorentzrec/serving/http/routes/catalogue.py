@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import numpy as np
 from litestar import Request, Response, get, patch, post, put
+from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody, QueryParameter
 
@@ -26,6 +27,7 @@ from lorentzrec.serving.http.messages import (
 from lorentzrec.serving.http.problems import READING, READING_ITEM, WITH_BODY, ServiceProblem
 from lorentzrec.serving.http.requests import ItemInPath, TheWorker, Worker, decode_id
 from lorentzrec.serving.recommending.recommender import UnknownItem
+from lorentzrec.serving.stores.store import LiveCounts
 
 Words = Annotated[
     str, QueryParameter(name="query", max_length=500, description="Words of a title, or beginnings of them, or an id.")
@@ -38,6 +40,10 @@ RowList = Annotated[
 NOT_MODIFIED = ResponseSpec(None, generate_examples=False, description="The version is still the one of If-None-Match.")
 LIVE_SECONDS = 8.0
 """There may be a million live items, and a store that is sending them is not to be given up."""
+LIST_TOO_LONG = (
+    "the list is longer than this service takes, and cannot be sent in parts: run `lorentzrec live STORE --set FILE`, "
+    "or make every item live with null and remove the others with PATCH, which can be sent in parts"
+)
 
 
 @get("/items", sync_to_thread=True, responses=READING)
@@ -62,31 +68,45 @@ def get_item(item: ItemInPath, worker: TheWorker) -> ItemResponse:
 def get_live_items(worker: TheWorker) -> LiveItemsResponse:
     """The live items in the store."""
     version = worker.versions.version
-    items = worker.store.call(lambda store: store.live_items(), seconds=LIVE_SECONDS)
-    return LiveItemsResponse(items, version.name if version else None)
+    live = worker.store.call(lambda store: store.live_items(), seconds=LIVE_SECONDS)
+    return LiveItemsResponse(live.items, version.name if version else None, live.removed)
 
 
-@put("/live", sync_to_thread=True, opt={"writes": True}, responses=WITH_BODY)
+def _refuse_long_list(request: Request[Any, Any, Any], _: Exception) -> Response[Any]:
+    return ServiceProblem(LIST_TOO_LONG, 413, "too-large").to_response(request)
+
+
+@put(
+    "/live",
+    sync_to_thread=True,
+    opt={"writes": True},
+    responses=WITH_BODY,
+    exception_handlers={RequestEntityTooLarge: _refuse_long_list},
+)
 def set_live_items(data: JSONBody[LiveItemsRequest], worker: TheWorker) -> LiveItemsChanged:
-    """Replace the live items; null makes every item live. Every worker follows within about a second."""
+    """Replace the live items; null makes every item live, also removed ones. Workers follow within about a second."""
     items = None if data.items is None else [str(id) for id in data.items]
-    live = worker.store.call(lambda store: store.set_live_items(items), writes=True, seconds=LIVE_SECONDS)
-    return _report_change(worker, live, items or ())
+    counts = worker.store.call(lambda store: store.set_live_items(items), writes=True, seconds=LIVE_SECONDS)
+    return _report_change(worker, counts, items or ())
 
 
 @patch("/live", sync_to_thread=True, opt={"writes": True}, responses=WITH_BODY)
 def change_live_items(data: JSONBody[LiveItemsChange], worker: TheWorker) -> LiveItemsChanged:
-    """Add items to the live ones and remove others: what comes into stock, and what is sold out."""
+    """Make items live, and others not: what comes into stock, and what is sold out.
+
+    If there is no list of live items, every item stays live except those that are removed. Workers follow within about
+    a second.
+    """
     add, remove = [str(id) for id in data.add], [str(id) for id in data.remove]
-    live = worker.store.call(lambda store: store.change_live_items(add, remove), writes=True, seconds=LIVE_SECONDS)
-    return _report_change(worker, live, add + remove)
+    counts = worker.store.call(lambda store: store.change_live_items(add, remove), writes=True, seconds=LIVE_SECONDS)
+    return _report_change(worker, counts, add + remove)
 
 
-def _report_change(worker: Worker, live: int | None, ids: Sequence[str]) -> LiveItemsChanged:
+def _report_change(worker: Worker, counts: LiveCounts, ids: Sequence[str]) -> LiveItemsChanged:
     worker.versions.nudge()
     version = worker.versions.version
     unknown = len(ids) if version is None else int((version.items.rows(ids) < 0).sum())
-    return LiveItemsChanged(live, unknown, version.name if version else None)
+    return LiveItemsChanged(counts.live, unknown, version.name if version else None, counts.removed)
 
 
 @get("/model", sync_to_thread=False, responses=READING)

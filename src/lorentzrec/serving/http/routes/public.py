@@ -1,4 +1,4 @@
-"""Routes that never need a key: probes, metrics, and the page, whose few files are read once at the start."""
+"""Routes that never need a key: probes, metrics, documentation, and the page, whose files are read once."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from litestar.exceptions import NotFoundException
 from litestar.params import FromPath
 
 from lorentzrec.errors import StoreUnavailable
+from lorentzrec.serving.http.documentation import documentation_page, exact_document
 from lorentzrec.serving.http.messages import Liveness, Readiness
 from lorentzrec.serving.http.problems import describe_problems
 from lorentzrec.serving.http.requests import TheWorker
@@ -60,6 +61,12 @@ def get_page(request: Request[Any, Any, Any]) -> Response[bytes]:
 @get("/page/{name:path}", sync_to_thread=False, include_in_schema=False)
 def get_page_file(name: FromPath[str], request: Request[Any, Any, Any]) -> Response[bytes]:
     return _respond(name.removeprefix("/"), request)
+
+
+@get("/docs", sync_to_thread=True, include_in_schema=False)
+def get_documentation(request: Request[Any, Any, Any]) -> Response[str]:
+    page = documentation_page(exact_document(request.app.openapi_schema.to_schema()), str(request.base_url))
+    return Response(page, media_type=MediaType.HTML, headers=PAGE_HEADERS)
 
 
 class _File(NamedTuple):

@@ -1,0 +1,75 @@
+"""What workers and rounds cost in quality: NDCG on the test part against the number of workers, merges per epoch, seed.
+
+    python benchmarks/bench_rounds.py DATASET --workers 1 2 4 8 --rounds 1 4 --seeds 0 1 2
+
+The workers run one after another in this process, with the code that runs on Spark; their number and the rounds decide
+the result, not where they run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+from lorentzrec import TrainingConfig, evaluate
+from lorentzrec.ingest.dataset import open_dataset
+from lorentzrec.spark.tasks import Plan, Work
+from lorentzrec.spark.training import train_in_rounds
+from measuring import report
+
+
+def run_here(plan: Plan, work: Work, numbers: Sequence[int], options: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    return {number: work(plan, number, **options) for number in numbers}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dataset")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8])
+    parser.add_argument("--rounds", type=int, nargs="+", default=[1, 4])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--part", default="test", help="what is evaluated")
+    parser.add_argument("-k", type=int, default=10)
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a hyper-parameter")
+    options = parser.parse_args()
+    config = TrainingConfig(dimension=50).with_settings(options.set)
+    dataset = open_dataset(options.dataset)
+    held_out = dataset.interactions(options.part)
+    metric, rows, alone = f"ndcg@{options.k}", [], None
+    for workers in options.workers:
+        for rounds in options.rounds if workers > 1 else [1]:
+            found, losses = [], []
+            for seed in options.seeds:
+                with tempfile.TemporaryDirectory() as scratch:
+                    model = train_in_rounds(
+                        dataset,
+                        config.replace(seed=seed),
+                        run_here,
+                        workers=workers,
+                        rounds=rounds,
+                        threads=config.threads,
+                        scratch=scratch,
+                        progress=False,
+                    )
+                found.append(evaluate(model, held_out, k=options.k, intervals=False)[metric])
+                losses.append(model.record[-1].loss)
+            mean = sum(found) / len(found)
+            alone = alone or mean
+            rows.append(
+                {
+                    "workers": workers,
+                    "rounds": rounds,
+                    metric: round(mean, 4),
+                    "against_one": f"{mean / alone - 1:+.1%}",
+                    "loss": round(sum(losses) / len(losses), 4),
+                    "seeds": " ".join(f"{value:.4f}" for value in found),
+                }
+            )
+            print(rows[-1], flush=True)
+    report("rounds", f"Workers and rounds, {dataset!r}", rows)
+
+
+if __name__ == "__main__":
+    main()

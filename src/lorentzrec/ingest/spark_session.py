@@ -1,0 +1,130 @@
+"""A Spark session, and what every job on it needs: credentials in its tasks, and errors in one line."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from lorentzrec.errors import InputError, TrainingError, how_to_get
+from lorentzrec.ingest.storage import credentials
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@contextmanager
+def spark_session(
+    *,
+    master: str | None = None,
+    remote: str | None = None,
+    session: Any = None,
+    memory: str = "4g",
+    name: str = "lorentzrec",
+) -> Iterator[Any]:
+    """A session: an existing one, on Spark Connect (`remote="sc://host:15002"`), or a new one (`master`, by default all
+    cores of this machine), which is stopped at the end.
+
+    `memory`: for the one process of a local master.
+    """
+    if sum(option is not None for option in (master, remote, session)) > 1:
+        raise InputError("master, remote and session name three different places: give one of them")
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise InputError(f"the spark engine needs pyspark: {how_to_get('spark')}, and Java 17 or newer") from None
+    own = session is None
+    if own:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder: Any = SparkSession.builder
+        if remote is not None:
+            if remote.startswith("sc://"):
+                _check_listening(remote, 15002, "Spark Connect")
+            builder = builder.remote(remote)
+        else:
+            master = master or "local[*]"
+            if master.startswith("spark://"):
+                _check_listening(master.partition(",")[0], 7077, "Spark's master")
+            builder = builder.master(master).appName(name)
+            if master.startswith("local"):
+                os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+                settings = {
+                    "spark.driver.memory": memory,
+                    "spark.ui.enabled": "false",
+                    "spark.ui.showConsoleProgress": "false",
+                    "spark.sql.shuffle.partitions": "16",
+                    "spark.log.level": "ERROR",
+                }
+                for setting, value in settings.items():
+                    builder = builder.config(setting, value)
+        try:
+            session = builder.getOrCreate()
+        except Exception as error:  # Java missing, a master that does not respond, ...: each has a type of its own
+            raise InputError(f"Spark does not start at {remote or master} ({first_line(error)}): check it") from None
+    try:
+        yield session
+    finally:
+        if own:
+            session.stop()
+
+
+def session_place(master: str | None, session: Any = None) -> dict[str, Any]:
+    """The arguments of `spark_session` for a master URL, which may be one of Spark Connect, or for a session."""
+    if session is not None:
+        return {"session": session} if master is None else {"session": session, "master": master}
+    return {"remote" if (master or "").startswith("sc://") else "master": master}
+
+
+def _check_listening(url: str, default_port: int, what: str) -> None:
+    """Spark retries for minutes where no server listens; a user wants to know at once."""
+    address = urlsplit(url.partition(";")[0])
+    host, port = address.hostname or "localhost", address.port or default_port
+    try:
+        socket.create_connection((host, port), timeout=10).close()
+    except OSError as error:
+        raise InputError(f"no server at {host}:{port} ({error}): start {what} there, or check it") from None
+
+
+def in_tasks(
+    work: Callable[..., Iterator[pa.RecordBatch]], /, **options: Any
+) -> Callable[..., Iterator[pa.RecordBatch]]:
+    """`work` for `mapInArrow`, with the driver's credentials for remote storage."""
+    return partial(_with_credentials, work=partial(work, **options), environment=credentials())
+
+
+def _with_credentials(
+    batches: Iterator[pa.RecordBatch],
+    work: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    environment: dict[str, str],
+) -> Iterator[pa.RecordBatch]:
+    os.environ.update(environment)
+    yield from work(batches)
+
+
+@contextmanager
+def report_in_one_line() -> Iterator[None]:
+    """Errors of this package arrive from a task wrapped in two stack traces: find their message."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        ours = re.findall(r"lorentzrec\.(?:\w+\.)+(\w+): (.+)", str(error))
+        if ours:
+            kind, message = ours[-1]
+            raise (TrainingError if kind == "TrainingError" else InputError)(message) from None
+        if re.search(r"ModuleNotFoundError: No module named 'lorentzrec", str(error)):
+            raise InputError("the workers have no lorentzrec of this version: install it where the tasks run") from None
+        raised = re.findall(r"^ *\w*(?:Error|Exception): .+", str(error), re.MULTILINE)
+        reason = raised[-1].strip() if raised else first_line(error)
+        raise InputError(f"Spark could not finish ({reason}): see its log") from error
+
+
+def first_line(error: BaseException) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:200]

@@ -1,0 +1,178 @@
+"""The blocks of an epoch as batches for Keras: the customers and negatives are those of the compiled kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.data.interactions import Interactions, offsets_of
+from lorentzrec.learning.epochs import block_bounds, epoch_key, find_learners, order_of
+from lorentzrec.learning.kernels.blocks import draw_negatives
+from lorentzrec.learning.kernels.numbers import FOLDS, NEGATIVES, key_for, permuted
+from lorentzrec.learning.tables import BLOCK_ROWS, FOLDED_BLOCK_ROWS
+from lorentzrec.model.config import ResolvedConfig
+
+Rows = NDArray[np.int32]
+Batch = dict[str, NDArray[Any]]
+
+
+class Blocks(keras.utils.PyDataset):  # type: ignore[misc]
+    """One batch per block of customers; `epoch` chooses which (the first is 1).
+
+    A batch is a dictionary. Distinct rows are found here, so that a step reads and writes each of them once, and all
+    else refers to them by place:
+
+    item_rows, history_rows: distinct rows of the two tables (only item_rows if they are one), padded with a spare row
+    events: places of the events in the history table's rows, with event_owners, event_steps and event_weights
+    query_owners, query_steps: a query is the midpoint of its owner's events before this step, or outside this fold
+    targets: places in item_rows, with target_queries and target_weights (0: padding)
+    negatives: places in item_rows; seen: (owners, negatives), those that an owner has interacted with
+
+    Lengths are rounded up to a few sizes, so that few shapes are compiled.
+    """
+
+    def __init__(self, data: Interactions, config: ResolvedConfig, epochs: int = 1, **options: Any) -> None:
+        super().__init__(**options)
+        self.data, self.config = data, config
+        self.folded = config.history == "folds"
+        self.separate = config.targets == "separate"
+        self.epoch = 1
+        self._targets, self.learners, self.positives = find_learners(data, config)
+        self._rows = FOLDED_BLOCK_ROWS if self.folded else BLOCK_ROWS
+        self._weights = np.ones(len(data), np.float32) if data.weights is None else data.weights
+        self._labels = np.ones(len(data), bool) if data.labels is None else data.labels
+        self._items = np.require(data.item_rows, requirements="W")  # numba would compile again for a read-only array
+        self._last_cut: tuple[int, NDArray[np.int64], NDArray[np.int64]] = (0, self.learners, self.learners)
+        # Keras takes the number of batches from the first epoch, so that shorter ones are filled up with empty batches
+        self._length = max(len(self._cut(epoch)[1]) - 1 for epoch in range(1, epochs + 1))
+
+    def __len__(self) -> int:
+        return self._length
+
+    def positives_of_blocks(self) -> NDArray[np.int64]:
+        """Targets in each batch of the current epoch."""
+        order, bounds = self._cut(self.epoch)
+        counts = np.diff(offsets_of(self._targets[order])[bounds])
+        return np.append(counts, np.zeros(self._length - len(counts), np.int64))
+
+    def _cut(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The customers of an epoch in order, and where its blocks begin and end."""
+        if self._last_cut[0] != epoch:
+            order = order_of(self.learners, self.config.seed, epoch)
+            self._last_cut = epoch, order, block_bounds(self.data.lengths[order], self._rows)
+        return self._last_cut[1:]
+
+    def __getitem__(self, number: int) -> Batch:
+        epoch = self.epoch
+        order, bounds = self._cut(epoch)
+        if number >= len(bounds) - 1:
+            return self._padded(*self._block(epoch, order[:1]), empty=True)
+        return self._padded(*self._block(epoch, order[bounds[number] : bounds[number + 1]]))
+
+    def _block(self, epoch: int, customers: NDArray[np.int64]) -> tuple[Batch, int]:
+        """The arrays of a block as long as they are, with item rows in place of places; and its number of events."""
+        key, data, config = epoch_key(self.config.seed, epoch), self.data, self.config
+        lengths = data.lengths[customers]
+        starts = offsets_of(lengths)
+        count = int(starts[-1])
+        owners = np.repeat(np.arange(len(customers), dtype=np.int32), lengths)
+        steps = np.arange(count) - starts[owners]
+        events = data.offsets[customers][owners] + steps
+        items = self._items[events]
+        predicted = self._labels[events]
+        if self.folded:
+            steps = np.concatenate(
+                [
+                    _folds(int(length), config.folds, np.uint64(key_for(key, FOLDS, customer)))
+                    for length, customer in zip(lengths, customers, strict=True)
+                ]
+            )
+            parts = np.minimum(lengths, config.folds)
+            query_owners = np.repeat(np.arange(len(customers), dtype=np.int32), parts)
+            query_steps = np.arange(len(query_owners)) - offsets_of(parts)[query_owners]
+            target_queries = (offsets_of(parts)[owners] + steps)[predicted]
+        else:
+            predicted = predicted & (steps > 0)
+            query_owners, query_steps = owners[predicted], steps[predicted]
+            target_queries = np.arange(len(query_owners))
+        negatives = np.zeros(min(config.negative_count, len(data.items)), np.int32)
+        bits = np.zeros(len(data.items) // 32 + 1, np.uint32)
+        own_key = np.uint64(key_for(key, NEGATIVES, customers[0]))
+        draw_negatives(negatives, bits, self._items, len(data.items), config.sampler == "popularity", own_key)
+        by_row = np.argsort(negatives)
+        found = np.minimum(np.searchsorted(negatives, items, sorter=by_row), len(negatives) - 1)
+        hits = negatives[by_row[found]] == items
+        seen = np.zeros((len(customers), len(negatives)), bool)
+        seen[owners[hits], by_row[found[hits]]] = True
+        return {
+            "events": items,
+            "event_owners": owners,
+            "event_steps": steps,
+            "event_weights": self._weights[events],
+            "query_owners": query_owners,
+            "query_steps": query_steps,
+            "targets": items[predicted],
+            "target_queries": target_queries,
+            "target_weights": self._weights[events][predicted],
+            "negatives": negatives,
+            "seen": seen,
+        }, count
+
+    def _padded(self, block: Batch, count: int, *, empty: bool = False) -> Batch:
+        """Places in place of rows, and lengths rounded up."""
+        size = rounded(count, 128)
+        queries = rounded(len(block["query_owners"]), 32) if self.folded else size
+        events, targets, negatives = block["events"], block["targets"], block["negatives"]
+        spare = len(self.data.items)
+        if self.separate:
+            item_rows, places = np.unique(np.concatenate([targets, negatives]), return_inverse=True)
+            history_rows, events = np.unique(events, return_inverse=True)
+            rows = {"history_rows": _fill(history_rows, size, spare)}
+        else:
+            item_rows, places = np.unique(np.concatenate([targets, negatives, events]), return_inverse=True)
+            events = places[len(targets) + len(negatives) :]
+            rows = {}
+        rows["item_rows"] = _fill(item_rows, size + len(negatives), spare)
+        weights = block["target_weights"] * (0 if empty else 1)
+        return rows | {
+            "events": _fill(events, size),
+            "event_owners": _fill(block["event_owners"], size, -1),
+            "event_steps": _fill(block["event_steps"], size),
+            "event_weights": _fill(block["event_weights"], size, dtype=np.float32),
+            "query_owners": _fill(block["query_owners"], queries, -2),
+            "query_steps": _fill(block["query_steps"], queries),
+            "targets": _fill(places[: len(targets)], size),
+            "target_queries": _fill(block["target_queries"], size),
+            "target_weights": _fill(weights, size, dtype=np.float32),
+            "negatives": places[len(targets) : len(targets) + len(negatives)].astype(np.int32),
+            "seen": np.pad(block["seen"], ((0, size // 2 - len(block["seen"])), (0, 0))),
+        }
+
+
+def _folds(length: int, count: int, key: Any) -> NDArray[np.int64]:
+    """The fold of each event of a history."""
+    count = min(length, count)
+    folds = np.empty(length, np.int64)
+    for fold in range(count):
+        for card in range(fold * length // count, (fold + 1) * length // count):
+            folds[permuted(card, length, key)] = fold
+    return folds
+
+
+def rounded(count: int, least: int) -> int:
+    """The next of least * 1, 1.5, 2, 3, 4, 6, 8, ..."""
+    size = least
+    while size < count:
+        if size * 3 // 2 >= count:
+            return size * 3 // 2
+        size *= 2
+    return size
+
+
+def _fill(values: NDArray[Any], length: int, filler: int = 0, dtype: type[np.generic] = np.int32) -> NDArray[Any]:
+    filled = np.full(length, filler, dtype)
+    filled[: len(values)] = values
+    return filled

@@ -1,0 +1,346 @@
+"""The recommender as a `keras.Model`: customers are midpoints of their histories."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+from numpy.typing import NDArray
+
+from lorentzrec.data.interactions import Interactions, refuse_other_data
+from lorentzrec.errors import ConfigError, InputError
+from lorentzrec.geometry import hyperboloid
+from lorentzrec.keras.backend import BACKEND, Tensor, value_and_gradients
+from lorentzrec.keras.blocks import Blocks
+from lorentzrec.keras.epochs import EpochCallback, KerasRunner
+from lorentzrec.keras.layers import EinsteinMidpoint, HyperboloidEmbedding, MinkowskiRetrieval
+from lorentzrec.keras.losses import BPR, MASKED, WMRB, RankingLoss, SampledSoftmax
+from lorentzrec.keras.optimisers import RiemannianAdagrad, RiemannianOptimiser, RiemannianSGD
+from lorentzrec.keras.points import gaps, midpoints, pair_gaps, scores_of
+from lorentzrec.learning.run import VALIDATION_METRIC, TrainingRun
+from lorentzrec.model.config import ResolvedConfig, TrainingConfig
+from lorentzrec.model.model import Model
+
+
+@keras.saving.register_keras_serializable("lorentzrec")
+class MidpointModel(keras.Model):  # type: ignore[misc]
+    """Points of items, learned so that the midpoint of a history is near the items that follow it.
+
+    model = MidpointModel(TrainingConfig(dimension=50))
+    model.fit(interactions)
+    model.to_model().recommend(history=["item 1", "item 2"])
+
+    It is compiled from its config; `compile` replaces optimiser and loss. Called with histories, item rows of shape
+    (batch, length) padded with -1, it returns the `k` best items of each as {"items": rows, "scores": ...}, where
+    items of the history are not left out.
+    """
+
+    def __init__(
+        self,
+        config: TrainingConfig | dict[str, Any] | None = None,
+        item_count: int | None = None,
+        k: int = 10,
+        **options: Any,
+    ) -> None:
+        """item_count: taken from the data of `fit` if not given."""
+        super().__init__(**options)
+        config = TrainingConfig.from_mapping(config) if isinstance(config, dict) else config or TrainingConfig()
+        refuse_unsupported(config)
+        self.training_config: TrainingConfig = config
+        self.item_count, self.k = item_count, k
+        self.run: TrainingRun | None = None
+        self.origin: Model | None = None
+        self.loss_mean = keras.metrics.Mean(name="loss")
+        self.ranking_loss: RankingLoss | None = None
+        if item_count is not None and isinstance(config, ResolvedConfig):
+            self._make_tables(item_count)
+
+    # --- tables
+
+    def _make_tables(self, item_count: int) -> None:
+        """One row more than there are items: blocks are padded with it."""
+        config = self.resolved
+        self.items = HyperboloidEmbedding(item_count + 1, config.dimension, "zeros", name="items")
+        self.items.build()
+        self.histories = self.items
+        if config.targets == "separate":
+            self.histories = HyperboloidEmbedding(item_count + 1, config.dimension, "zeros", name="histories")
+            self.histories.build()
+        self.midpoint = EinsteinMidpoint(config.recency, name="midpoint")
+        self.retrieval = MinkowskiRetrieval(self.k, config.score, name="retrieval")
+        for layer in (self.midpoint, self.retrieval):
+            layer.built = True
+        self.built = True
+        if not self.compiled:
+            self.compile()
+
+    @property
+    def resolved(self) -> ResolvedConfig:
+        """The config, once the data or the caller have decided everything."""
+        if not isinstance(self.training_config, ResolvedConfig):
+            raise ConfigError("the config leaves open what the data decide: call fit first, or give a resolved config")
+        return self.training_config
+
+    @property
+    def tables(self) -> list[Any]:
+        """The variables that hold points: items, and histories if they have points of their own."""
+        return [self.items.points] if self.histories is self.items else [self.items.points, self.histories.points]
+
+    def optimiser_sums(self) -> list[Any]:
+        """Adagrad's sums of each of `tables`; none if the optimiser has none."""
+        if not isinstance(self.optimizer, RiemannianOptimiser):
+            return []
+        found = [self.optimizer.squared_of(self._table_index(i)) for i in range(len(self.tables))]
+        return [sums for sums in found if sums is not None]
+
+    def set_points(self, *spaces: NDArray[np.float32]) -> None:
+        """Space coordinates of all items, and of their points in histories if these are separate."""
+        for table, space in zip(self.tables, spaces, strict=True):
+            table.assign(np.pad(space, ((0, 1), (0, 0))))
+
+    def points(self) -> list[NDArray[np.float32]]:
+        """The space coordinates of each of `tables`, without the spare row."""
+        return [np.array(ops.convert_to_numpy(table))[:-1] for table in self.tables]
+
+    def prepare(
+        self,
+        data: Interactions,
+        validation: Interactions | None = None,
+        metric: str = VALIDATION_METRIC,
+        validate_every: int = 1,
+    ) -> TrainingRun:
+        """A run of this model on these data: it decides what the config leaves open, and initialises the points unless
+        there are some."""
+        if self.item_count not in (None, len(data.items)):
+            raise InputError(
+                f"the data have {len(data.items)} items and the model {self.item_count}: give its own data"
+            )
+        config = with_one_block_per_step(self.training_config)
+        made = TrainingRun(data, config, validation, metric, validate_every, make_runner=self._make_runner)
+        self.training_config, self.item_count = made.config, len(data.items)
+        if not self.built:
+            self._make_tables(len(data.items))
+            self._runner.write_points()
+        self.run = made
+        return made
+
+    def _make_runner(self, *args: Any) -> KerasRunner:
+        self._runner = KerasRunner(self, *args)
+        return self._runner
+
+    def read_points(self) -> None:
+        """Write the points to the tables of the run."""
+        self._runner.read_points()
+
+    # --- training
+
+    def compile(self, optimizer: Any = None, loss: Any = None, **options: Any) -> None:
+        """As usual; what is left out comes from the config. `loss` is one of lorentzrec.keras."""
+        if loss is not None and not isinstance(loss, RankingLoss):
+            raise ConfigError(f"loss is {loss!r}: give SampledSoftmax, WMRB or BPR of lorentzrec.keras")
+        self.follows_config = optimizer is None
+        self.ranking_loss = loss or loss_of(self.resolved)
+        if options.setdefault("jit_compile", "auto") == "auto" and BACKEND == "torch":
+            options["jit_compile"] = False
+        super().compile(optimizer=optimizer_of(self.resolved) if optimizer is None else optimizer, **options)
+        if self.built:
+            self.optimizer.build(self.trainable_variables)
+
+    def get_compile_config(self) -> dict[str, Any]:
+        serialise = keras.saving.serialize_keras_object
+        config = {"optimizer": serialise(self.optimizer), "loss": serialise(self.ranking_loss)}
+        return config | {"follows_config": self.follows_config}
+
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        read = keras.saving.deserialize_keras_object
+        self.compile(read(config["optimizer"]), read(config["loss"]))
+        self.follows_config = config["follows_config"]
+
+    @property
+    def metrics(self) -> list[Any]:
+        return [self.loss_mean]
+
+    def fit(
+        self,
+        x: Any = None,
+        *,
+        epochs: int | None = None,
+        callbacks: Sequence[Any] | None = None,
+        validation_data: Interactions | None = None,
+        **options: Any,
+    ) -> Any:
+        """Train on `Interactions` or on a dataset folder; callbacks and other options are those of Keras.
+
+        epochs: None takes them from the config, which also has the schedule of the learning rate.
+        validation_data: held-out events in the vocabularies of the data. The metrics of full ranking on them are in
+        the logs as `val_ndcg@10` and `val_hr@10`.
+        """
+        data = Interactions.from_dataset(x) if isinstance(x, str | Path) else x
+        refuse_other_data(data, "fit")
+        run = self.prepare(data, validation_data)
+        epochs = run.config.epochs if epochs is None else epochs
+        blocks = Blocks(run.learned, run.config, epochs)
+        own = EpochCallback(blocks, run)
+        return self.fit_blocks(blocks, epochs=epochs, callbacks=[own, *(callbacks or ())], **options)
+
+    def fit_blocks(self, blocks: Blocks, **options: Any) -> Any:
+        return super().fit(blocks, shuffle=False, **options)
+
+    def train_step(self, *args: Any) -> Any:
+        if BACKEND != "jax":
+            return self.learn(args[0])
+        state, data = args
+        parts = [
+            self.trainable_variables,
+            self.non_trainable_variables,
+            self.optimizer.variables,
+            self.metrics_variables,
+        ]
+        pairs = [
+            pair for variables, values in zip(parts, state, strict=True) for pair in zip(variables, values, strict=True)
+        ]
+        with keras.StatelessScope(state_mapping=pairs) as scope:
+            logs = self.learn(data)
+        return logs, tuple([scope.get_current_value(variable) for variable in variables] for variables in parts)
+
+    def learn(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        """One step on a block: read its rows, and move them along their gradients."""
+        names = ["item_rows", "history_rows"][: len(self.tables)]
+        blocks = [ops.take(table, batch[name], axis=0) for table, name in zip(self.tables, names, strict=True)]
+        loss, _, gradients = value_and_gradients(lambda points: (self.block_loss(points, batch), ()), blocks)
+        optimizer = self.optimizer
+        if isinstance(optimizer, RiemannianOptimiser):
+            for i, (table, name) in enumerate(zip(self.tables, names, strict=True)):
+                index = self._table_index(i)
+                optimizer.step_rows(index, table, batch[name], blocks[i], gradients[i], optimizer.learning_rate)
+            optimizer.iterations.assign_add(1)
+        else:
+            whole = [
+                ops.scatter(batch[name][:, None], gradient, tuple(table.shape))
+                for table, name, gradient in zip(self.tables, names, gradients, strict=True)
+            ]
+            optimizer.apply(whole, self.tables)
+        count = ops.sum(ops.cast(batch["target_weights"] > 0, "float32"))
+        self.loss_mean.update_state(loss / ops.maximum(count, 1.0), sample_weight=count)
+        return {"loss": self.loss_mean.result()}
+
+    def _table_index(self, table: int) -> int:
+        return [id(variable) for variable in self.trainable_variables].index(id(self.tables[table]))
+
+    def block_loss(self, blocks: list[Tensor], batch: dict[str, Tensor]) -> Tensor:
+        """The summed loss of a block, given the points of its distinct rows: items, and histories if separate."""
+        config, loss = self.resolved, self.ranking_loss or loss_of(self.resolved)
+        events = ops.take(blocks[-1], batch["events"], axis=0)
+        queries = midpoints(history_weights(batch, config), events)
+        negatives = ops.take(blocks[0], batch["negatives"], axis=0)
+        scores = scores_of(gaps(queries, negatives), config.score)
+        seen = ops.take(batch["seen"], ops.maximum(batch["query_owners"], 0), axis=0)
+        scores = ops.where(seen, MASKED, scores)
+        targets = ops.take(blocks[0], batch["targets"], axis=0)
+        own = queries if config.history == "causal" else ops.take(queries, batch["target_queries"], axis=0)
+        positives = scores_of(pair_gaps(own, targets), config.score)
+        shared = None if config.history == "causal" else batch["target_queries"]
+        return ops.sum(batch["target_weights"] * loss.values(positives, scores, shared))
+
+    # --- recommending
+
+    def call(self, histories: Tensor) -> dict[str, Tensor]:
+        points = ops.take(self.histories.points, ops.maximum(histories, 0), axis=0)
+        queries = self.midpoint(points, mask=histories >= 0)
+        found: dict[str, Tensor] = self.retrieval([queries, self.items.points[:-1]])
+        return found
+
+    def predict(self, x: Any, *args: Any, **options: Any) -> Any:
+        """The best items of each history: rows of shape (batch, length), padded with -1."""
+        rows = x if isinstance(x, np.ndarray) else np.empty(0)
+        count = self.item_count or 0
+        if rows.size and (rows.min() < -1 or rows.max() >= count):
+            wrong = rows[(rows < -1) | (rows >= count)].flat[0]
+            raise InputError(f"item row {wrong} is out of range: the model has the rows 0 to {count - 1}, and -1 pads")
+        if rows.size and (rows.max(axis=-1) < 0).any():
+            empty = int((rows.max(axis=-1) < 0).argmax())
+            raise InputError(f"the history in row {empty} is empty: give every history an item")
+        return super().predict(x, *args, **options)
+
+    def to_model(self, data: Interactions | None = None) -> Model:
+        """The trained points as a `lorentzrec.Model`, with the histories of `data`; None: of the data of `fit`."""
+        if data is None and self.run is None and self.origin is not None:
+            points = [hyperboloid.lift(space).astype(np.float32) for space in self.points()]
+            return replace(self.origin, item_points=points[0], history_points=points[-1])
+        run = self.run if data is None else self.prepare(data)
+        if run is None:
+            raise InputError("the model was not trained in this process: give to_model the data it was trained on")
+        self.read_points()
+        return run.result()
+
+    @classmethod
+    def from_model(cls, model: Model, **options: Any) -> MidpointModel:
+        """The points of a trained model, ready to be exported or trained further."""
+        made = cls(model.config, item_count=len(model.items), **options)
+        made.set_points(*(points[:, 1:] for points in (model.item_points, model.history_points)[: len(made.tables)]))
+        made.origin = model
+        return made
+
+    def get_config(self) -> dict[str, Any]:
+        config = self.training_config
+        return {
+            **super().get_config(),
+            "config": config.to_dict(),
+            "resolved": isinstance(config, ResolvedConfig),
+            "item_count": self.item_count,
+            "k": self.k,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> MidpointModel:
+        values = dict(config)
+        kind = ResolvedConfig if values.pop("resolved") else TrainingConfig
+        return cls(**values | {"config": kind.from_mapping(values["config"])})
+
+
+def history_weights(batch: dict[str, Tensor], config: ResolvedConfig) -> Tensor:
+    """The weight of each event in each query: (queries, events)."""
+    own = batch["query_owners"][:, None] == batch["event_owners"][None, :]
+    if config.history == "folds":
+        counted = own & (batch["query_steps"][:, None] != batch["event_steps"][None, :])
+        return ops.where(counted, batch["event_weights"][None, :], 0.0)
+    age = batch["query_steps"][:, None] - batch["event_steps"][None, :] - 1
+    counted = own & (age >= 0)
+    decay = ops.exp(math.log(config.recency) * ops.cast(ops.where(counted, age, 0), "float32"))
+    return ops.where(counted, batch["event_weights"][None, :] * decay, 0.0)
+
+
+def refuse_unsupported(config: TrainingConfig) -> None:
+    """An error that names the settings which only the compiled kernels have."""
+    unsupported = {"geometry": "euclidean", "model": "symmetric", "optimiser": "adam"}
+    found = [f"{name}={value}" for name, value in unsupported.items() if getattr(config, name) == value]
+    if not isinstance(config, ResolvedConfig):
+        found += [] if config.threads is None else [f"threads={config.threads}"]
+        found += [] if config.blocks_per_step in (None, 1) else [f"blocks_per_step={config.blocks_per_step}"]
+    if found:
+        raise ConfigError(
+            f"the keras engine does not support {', '.join(found)}: leave it out, or use the local engine"
+        )
+
+
+def with_one_block_per_step(config: TrainingConfig) -> TrainingConfig:
+    """The config with the only setting whose default differs from that of the local engine."""
+    refuse_unsupported(config)
+    return config if isinstance(config, ResolvedConfig) else config.replace(blocks_per_step=1)
+
+
+def loss_of(config: ResolvedConfig) -> RankingLoss:
+    if config.loss == "wmrb":
+        return WMRB(config.scale, config.margin)
+    return SampledSoftmax(config.scale) if config.loss == "softmax" else BPR(config.scale)
+
+
+def optimizer_of(config: ResolvedConfig) -> RiemannianOptimiser:
+    kind = RiemannianSGD if config.optimiser == "rsgd" else RiemannianAdagrad
+    return kind(config.learning_rate, clip_norm=config.clip_norm, regularisation=config.regularisation)

@@ -1,0 +1,290 @@
+"""Recommendations for all customers of a model, many at a time.
+
+Large catalogues are searched with the index that the service uses, built for this run: candidates of many customers are
+found, and scored again exactly, in a few array operations. Smaller ones are ranked exactly.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.atomic import MARKER, atomic_file, checksum
+from lorentzrec.data.arrays import gather_groups, offsets_of
+from lorentzrec.data.interactions import Interactions
+from lorentzrec.errors import InputError
+from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
+from lorentzrec.geometry.hyperboloid import squared_lorentzian_distance
+from lorentzrec.memory import Boosts
+from lorentzrec.model.model import Model
+from lorentzrec.model.ranking import History, Ranker
+from lorentzrec.serving.part_files import finish_parts, key_of, part_name, unfinished_folder
+from lorentzrec.serving.versions.index import (
+    FEW_EXCLUDED,
+    INDEX,
+    INDEXED_ITEMS,
+    MOST_BOOSTED,
+    MOST_CANDIDATES,
+    SPREAD,
+    Index,
+    IndexKind,
+    K,
+    build_index,
+    is_installed,
+    open_index,
+    sample_queries,
+)
+from lorentzrec.threads import SINGLE_THREADED_BLAS, available_cores
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from lorentzrec.data.vocabulary import Id
+
+CUSTOMERS_PER_PART = 131_072
+"""Customers of one file of results."""
+CUSTOMERS_PER_BLOCK = 1024
+"""Customers whose candidates a thread holds at a time."""
+EXACT_CUSTOMERS_PER_BLOCK = 16_384
+"""The same where all items are scored, by all threads."""
+
+
+@dataclass(frozen=True)
+class BatchOptions:
+    k: int = 10
+    exclude: tuple[Id, ...] = ()
+    items: tuple[Id, ...] | None = None
+    threads: int | None = None
+
+
+class BatchRecommender:
+    """Recommends to the customers of a model's histories."""
+
+    def __init__(self, model: Model, options: BatchOptions, index: Index | None = None) -> None:
+        if model.histories is None or model.users is None:
+            raise InputError(
+                "the model was saved without training histories, so it has no customers: save it with them"
+            )
+        if options.k < 1:
+            raise InputError(f"k is {options.k}: give a whole number of items, 1 or more")
+        self.model, self.options, self.index = model, options, index
+        self.histories: Interactions = model.histories
+        self.customers = np.flatnonzero(self.histories.lengths)
+        """Rows of the customers with events."""
+        self._ranker = ranker_of(model)
+
+    def report(self, rows: int, index: dict[str, Any]) -> BatchReport:
+        assert self.model.users is not None
+        return BatchReport(len(self.customers), rows, len(self.model.users) - len(self.customers), index.get("recall"))
+
+    @property
+    def parts(self) -> int:
+        return max(1, -(-len(self.customers) // CUSTOMERS_PER_PART))
+
+    def part(self, number: int) -> pl.DataFrame:
+        """One file of results: user, rank, item, score."""
+        return self.frame(self.customers[number * CUSTOMERS_PER_PART : (number + 1) * CUSTOMERS_PER_PART])
+
+    def frame(self, users: NDArray[np.int64]) -> pl.DataFrame:
+        """Recommendations for the customers in these rows."""
+        import polars as pl
+
+        assert self.model.users is not None
+        if self.index is None:
+            size = EXACT_CUSTOMERS_PER_BLOCK
+            found = [self._exact(users[start : start + size]) for start in range(0, max(len(users), 1), size)]
+        else:
+            found = self._search(users)
+        counts, rows, scores = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+        ends = np.cumsum(counts)
+        return pl.DataFrame(
+            {
+                "user": self.model.users.series.gather(np.repeat(users, counts)).alias("user"),
+                "rank": (np.arange(1, len(rows) + 1) - np.repeat(ends - counts, counts)).astype(np.int32),
+                "item": self.model.items.series.gather(rows),
+                "score": scores,
+            }
+        )
+
+    def _exact(self, users: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """How many items each customer gets, and all their rows and scores."""
+        assert self.model.users is not None
+        options = self.options
+        found = self.model.recommend_many(
+            users=self.model.users.ids(users),
+            k=options.k,
+            exclude=options.exclude,
+            items=options.items,
+            threads=options.threads,
+        )
+        rows = self.model.items.rows([item for one in found for item in one.ids])
+        empty = np.empty(0, np.float32)
+        return np.array([len(one) for one in found], int), rows, np.concatenate([empty, *(one.scores for one in found)])
+
+    def _search(self, users: NDArray[np.int64]) -> list[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]:
+        import faiss
+
+        faiss.omp_set_num_threads(1)  # the threads are ours
+        blocks = [
+            users[start : start + CUSTOMERS_PER_BLOCK] for start in range(0, max(len(users), 1), CUSTOMERS_PER_BLOCK)
+        ]
+        with SINGLE_THREADED_BLAS, ThreadPoolExecutor(self.options.threads or available_cores()) as pool:
+            return list(pool.map(self._search_block, blocks))
+
+    def _search_block(self, users: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """As `_exact`, with candidates from the index; customers for whom it finds too few are ranked exactly."""
+        k, histories = self.options.k, self.histories
+        lengths = histories.lengths[users]
+        owners, events = gather_groups(histories.offsets, users)
+        weights = None if histories.weights is None else histories.weights[events]
+        queries = self._ranker.queries(histories.item_rows[events], offsets_of(lengths), weights)
+        never = self.model.items.rows(list(self.options.exclude))
+        rows, scores = np.full((len(users), k), -1), np.full((len(users), k), -np.inf)
+        # Customers with long histories need more candidates, since items of the history are dropped.
+        for shortest, longest in pairwise((0, 16, 64, 256)):  # beyond that, exact ranking is as fast
+            chosen = np.flatnonzero((lengths > shortest) & (lengths <= longest))
+            if not len(chosen):
+                continue
+            own = np.isin(owners, chosen)
+            places = np.searchsorted(chosen, owners[own])
+            found = self._candidates(
+                queries[chosen], 2 * k + longest + len(never), places, histories.item_rows[events[own]]
+            )
+            found[np.isin(found, never)] = -1
+            if self._ranker.memory is None:
+                rows[chosen], scores[chosen] = self._best(queries[chosen], found)
+                continue
+            for place, candidates in zip(chosen, found, strict=True):
+                candidates = candidates[candidates >= 0]
+                if len(candidates) >= k:
+                    boosts = self._boosts(users[place], never).strongest(MOST_BOOSTED)
+                    nearby = np.union1d(candidates, boosts.items)
+                    rows[place], scores[place] = self._ranker.best(queries[place], k, nearby, boosts)
+        for place in np.flatnonzero(rows[:, -1] < 0):
+            excluded = np.concatenate([never, histories.history(users[place])])
+            own_boosts = None if self._ranker.memory is None else self._boosts(users[place], never)
+            best, values = self._ranker.top(queries[place], k, excluded, boosts=own_boosts)
+            rows[place, : len(best)], scores[place, : len(best)] = best, values
+            rows[place, len(best) :] = -1
+        kept = rows >= 0
+        return kept.sum(axis=1), rows[kept], scores[kept].astype(np.float32)
+
+    def _boosts(self, user: int, never: NDArray[np.int64]) -> Boosts:
+        """What the memory adds to the scores of items that one customer has not seen."""
+        seen, histories = self.histories.history(user), self.histories
+        span = slice(histories.offsets[user], histories.offsets[user + 1])
+        weights = None if histories.weights is None else histories.weights[span]
+        boosts = self._ranker.boosts(History(seen, weights))
+        assert boosts is not None
+        return boosts.among(None, np.concatenate([never, seen]))
+
+    def _candidates(
+        self, queries: FloatArray, count: int, places: NDArray[np.int64], seen: NDArray[np.int32]
+    ) -> NDArray[np.int64]:
+        """Items near each query, in rising order of row; -1 instead of what was `seen` by the query in `places`."""
+        import faiss
+
+        index = self.index
+        assert index is not None
+        vectors = queries.astype(np.float32)
+        if index.kind is IndexKind.AUGMENTED:
+            if self._ranker.hyperbolic:
+                vectors[:, 0] *= -1
+            vectors = np.column_stack([vectors, np.zeros(len(vectors), np.float32)])
+        wider = max(1.0, self.options.k / K) ** SPREAD
+        parameters = faiss.SearchParametersIVF(nprobe=min(round(index.probes * wider), index.lists.nlist))
+        found: NDArray[np.int64] = index.lists.search(np.ascontiguousarray(vectors), count, params=parameters)[1]
+        found.sort(axis=1)
+        size = len(self._ranker.item_points)
+        keys = found + np.arange(len(found))[:, None] * size
+        found[(found >= 0) & np.isin(keys, seen + places * size)] = -1
+        return found
+
+    def _best(self, queries: FloatArray, found: NDArray[np.int64]) -> tuple[NDArray[np.int64], FloatArray]:
+        """The best k candidates of each query by their exact scores; -1 and -inf where there are fewer."""
+        ranker = self._ranker
+        points, first = ranker.precise(ranker.item_points[np.maximum(found, 0)]), queries[:, None, :]
+        if ranker.by_distance:
+            exact = -(hyperboloid.distance if ranker.hyperbolic else euclidean.distance)(first, points)
+        elif ranker.hyperbolic:
+            exact = -1 - squared_lorentzian_distance(first, points) / 2
+        else:
+            exact = euclidean.dot(first, points)
+        exact[found < 0] = -np.inf
+        order = np.argsort(-exact, axis=1, kind="stable")[:, : self.options.k]
+        exact = np.take_along_axis(exact, order, axis=1)
+        return np.where(exact > -np.inf, np.take_along_axis(found, order, axis=1), -1), exact
+
+
+def ranker_of(model: Model) -> Ranker:
+    """A ranker of the model's items and histories."""
+    return Ranker(
+        model.item_points,
+        model.history_points,
+        geometry=model.config.geometry,
+        score=model.config.score,
+        recency=model.config.recency,
+        memory=model.memory,
+    )
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    users: int
+    rows: int
+    users_without_events: int
+    recall: float | None = None
+    """Share of the true first ten that the index finds; None without an index."""
+
+
+def recommend_to_all(
+    path: Path, model: Model, out: Path, options: BatchOptions, done: Callable[[int], None] = lambda count: None
+) -> BatchReport:
+    """Write the recommendations for all customers of the model at `path` to `out`, part by part.
+
+    done: called with the number of customers done so far.
+    """
+    batch = BatchRecommender(model, options)
+    folder = unfinished_folder(out, batch_key(path, options))
+    description = make_index(model, options, folder)
+    batch.index = None if not description else read_index(folder / INDEX, description, model)
+    for number in range(batch.parts):
+        if not (folder / part_name(number)).exists():
+            with atomic_file(folder / part_name(number)) as partial:
+                batch.part(number).write_parquet(partial)
+        done(min((number + 1) * CUSTOMERS_PER_PART, len(batch.customers)))
+    return batch.report(finish_parts(folder, out), description)
+
+
+def batch_key(path: Path, options: BatchOptions) -> str:
+    """A key of everything that the results depend on."""
+    return key_of(checksum(path / MARKER), asdict(replace(options, threads=None)), CUSTOMERS_PER_PART)
+
+
+def make_index(model: Model, options: BatchOptions, folder: Path) -> dict[str, Any]:
+    """Build an index in `folder`, unless there is one; its description. Empty if exact ranking is as fast (a small
+    catalogue, a filter, or very many items per customer), or if the extra `ann` is missing."""
+    few = options.k <= MOST_CANDIDATES // 4 and len(options.exclude) <= FEW_EXCLUDED
+    large = model.user_points is None and len(model.items) >= INDEXED_ITEMS
+    if not (large and few and options.items is None and is_installed()):
+        return {}
+    record = folder / f"{INDEX}.json"
+    if not record.exists():
+        ranker = ranker_of(model)
+        description = build_index(ranker, sample_queries(ranker, model.histories), folder / INDEX)
+        with atomic_file(record) as partial:
+            partial.write_text(json.dumps(description))
+    found: dict[str, Any] = json.loads(record.read_text())
+    return found
+
+
+def read_index(path: Path, description: dict[str, Any], model: Model) -> Index:
+    return open_index(path, description, len(model.items))

@@ -1,0 +1,165 @@
+"""The OpenAPI document with exact bodies and examples, and the page at /docs that is generated from it."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import escape
+from typing import Any
+
+import msgspec
+
+from lorentzrec.serving.http import messages
+
+EXAMPLES: dict[str, Any] = {
+    "RecommendRequest": {"history": ["i1", "i2"], "k": 5, "reasons": True},
+    "BasketRequest": {"items": ["i1", "i2"], "k": 5},
+    "EventsRequest": {"events": [{"user": "ada", "item": "i1"}]},
+    "LiveItemsRequest": {"items": ["i1", "i2", "i3"]},
+    "LiveItemsChange": {"add": ["i4"], "remove": ["i1"]},
+    "RowsRequest": {"items": ["i1", "i2"]},
+}
+"""A body for each type of request."""
+SCHEMAS = "#/components/schemas/"
+
+
+def exact_document(document: dict[str, Any]) -> dict[str, Any]:
+    """Litestar's document, with bodies as msgspec describes them: Litestar loses the limits of types inside a union."""
+    components = document["components"]
+    bodies = [vars(messages)[name] for name in components["schemas"] if name in vars(messages)]
+    _, exact = msgspec.json.schema_components(bodies, ref_template=SCHEMAS + "{name}")
+    for name, example in EXAMPLES.items():
+        exact[name]["examples"] = [example]
+    return document | {"components": components | {"schemas": components["schemas"] | exact}}
+
+
+def documentation_page(document: dict[str, Any], address: str) -> str:
+    """HTML without scripts of other sites. `address`: of the service, for the examples."""
+    schemas = document["components"]["schemas"]
+    operations = [(path, method, op) for path, item in document["paths"].items() for method, op in item.items()]
+    contents = "".join(
+        f'<li><a href="#{escape(op["operationId"])}"><b>{method.upper()}</b> {escape(path)}</a></li>'
+        for path, method, op in operations
+    )
+    routes = "".join(_route(path, method, op, schemas, address) for path, method, op in operations)
+    types = "".join(
+        f'<section id="{escape(name)}"><h3>{escape(name)}</h3>{_text(schema.get("description", ""))}'
+        f"{_fields(_rows_of(schema))}</section>"
+        for name, schema in sorted(schemas.items())
+    )
+    keys = "<p>Send an API key as <code>Authorization: Bearer KEY</code> or <code>X-API-Key: KEY</code>.</p>"
+    return PAGE.format(
+        version=escape(document["info"]["version"]),
+        description=escape(document["info"].get("description", "")),
+        keys=keys if document.get("security") else "",
+        contents=contents,
+        routes=routes,
+        types=types,
+    )
+
+
+def _route(path: str, method: str, operation: dict[str, Any], schemas: dict[str, Any], address: str) -> str:
+    sent = operation.get("parameters", [])
+    parameters = [(one["name"], one["schema"], one["required"], f"(in the {one['in']})") for one in sent]
+    body = operation["requestBody"]["content"]["application/json"]["schema"] if "requestBody" in operation else None
+    schema = schemas[body["$ref"].removeprefix(SCHEMAS)] if body else {}
+    responses = "".join(
+        f"<li><b>{status}</b> {escape(response['description']) if status != '200' else ''} {_content(response)}</li>"
+        for status, response in sorted(operation["responses"].items())
+    )
+    return (
+        f'<section id="{escape(operation["operationId"])}"><h3><b>{method.upper()}</b> <code>{escape(path)}</code></h3>'
+        f"{_text(operation.get('description', ''))}{_fields(parameters)}"
+        f"{f'<p>Body: {_type(body)}</p>' if body else ''}{_fields(_rows_of(schema))}"
+        f"<pre tabindex='0'>{escape(_command(path, method, schema.get('examples'), address))}</pre>"
+        f"<details><summary>Responses</summary><ul>{responses}</ul></details></section>"
+    )
+
+
+def _command(path: str, method: str, examples: list[Any] | None, address: str) -> str:
+    """A command line that sends the request; names in capitals are to be replaced."""
+    url = address.rstrip("/") + path.replace("{item}", "ITEM").replace("{user}", "USER")
+    options = "" if method == "get" else f"-X {method.upper()} "
+    return f"curl {options}'{url}'" + (f" \\\n  --json '{json.dumps(examples[0])}'" if examples else "")
+
+
+def _content(response: dict[str, Any]) -> str:
+    contents = response.get("content", {}).items()
+    return " ".join(f"{_type(content.get('schema', {}))} ({escape(media)})" for media, content in contents)
+
+
+def _rows_of(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any], bool, str]]:
+    required = schema.get("required", ())
+    return [(name, field, name in required, "") for name, field in schema.get("properties", {}).items()]
+
+
+def _fields(rows: list[tuple[str, dict[str, Any], bool, str]]) -> str:
+    """A table of parameters or fields: name, schema, whether it is required, and where it is sent."""
+    if not rows:
+        return ""
+    lines = "".join(
+        f"<tr><th scope='row'><code>{escape(name)}</code></th><td>{_type(schema)}</td>"
+        f"<td>{'required' if required else _default(schema)}</td>"
+        f"<td>{escape(schema.get('description', ''))} {place}</td></tr>"
+        for name, schema, required, place in rows
+    )
+    heads = "".join(f"<th scope='col'>{head}</th>" for head in ("Name", "Type", "Default", "Meaning"))
+    return f"<div class='wide' tabindex='0'><table><tr>{heads}</tr>{lines}</table></div>"
+
+
+def _default(schema: dict[str, Any]) -> str:
+    return f"<code>{escape(json.dumps(schema['default']))}</code>" if "default" in schema else "none"
+
+
+def _type(schema: dict[str, Any]) -> str:
+    if reference := schema.get("$ref"):
+        name = escape(reference.removeprefix(SCHEMAS))
+        return f'<a href="#{name}">{name}</a>'
+    if choices := schema.get("anyOf") or schema.get("oneOf"):
+        return " or ".join(dict.fromkeys(map(_type, choices)))
+    if "enum" in schema:
+        return ", ".join(f"<code>{escape(json.dumps(value))}</code>" for value in schema["enum"])
+    kind = schema.get("type", "bytes" if schema.get("format") == "binary" else "any")
+    if kind == "array":
+        return f"list of {_type(schema.get('items', {}))}"
+    if {"minimum", "maximum"} <= schema.keys() and schema["maximum"] < 2**53:  # not the range of 64-bit integers
+        return f"{escape(kind)}, {schema['minimum']:g} to {schema['maximum']:g}"
+    return escape(str(kind))
+
+
+def _text(text: str) -> str:
+    """Paragraphs, with `names` as code."""
+    marked = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+    return "".join(f"<p>{part}</p>" for part in marked.split("\n\n") if part.strip())
+
+
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+  <meta charset="utf-8">
+  <meta name="viewport" content="width=device-width, initial-scale=1">
+  <title>lorentzrec: API documentation</title>
+  <link rel="icon" href="/page/icon.svg" type="image/svg+xml">
+  <link rel="stylesheet" href="/page/style.css">
+  <link rel="stylesheet" href="/page/docs.css">
+  <script src="/page/theme.js"></script>
+</head>
+<body>
+  <header class="top">
+    <h1>lorentzrec API</h1>
+    <p class="intro">Version {version}. {description}</p>
+    <button id="theme" type="button">Dark</button>
+  </header>
+  <main class="docs">
+    <nav aria-label="Routes"><ul>{contents}</ul>
+      <p><a href="/schema">OpenAPI document</a></p><p><a href="/">The catalogue as a map</a></p></nav>
+    <article>
+      <p>Every problem is a JSON object of type <a href="#Problem">Problem</a> (RFC 9457). In the examples, replace the
+        item ids with those of your catalogue.</p>{keys}
+      <h2>Routes</h2>{routes}
+      <h2>Types</h2>{types}
+    </article>
+  </main>
+</body>
+</html>
+"""

@@ -1,0 +1,145 @@
+"""Epochs that workers share: rounds of training and merging, through the scratch storage."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from lorentzrec.data.interactions import Interactions
+from lorentzrec.errors import LorentzrecError
+from lorentzrec.ingest.storage import join
+from lorentzrec.learning.epochs import EpochResult, find_learners
+from lorentzrec.learning.kernels.structures import Table
+from lorentzrec.model.config import ResolvedConfig
+from lorentzrec.model.record import EpochRecord
+from lorentzrec.spark.scratch import read_record, remove_files, round_folder, write_record
+from lorentzrec.spark.tables import load_states, state_of, write_states
+from lorentzrec.spark.tasks import (
+    Plan,
+    Round,
+    Work,
+    merge_range,
+    part_record,
+    shard_file,
+    train_part,
+    write_shard,
+)
+
+Execute: TypeAlias = Callable[[Plan, Work, Sequence[int], dict[str, Any]], dict[int, dict[str, Any]]]
+"""Runs `work(plan, number, **options)` for each number, in any order and anywhere; the results by number."""
+
+_ATTEMPTS = 3
+"""How often a round is run whose files turn out to be damaged."""
+
+
+class RoundRunner:
+    """Runs epochs as rounds: every worker trains on a part of its customers, then the points are merged.
+
+    A round that is complete in the scratch storage is not run again.
+    """
+
+    def __init__(
+        self,
+        execute: Execute,
+        plan: Plan,
+        rounds: int,
+        data: Interactions,
+        config: ResolvedConfig,
+        histories: Table,
+        items: Table,
+    ) -> None:
+        self._execute, self._plan, self._rounds = execute, plan, rounds
+        _, self.learners, self.positives = find_learners(data, config)
+        self._states = {"items": state_of(items, config)}
+        if histories is not items:
+            self._states["histories"] = state_of(histories, config)
+        self._current: tuple[str, list[str]] | None = None
+        """Folder and checksums of the points that the tables hold."""
+
+    def write_shards(self) -> None:
+        """Give every worker its customers."""
+        plan = self._plan
+        missing = [worker for worker in range(plan.workers) if read_record(f"{shard_file(plan, worker)}.json") is None]
+        self._execute(plan, write_shard, missing, {})
+
+    def remove_files(self) -> None:
+        """Delete the run's folder in the scratch storage."""
+        remove_files(self._plan.folder)
+
+    def run(
+        self, epoch: int, learning_rate: float, advance: Callable[[int, float], None], cancelled: threading.Event
+    ) -> EpochResult:
+        """One epoch, from the points in the tables; they are replaced by the merged ones."""
+        started = time.perf_counter()
+        plan = self._plan
+        done, measured = self._latest_round(epoch)
+        advance(int(measured["positives"]), measured["loss"])
+        if not done and self._current is None:
+            folder = round_folder(plan.folder, epoch, 0)
+            self._current = folder, write_states(folder, plan.bounds, self._states)
+        for number in range(done + 1, self._rounds + 1):
+            assert self._current is not None
+            start, start_checksums = self._current
+            folder = round_folder(plan.folder, epoch, number)
+            task = Round(epoch, learning_rate, number - 1, self._rounds, start, tuple(start_checksums), folder)
+            parts, checksums = self._run_round(task)
+            for name in ("positives", "loss", "clipped", "capped", "coincident", "saturated"):
+                measured[name] += sum(part["measured"].get(name, 0) for part in parts)
+            write_record(join(folder, "merged.json"), {"checksums": checksums, "measured": measured})
+            self._current = folder, checksums
+            remove_files(start)
+            for worker in range(plan.workers):
+                remove_files(part_record(folder, worker))
+                for place in range(len(checksums)):
+                    remove_files(join(folder, f"{worker:04d}-{place:04d}.safetensors"))
+            advance(
+                sum(part["measured"].get("positives", 0) for part in parts),
+                sum(part["measured"].get("loss", 0.0) for part in parts),
+            )
+        assert self._current is not None
+        load_states(*self._current, plan.bounds, self._states)
+        seconds = time.perf_counter() - started
+        positives = int(measured["positives"])
+        record = EpochRecord(
+            epoch=epoch,
+            loss=measured["loss"] / max(positives, 1),
+            learning_rate=learning_rate,
+            clipped_gradients=int(measured["clipped"]),
+            capped_steps=int(measured["capped"]),
+            seconds=seconds,
+            events_per_second=positives / max(seconds, 1e-9),
+        )
+        return EpochResult(record, positives, int(measured["coincident"]), int(measured["saturated"]))
+
+    def _latest_round(self, epoch: int) -> tuple[int, Counter[str]]:
+        """The last round of an epoch that is complete, or 0; and what was counted until then."""
+        for number in range(self._rounds, 0, -1):
+            folder = round_folder(self._plan.folder, epoch, number)
+            record = read_record(join(folder, "merged.json"))
+            if record is not None:
+                self._current = folder, record["checksums"]
+                return number, Counter(record["measured"])
+        return 0, Counter()
+
+    def _run_round(self, task: Round) -> tuple[list[dict[str, Any]], list[str]]:
+        """The records of all parts, and the checksums of the merged ranges."""
+        plan = self._plan
+        for _ in range(_ATTEMPTS):
+            records = {worker: read_record(part_record(task.folder, worker)) for worker in range(plan.workers)}
+            missing = [worker for worker, record in records.items() if record is None]
+            records |= self._execute(plan, train_part, missing, {"task": task})
+            parts = [record for _, record in sorted(records.items()) if record is not None]
+            options = {"task": task, "checksums": [part["checksums"] for part in parts]}
+            ranges = self._execute(plan, merge_range, range(len(plan.bounds) - 1), options)
+            damaged = {worker for record in ranges.values() for worker in record.get("damaged", ())}
+            if not damaged:
+                return parts, [record["checksum"] for _, record in sorted(ranges.items())]
+            for worker in damaged:
+                remove_files(part_record(task.folder, worker))
+        raise LorentzrecError(
+            f"files of workers {sorted(damaged)} in {task.folder} were damaged {_ATTEMPTS} times: check the storage, "
+            "then resume"
+        )

@@ -1,0 +1,107 @@
+"""The files through which driver and workers exchange the points: in storage that all of them reach.
+
+RUN/shards/00003.safetensors               customers of worker 3
+RUN/held-out.safetensors                   events that no worker learns from
+RUN/rounds/0002-05/0003-0000.safetensors   rows of range 0 that worker 3 changed in round 5 of epoch 2
+RUN/rounds/0002-05/merged-0000.safetensors all rows of range 0 after that round
+
+A set of files is followed by a JSON file with their checksums: without it, the set is not complete. Files are written
+atomically, and a task that runs twice writes the same content.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.atomic import atomic_file, checksum
+from lorentzrec.errors import ArtifactError, InputError
+from lorentzrec.ingest.storage import fetch, is_remote, join, read_content, remove, write_file
+
+
+class Damaged(ArtifactError):  # noqa: N818 - the name states the condition
+    """A file of the scratch storage that is missing or not as it was written."""
+
+
+def absolute(address: str | Path) -> str:
+    """An address that means the same in the current folder of a task."""
+    return str(address) if is_remote(address) else str(Path(address).resolve())
+
+
+def write_arrays(address: str, arrays: dict[str, NDArray[Any]]) -> str:
+    """Write a file of arrays; returns its checksum."""
+    from safetensors.numpy import save_file
+
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    with writing(address) as path:
+        save_file(contiguous, path)
+        return checksum(path)
+
+
+def read_arrays(address: str, expected: str) -> dict[str, NDArray[Any]]:
+    """The arrays of a file; `Damaged` if it is missing or has another checksum."""
+    from safetensors.numpy import load_file
+
+    with tempfile.TemporaryDirectory(prefix="lorentzrec-") as folder:
+        try:
+            path = fetch(address, Path(folder))
+            if checksum(path) != expected:
+                raise Damaged(f"{address} is not as it was written: remove it and resume")
+            return load_file(path)
+        except (FileNotFoundError, InputError) as error:
+            if isinstance(error, InputError) and "not found" not in str(error):
+                raise
+            raise Damaged(f"{address} is missing: resume, with `scratch` in storage that all workers reach") from None
+
+
+def write_record(address: str, record: dict[str, Any]) -> None:
+    """Write a small JSON file, which marks the files that it lists as complete."""
+    with writing(address) as path:
+        path.write_text(json.dumps(record), encoding="utf-8")
+
+
+def read_record(address: str) -> dict[str, Any] | None:
+    """The content of a JSON file; None if there is none that can be read, so that its files are written again."""
+    with suppress(ValueError):
+        content = read_content(address)
+        record = None if content is None else json.loads(content)
+        return record if isinstance(record, dict) else None
+    return None
+
+
+def remove_files(address: str) -> None:
+    """Delete a folder, or one file."""
+    if is_remote(address):
+        remove(address)
+    elif Path(address).is_dir():
+        shutil.rmtree(address)
+    else:
+        Path(address).unlink(missing_ok=True)
+
+
+def round_folder(run: str, epoch: int, number: int) -> str:
+    """The folder of a round of an epoch; both are counted from 1, and round 0 is the state before the first."""
+    return join(run, "rounds", f"{epoch:04d}-{number:02d}")
+
+
+@contextmanager
+def writing(address: str) -> Iterator[Path]:
+    """A local path to write a file to, which is written atomically."""
+    if is_remote(address):
+        with write_file(address) as path:
+            yield path
+        return
+    try:
+        Path(address).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write {address} ({error.strerror}): check the disk and the permissions") from None
+    with atomic_file(address) as path:
+        yield path

@@ -1,0 +1,209 @@
+"""What runs on the workers: cut out the customers of a worker, train on them, merge ranges of rows.
+
+Tasks depend on nothing but their arguments and the files they name, and write the same files when they run again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lorentzrec._version import __version__
+from lorentzrec.errors import InputError
+from lorentzrec.ingest.storage import join
+from lorentzrec.learning.epochs import EpochRunner, find_learners
+from lorentzrec.learning.kernels.compiling import cache_folder
+from lorentzrec.learning.tables import table_of
+from lorentzrec.model.config import ResolvedConfig
+from lorentzrec.spark.merging import find_changes, merge
+from lorentzrec.spark.scratch import Damaged, read_arrays, read_record, write_arrays, write_record
+from lorentzrec.spark.shards import interactions_of, read_shard
+from lorentzrec.spark.tables import changes_of, changes_within, load_states, read_range, state_of, write_range
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What all tasks of a training run share."""
+
+    folder: str
+    """Of the run, in the scratch storage."""
+    dataset: str
+    digest: str
+    held_out: str
+    """Checksum of the file with the events that no worker learns from."""
+    config: dict[str, Any]
+    item_count: int
+    workers: int
+    threads: int | None
+    """Per worker; None: as many as Spark gives a task (`spark.task.cpus`)."""
+    bounds: tuple[int, ...]
+    """Where ranges of rows begin, and the end."""
+    release: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round: a part of an epoch, from the points in one folder to those in another."""
+
+    epoch: int
+    learning_rate: float
+    part: int
+    parts: int
+    start: str
+    start_checksums: tuple[str, ...]
+    folder: str
+
+
+Work = Callable[..., dict[str, Any]]
+
+
+@cache
+def release() -> tuple[str, str]:
+    """The version of this package, and what its kernels are compiled from."""
+    return __version__, cache_folder().name
+
+
+def run_tasks(
+    batches: Iterator[pa.RecordBatch], *, work: Work, plan: Plan, numbers: list[int], options: dict[str, Any]
+) -> Iterator[pa.RecordBatch]:
+    """For `mapInArrow`: `work(plan, number, **options)` for the numbers at the places that come in, with its result as
+    JSON."""
+    import pyarrow as pa
+
+    if release() != plan.release:
+        other = f" with other kernels ({release()[1]})" if release()[0] == plan.release[0] else ""
+        raise InputError(
+            f"worker {socket.gethostname()} has lorentzrec {release()[0]}{other} and the driver {plan.release[0]}: "
+            "install the same version on all"
+        )
+    for batch in batches:
+        for place in batch.column(0).to_pylist():
+            result = {"number": numbers[place], **work(plan, numbers[place], **options)}
+            yield pa.RecordBatch.from_arrays([pa.array([json.dumps(result)])], names=["result"])
+
+
+def shard_file(plan: Plan, worker: int) -> str:
+    return join(plan.folder, "shards", f"{worker:04d}.safetensors")
+
+
+def held_out_file(folder: str) -> str:
+    return join(folder, "held-out.safetensors")
+
+
+def part_record(folder: str, worker: int) -> str:
+    return join(folder, f"{worker:04d}.json")
+
+
+def write_shard(plan: Plan, worker: int) -> dict[str, Any]:
+    """Write the customers of a worker to the scratch storage."""
+    held_out = read_arrays(held_out_file(plan.folder), plan.held_out)["places"]
+    arrays = read_shard(plan.dataset, plan.digest, held_out, worker, plan.workers)
+    record = {"checksum": write_arrays(shard_file(plan, worker), arrays)}
+    write_record(f"{shard_file(plan, worker)}.json", record)
+    return record
+
+
+class _Worker:
+    """The customers and tables of a worker. Python processes are reused, and so is the last worker of each."""
+
+    latest: _Worker | None = None
+
+    def __init__(self, plan: Plan, number: int) -> None:
+        self.plan, self.number = plan, number
+        record = read_record(f"{shard_file(plan, number)}.json")
+        if record is None:
+            raise Damaged(f"{shard_file(plan, number)} is not complete: resume")
+        data = interactions_of(read_arrays(shard_file(plan, number), record["checksum"]), plan.item_count)
+        threads = plan.threads or int(os.environ.get("OMP_NUM_THREADS") or 1)
+        config = ResolvedConfig.from_mapping(
+            # what is sampled follows from the seed and the customer's row, which other workers have as well
+            plan.config | {"threads": threads, "seed": plan.config["seed"] ^ (number << 40)}
+        )
+        space = np.zeros((plan.item_count, config.dimension), np.float32)
+        items = table_of(space, config)
+        histories = table_of(space, config) if config.targets == "separate" else items
+        self.states = {"items": state_of(items, config)}
+        if histories is not items:
+            self.states["histories"] = state_of(histories, config)
+        try:
+            find_learners(data, config)
+            self.runner: EpochRunner | None = EpochRunner(data, config, histories, items)
+        except InputError:  # with as many workers as customers, some have nobody to learn from
+            self.runner = None
+
+    @classmethod
+    def open(cls, plan: Plan, number: int) -> _Worker:
+        if cls.latest is None or (cls.latest.plan, cls.latest.number) != (plan, number):
+            cls.latest = None  # free the memory first
+            cls.latest = cls(plan, number)
+        return cls.latest
+
+
+def train_part(plan: Plan, number: int, *, task: Round) -> dict[str, Any]:
+    """Train on a part of a worker's customers, and write the rows that it changed."""
+    worker = _Worker.open(plan, number)
+    load_states(task.start, task.start_checksums, plan.bounds, worker.states)
+    before = {side: {name: array.copy() for name, array in state.items()} for side, state in worker.states.items()}
+    measured: dict[str, Any] = {}
+    if worker.runner is not None:
+        result = worker.runner.run(
+            task.epoch,
+            task.learning_rate,
+            lambda positives, loss: None,
+            threading.Event(),
+            part=task.part,
+            parts=task.parts,
+        )
+        measured = {
+            "loss": result.record.loss * result.positives,
+            "positives": result.positives,
+            "clipped": result.record.clipped_gradients,
+            "capped": result.record.capped_steps,
+            "coincident": result.coincident,
+            "saturated": result.saturated,
+        }
+    changes = {side: find_changes(before[side], state) for side, state in worker.states.items()}
+    checksums = [
+        write_range(
+            task.folder,
+            place,
+            {side: changes_within(change, first, last) for side, change in changes.items()},
+            name=f"{number:04d}",
+        )
+        for place, (first, last) in enumerate(pairwise(plan.bounds))
+    ]
+    record = {"checksums": checksums, "measured": measured}
+    write_record(part_record(task.folder, number), record)
+    return record
+
+
+def merge_range(plan: Plan, number: int, *, task: Round, checksums: list[list[str]]) -> dict[str, Any]:
+    """Merge what the workers changed in a range of rows; `checksums` has those of each worker's files. Returns the
+    checksum of the result, or the workers whose files are damaged."""
+    before = read_range(task.start, number, task.start_checksums[number])
+    copies, damaged = [], []
+    for worker, own in enumerate(checksums):
+        try:
+            copies.append(read_range(task.folder, number, own[number], name=f"{worker:04d}"))
+        except Damaged:
+            damaged.append(worker)
+    if damaged:
+        return {"damaged": damaged}
+    hyperbolic = plan.config["geometry"] == "hyperboloid"
+    merged = {
+        side: merge(state, [changes_of(copy[side]) for copy in copies], hyperbolic=hyperbolic)
+        for side, state in before.items()
+    }
+    return {"checksum": write_range(task.folder, number, merged)}

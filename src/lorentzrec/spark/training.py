@@ -1,0 +1,205 @@
+"""Training on Spark: the runs of `lorentzrec.train`, with epochs that many workers share."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from lorentzrec.data.interactions import Interactions
+from lorentzrec.errors import ConfigError, InputError
+from lorentzrec.ingest.dataset import Dataset, open_dataset
+from lorentzrec.ingest.spark_session import in_tasks, report_in_one_line, session_place, spark_session
+from lorentzrec.ingest.storage import join
+from lorentzrec.learning.checkpoint import Checkpoint
+from lorentzrec.learning.kernels.structures import Table
+from lorentzrec.learning.run import VALIDATION_METRIC, TrainingRun
+from lorentzrec.learning.trainer import finish, refuse_other_config
+from lorentzrec.model.config import ResolvedConfig, TrainingConfig
+from lorentzrec.model.model import Model
+from lorentzrec.model.notes import NoteKind
+from lorentzrec.model.record import EpochRecord
+from lorentzrec.spark.runner import Execute, RoundRunner
+from lorentzrec.spark.scratch import absolute, write_arrays
+from lorentzrec.spark.shards import left_out
+from lorentzrec.spark.tables import range_bounds
+from lorentzrec.spark.tasks import Plan, Work, held_out_file, release, run_tasks
+from lorentzrec.threads import available_cores
+
+ROUNDS = 8
+"""Merges per epoch with several workers, unless given."""
+
+
+def train(
+    dataset: str | Path | Dataset,
+    config: TrainingConfig | None = None,
+    *,
+    master: str | None = None,
+    session: Any = None,
+    workers: int | None = None,
+    rounds: int | None = None,
+    scratch: str | Path | None = None,
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
+    progress: bool | None = None,
+    metric: str = VALIDATION_METRIC,
+    validate_every: int = 1,
+    watch: Callable[[EpochRecord], None] | None = None,
+    callbacks: Sequence[Callable[[EpochRecord], None]] = (),
+) -> Model:
+    """Learn the points on Spark, from the training part of a prepared dataset. A validation part chooses the best
+    epoch, as `config.validation` does otherwise. One worker gives the points of `lorentzrec.train`, bit by bit.
+
+    master: a master URL, or `sc://HOST` for Spark Connect; by default this machine.
+    session: an existing session instead.
+    workers: how many tasks share the customers; by default 1 on this machine. A cluster has no default.
+    rounds: how often per epoch the points of the workers are merged.
+    scratch: a folder that all workers reach, local or remote, for customers and points during training; by default a
+    temporary one. Rounds that are complete there are not run again when the same training is started again, so that
+    a run that was killed continues; after training they are removed.
+
+    The other arguments, and Ctrl-C, are as in `lorentzrec.train`; a checkpoint is written after every epoch.
+    """
+    refuse_other_config(config)
+    dataset = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
+    config = config or TrainingConfig()
+    if config.model == "symmetric":
+        raise ConfigError("Spark trains the points of items, and model=symmetric has one per customer: leave it out")
+    on_this_machine = session is None and (master is None or master.startswith("local"))
+    if workers is None and not on_this_machine:
+        raise InputError("a cluster has no default number of workers: set `workers`, such as one per executor")
+    workers = 1 if workers is None else workers
+    rounds = (ROUNDS if workers > 1 else 1) if rounds is None else rounds
+    for name, value in (("workers", workers), ("rounds", rounds)):
+        if value < 1:
+            raise InputError(f"`{name}` is {value}: give 1 or more")
+    threads = config.threads or (max(1, available_cores() // workers) if on_this_machine else None)
+    place = session_place(master, session)
+    with _scratch(scratch, on_this_machine) as storage, spark_session(**place, name="lorentzrec train") as started:
+        return train_in_rounds(
+            dataset,
+            config,
+            partial(_execute, started),
+            workers=workers,
+            rounds=rounds,
+            threads=threads,
+            scratch=storage,
+            checkpoint=checkpoint,
+            resume=resume,
+            progress=progress,
+            metric=metric,
+            validate_every=validate_every,
+            callbacks=[*callbacks, *([] if watch is None else [watch])],
+        )
+
+
+def train_in_rounds(
+    dataset: Dataset,
+    config: TrainingConfig,
+    execute: Execute,
+    *,
+    workers: int,
+    rounds: int,
+    threads: int | None,
+    scratch: str,
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
+    progress: bool | None = None,
+    metric: str = VALIDATION_METRIC,
+    validate_every: int = 1,
+    callbacks: Sequence[Callable[[EpochRecord], None]] = (),
+) -> Model:
+    """`train` with tasks that `execute` runs."""
+    parts = dict(zip(dataset.part_names or ("train",), dataset.parts(), strict=True))
+    data, validation = next(iter(parts.values())), parts.get("validation")
+
+    def make_runner(learned: Interactions, resolved: ResolvedConfig, histories: Table, items: Table) -> RoundRunner:
+        plan = _plan(dataset, resolved, scratch, left_out(data, learned), workers, rounds, threads)
+        return RoundRunner(execute, plan, rounds, learned, resolved, histories, items)
+
+    run = TrainingRun(data, config, validation, metric, validate_every, make_runner)
+    assert isinstance(run.runner, RoundRunner)
+    if workers > 1:
+        run.note(NoteKind.WORKERS, workers=workers, rounds=rounds)
+    if resume and checkpoint is not None:
+        _refuse_other_workers(Checkpoint.load(checkpoint), workers, rounds)
+
+    runner = run.runner
+    model = finish(
+        run,
+        checkpoint,
+        resume,
+        progress,
+        callbacks,
+        prepare=lambda config, announce: runner.write_shards(),
+        every_epoch=True,
+    )
+    runner.remove_files()
+    return model
+
+
+def _execute(
+    session: Any, plan: Plan, work: Work, numbers: Sequence[int], options: dict[str, Any]
+) -> dict[int, dict[str, Any]]:
+    """Tasks of Spark, one per number."""
+    if not numbers:
+        return {}
+    places = session.range(0, len(numbers), 1, len(numbers))
+    with report_in_one_line():
+        task = in_tasks(run_tasks, work=work, plan=plan, numbers=list(numbers), options=options)
+        found = places.mapInArrow(task, "result string").collect()
+    results = [json.loads(row.result) for row in found]
+    return {result["number"]: result for result in results}
+
+
+def _refuse_other_workers(checkpoint: Checkpoint, workers: int, rounds: int) -> None:
+    noted = next((note.values for note in checkpoint.notes if note.kind is NoteKind.WORKERS), {"workers": 1})
+    given = {"workers": workers} | ({"rounds": rounds} if workers > 1 else {})
+    if noted != given:
+        described = " and ".join(f"{name}={value}" for name, value in noted.items())
+        raise ConfigError(f"the checkpoint was made with {described}: set it back, or train without resume")
+
+
+@contextmanager
+def _scratch(given: str | Path | None, on_this_machine: bool) -> Iterator[str]:
+    if given is not None:
+        yield absolute(given)
+    elif on_this_machine:
+        with tempfile.TemporaryDirectory(prefix="lorentzrec-rounds-") as folder:
+            yield folder
+    else:
+        raise InputError("workers on other machines need a folder that all of them reach: set `scratch`")
+
+
+def _plan(
+    dataset: Dataset,
+    config: ResolvedConfig,
+    scratch: str,
+    held_out: Any,
+    workers: int,
+    rounds: int,
+    threads: int | None,
+) -> Plan:
+    """The plan of a run. Its folder is named after everything that its points depend on."""
+    values = {name: value for name, value in config.to_dict().items() if name != "threads"}
+    identity = [values, dataset.digest, held_out.tolist(), workers, rounds, release()]
+    key = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
+    folder = join(scratch, f"run-{key}")
+    item_count = dataset.manifest["counts"]["items"]
+    return Plan(
+        folder=folder,
+        dataset=absolute(dataset.address),
+        digest=dataset.digest,
+        held_out=write_arrays(held_out_file(folder), {"places": held_out}),
+        config=config.to_dict(),
+        item_count=item_count,
+        workers=workers,
+        threads=threads,
+        bounds=tuple(range_bounds(item_count, config.dimension)),
+        release=release(),
+    )

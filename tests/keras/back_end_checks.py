@@ -1,0 +1,342 @@
+"""What must hold on every back end of Keras; `test_back_ends.py` runs this file once for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from numpy.typing import NDArray
+
+import lorentzrec
+from lorentzrec import Interactions, TrainingConfig
+from lorentzrec.errors import ConfigError, InputError
+from lorentzrec.geometry import FloatArray, hyperboloid
+from lorentzrec.keras import (
+    BPR,
+    WMRB,
+    EinsteinMidpoint,
+    HyperboloidEmbedding,
+    LorentzDistance,
+    MidpointModel,
+    MinkowskiRetrieval,
+    MinkowskiScore,
+    RiemannianAdagrad,
+    RiemannianSGD,
+    SampledSoftmax,
+)
+from lorentzrec.keras.backend import BACKEND, value_and_gradients
+from lorentzrec.keras.blocks import Blocks
+from lorentzrec.keras.points import distances, gaps, midpoints, pair_gaps
+from lorentzrec.keras.training import train
+from lorentzrec.learning.epochs import block_bounds, epoch_key, order_of
+from lorentzrec.learning.tables import BLOCK_ROWS, FOLDED_BLOCK_ROWS, events_of, settings_of, table_of
+from lorentzrec.model.config import ResolvedConfig
+from reference import blocks as reference
+
+ROUNDING = 2.0**-24
+ITEMS = 7
+HISTORIES = np.array([[1, 2, 3, -1], [5, -1, -1, -1]], np.int32)
+
+
+def around(radius: float, count: int, dimension: int, seed: int) -> FloatArray:
+    """Points 0.5 from a point at this radius, in all directions equally."""
+    away = np.random.default_rng(seed).normal(size=(count, dimension))
+    near_origin = hyperboloid.lift(np.sinh(0.5) * away / np.linalg.norm(away, axis=1, keepdims=True))
+    direction = np.cos(np.arange(dimension))
+    centre = hyperboloid.lift(np.sinh(radius) * direction / np.linalg.norm(direction))
+    return np.asarray(near_origin @ hyperboloid.boost(centre))[:, 1:]
+
+
+def small_shop(*, times: bool = True, seed: int = 0) -> Interactions:
+    random = np.random.default_rng(seed)
+    users, items = random.integers(0, 120, 2400), random.zipf(1.5, 2400) % 90
+    return Interactions.from_pairs(users, items, np.arange(2400) if times else None)
+
+
+def few_events(history: str) -> Interactions:
+    """Four customers in one block, none with an item twice."""
+    users, items = [0, 0, 1, 1, 1, 2, 2, 3, 3, 3], [0, 1, 2, 3, 4, 5, 6, 6, 1, 3]
+    return Interactions.from_pairs(users, items, np.arange(10) if history == "causal" else None)
+
+
+# --- against the references
+
+
+@pytest.mark.parametrize("radius", [0.0, 1.0, 4.0, 8.0])
+@pytest.mark.parametrize("optimiser", ["rsgd", "adagrad"])
+def test_a_step_is_that_of_the_reference(radius: float, optimiser: str) -> None:
+    """Every loss, score and kind of history: to 1e-5 up to radius 1, and beyond within the kernels' own tolerances."""
+    rate = 0.02
+    for loss, score, history in product(("bpr", "wmrb", "softmax"), ("inner", "distance"), ("causal", "folds")):
+        data = few_events(history)
+        options = {"loss": loss, "score": score, "history": history, "optimiser": optimiser, "learning_rate": rate}
+        config = TrainingConfig.from_mapping(
+            options | {"dimension": 15, "recency": 1.0, "scale": 1.0, "negative_count": 3, "blocks_per_step": 1}
+        ).resolve_for(data)
+        items = around(radius, ITEMS, 15, seed=3).astype(np.float32)
+        histories = around(radius, ITEMS, 15, seed=5).astype(np.float32)
+        found_loss, found = keras_step(data, config, items, histories)
+        expected_loss, expected = reference_step(data, config, items, histories)
+        time = float(np.cosh(radius + 0.5))
+        share = 4 * ROUNDING * time**2 * (1 if optimiser == "rsgd" else 10)
+        assert found_loss == pytest.approx(expected_loss, rel=1e-5 + share)
+        for fast, slow in zip(found, expected, strict=True):
+            if radius <= 1:
+                np.testing.assert_allclose(fast, slow, atol=1e-5, err_msg=str(options))
+            apart = hyperboloid.distance(hyperboloid.lift(fast.astype(np.float64)), hyperboloid.lift(slow))
+            assert (apart <= 12 * rate * share + 8 * ROUNDING * time).all(), (options, apart.max(), share)
+
+
+def keras_step(
+    data: Interactions, config: ResolvedConfig, *spaces: NDArray[np.float32]
+) -> tuple[float, list[NDArray[np.float32]]]:
+    model = MidpointModel(config, item_count=ITEMS)
+    model.set_points(*spaces[: len(model.tables)])
+    batch = {name: ops.convert_to_tensor(array) for name, array in Blocks(data, config)[0].items()}
+    logs = model.learn(batch)
+    return float(logs["loss"]) * float(ops.sum(batch["target_weights"])), model.points()
+
+
+def reference_step(
+    data: Interactions, config: ResolvedConfig, *spaces: NDArray[np.float32]
+) -> tuple[float, list[FloatArray]]:
+    tables = [table_of(space, config) for space in spaces[: 2 if config.targets == "separate" else 1]]
+    wide: list[Any] = [
+        table._replace(points=table.points.astype(np.float64), squared=table.squared.astype(np.float64))
+        for table in tables
+    ]
+    for table, space in zip(wide, spaces, strict=False):
+        table.points[:, : space.shape[1] + 1] = hyperboloid.lift(space.astype(np.float64))
+    order = order_of(np.arange(len(data.users)), config.seed, 1)
+    bounds = block_bounds(data.lengths[order], BLOCK_ROWS if config.history == "causal" else FOLDED_BLOCK_ROWS)
+    events, chosen = events_of(data, config.model), settings_of(config, config.learning_rate)
+    key, counters = int(epoch_key(config.seed, 1)), np.zeros(5, np.int64)
+    block = reference.asymmetric_gradients(0, order, bounds, events, wide[-1], wide[0], chosen, key, counters)
+    loss = reference.apply_gradients([block])
+    return loss, [table.points[:, 1 : config.dimension + 1] for table in wide]
+
+
+@pytest.mark.parametrize("radius", [0.0, 1.0, 4.0, 8.0])
+@pytest.mark.parametrize("name", ["gaps", "pair_gaps", "distances", "midpoints"])
+def test_gradients_are_differences_of_values(name: str, radius: float) -> None:
+    """Against differences in float64, along random directions."""
+    left, right = (around(radius, 5, 6, seed).astype(np.float32) for seed in (1, 2))
+    weights = np.random.default_rng(3).uniform(0.1, 1, (3, 5)).astype(np.float32)
+    # coordinates of far points are multiplied with large numbers: directions across them and along them are separate
+    cases: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+        "gaps": (lambda u: gaps(u, right), lambda u: -_products(u, right) - 1),
+        "pair_gaps": (lambda u: pair_gaps(u, right), lambda u: -np.diag(_products(u, right)) - 1),
+        "distances": (lambda u: distances(gaps(u, right)), lambda u: np.arccosh(-_products(u, right))),
+        "midpoints": (lambda u: midpoints(weights, u), lambda u: _midpoints(weights, u)),
+    }
+    ours, exact = cases[name]
+    slopes = np.random.default_rng(4).normal(size=np.shape(exact(left.astype(np.float64))))
+    by_name = value_and_gradients(
+        lambda tensors: (ops.sum(ops.cast(slopes, "float32") * ours(tensors[0])), ()), [ops.convert_to_tensor(left)]
+    )
+    gradient = ops.convert_to_numpy(by_name[2][0])
+    time = np.cosh(radius + 0.5)
+    for seed in range(5):
+        away = np.random.default_rng(seed).normal(size=left.shape)
+        step = 1e-4 * away
+        wide = left.astype(np.float64)
+        difference = (slopes * (exact(wide + step) - exact(wide - step))).sum() / 2e-4
+        size = float(np.abs(slopes).sum() * time)
+        assert (gradient * away).sum() == pytest.approx(
+            difference, rel=1e-3, abs=size * (1e-5 + 16 * ROUNDING * time**2)
+        )
+
+
+def _products(u: FloatArray, v: FloatArray) -> FloatArray:
+    left, right = hyperboloid.lift(u), hyperboloid.lift(v.astype(np.float64))
+    return np.asarray(hyperboloid.minkowski_dot(left[:, None], right[None]))
+
+
+def _midpoints(weights: NDArray[np.float32], points: FloatArray) -> FloatArray:
+    sums = weights.astype(np.float64) @ hyperboloid.lift(points)
+    return np.asarray(sums[:, 1:] / np.sqrt(-hyperboloid.minkowski_squared_norm(sums))[:, None])
+
+
+@pytest.mark.parametrize("times", [True, False])
+def test_epochs_are_those_of_the_local_engine(times: bool) -> None:
+    """The same blocks and negatives from the same seed: points, losses, validation and notes agree."""
+    data, config = small_shop(times=times), TrainingConfig(dimension=6, epochs=2, validation=30, negative_count=20)
+    expected = lorentzrec.train(data, config.replace(blocks_per_step=1), progress=False)
+    found = train(data, config, progress=False)
+    assert [one.loss for one in found.record] == pytest.approx([one.loss for one in expected.record], rel=1e-4)
+    assert [one.validation for one in found.record] == [one.validation for one in expected.record]
+    assert found.notes == expected.notes
+    np.testing.assert_allclose(found.item_points, expected.item_points, atol=2e-3)
+    np.testing.assert_allclose(found.history_points, expected.history_points, atol=2e-3)
+
+
+# --- as Keras users do
+
+
+def trained(**options: Any) -> MidpointModel:
+    model = MidpointModel(TrainingConfig(dimension=6, epochs=2, negative_count=20, validation=30), **options)
+    model.fit(small_shop(), verbose=0)
+    return model
+
+
+def test_files_and_models_rank_alike(tmp_path: Path) -> None:
+    model = trained()
+    rows = model.predict(HISTORIES, verbose=0)["items"]
+    made = model.to_model()
+    for history, best in zip(HISTORIES, rows, strict=True):
+        ids = made.items.ids(history[history >= 0])
+        assert made.recommend(history=ids, exclude_history=False).ids == made.items.ids(best)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert (loaded.predict(HISTORIES, verbose=0)["items"] == rows).all()
+    assert loaded.get_config() == model.get_config()
+    for found, expected in zip(loaded.optimizer.variables, model.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(ops.convert_to_numpy(found), ops.convert_to_numpy(expected))
+    np.testing.assert_array_equal(loaded.to_model(small_shop()).item_points, made.item_points)
+    again = MidpointModel.from_model(made)
+    assert (again.predict(HISTORIES, verbose=0)["items"] == rows).all()
+    np.testing.assert_allclose(again.to_model().item_points, made.item_points, rtol=1e-6)
+
+
+@pytest.mark.skipif(BACKEND == "jax", reason="Keras exports JAX models to ONNX with jax2onnx, which is not installed")
+def test_an_exported_graph_ranks_alike(tmp_path: Path) -> None:
+    import onnxruntime
+
+    model = trained()
+    rows = model.predict(HISTORIES, verbose=0)["items"]
+    place = tmp_path / "model.onnx"
+    model.export(place, format="onnx", verbose=False, input_signature=[keras.InputSpec(shape=(None, 4), dtype="int32")])
+    session = onnxruntime.InferenceSession(str(place))
+    found = session.run(None, {session.get_inputs()[0].name: HISTORIES})
+    assert any(np.array_equal(array, rows) for array in found)
+
+
+def test_early_stopping_follows_the_metrics_of_full_ranking() -> None:
+    data = small_shop()
+    train_part, test_part = data.split("leave_last_out")
+    model = MidpointModel(TrainingConfig(dimension=6, negative_count=20, learning_rate=0.0, epochs=9))
+    stopping = keras.callbacks.EarlyStopping("val_ndcg@10", mode="max", patience=2, restore_best_weights=True)
+    history = model.fit(train_part, validation_data=test_part, callbacks=[stopping], verbose=0).history
+    assert len(history["loss"]) == 3
+    report = lorentzrec.evaluate(model.to_model(), test_part)
+    assert history["val_ndcg@10"] == pytest.approx([report["ndcg@10"]] * 3)
+
+
+def test_compile_takes_any_optimiser_and_our_losses() -> None:
+    model = MidpointModel(TrainingConfig(dimension=6, epochs=2, negative_count=20))
+    model.compile(keras.optimizers.Adam(0.01), WMRB(scale=2.0))
+    losses = model.fit(small_shop(), verbose=0).history["loss"]
+    assert losses[1] < losses[0]
+    with pytest.raises(ConfigError, match="give SampledSoftmax, WMRB or BPR"):
+        model.compile("adam", "mse")
+
+
+@pytest.mark.parametrize("optimizer", [RiemannianSGD(0.5), RiemannianAdagrad(0.3)], ids=["sgd", "adagrad"])
+def test_layers_work_with_ordinary_ones_in_the_functional_api(optimizer: Any, tmp_path: Path) -> None:
+    """The point of an item is that of its id plus its attributes through `Dense`."""
+    model = attribute_model()
+    model.compile(optimizer, SampledSoftmax(scale=4.0))
+    random = np.random.default_rng(0)
+    inputs: dict[str, NDArray[Any]] = {
+        "history": random.integers(-1, 30, (64, 5)),
+        "candidates": random.integers(0, 30, (64, 4)),
+        "attributes": random.normal(size=(64, 4, 3)).astype(np.float32),
+    }
+    inputs["history"][:, 0] = inputs["candidates"][:, 0]
+    losses = model.fit(inputs, np.ones((64, 4)), epochs=6, verbose=0).history["loss"]
+    assert losses[-1] < 0.9 * losses[0]
+    model.save(tmp_path / "custom.keras")
+    loaded = keras.models.load_model(tmp_path / "custom.keras")
+    np.testing.assert_array_equal(loaded.predict(inputs, verbose=0), model.predict(inputs, verbose=0))
+
+
+def attribute_model() -> Any:
+    history = keras.Input((None,), dtype="int32", name="history")
+    candidates = keras.Input((4,), dtype="int32", name="candidates")
+    attributes = keras.Input((4, 3), name="attributes")
+    items = HyperboloidEmbedding(30, 8, mask_negative=True)
+    customer = EinsteinMidpoint(recency=0.7)(items(history))
+    points = keras.layers.Add()([items(candidates), keras.layers.Dense(8, use_bias=False)(attributes)])
+    scores = MinkowskiScore()([keras.layers.Reshape((1, 8))(customer), points])
+    return keras.Model([history, candidates, attributes], keras.layers.Reshape((4,))(scores))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        HyperboloidEmbedding(5, 3, mask_negative=True),
+        EinsteinMidpoint(0.5),
+        MinkowskiScore(),
+        LorentzDistance(),
+        MinkowskiRetrieval(3, "inner"),
+        SampledSoftmax(2.0),
+        WMRB(2.0, 0.5),
+        BPR(3.0),
+        RiemannianSGD(0.1, clip_norm=1.0, regularisation=0.1),
+        RiemannianAdagrad(0.1, clip_norm=1.0, regularisation=0.1, epsilon=1e-3),
+    ],
+    ids=lambda made: type(made).__name__,
+)
+def test_configs_are_complete(made: Any) -> None:
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(made))
+    assert type(again) is type(made)
+    assert again.get_config() == made.get_config()
+
+
+def test_layers_compute_what_the_geometry_says() -> None:
+    points = around(1.0, 12, 4, seed=1).astype(np.float32)
+    lifted = hyperboloid.lift(points.astype(np.float64))
+    inner = hyperboloid.minkowski_dot(lifted[:3, None], lifted[None, 3:])
+    np.testing.assert_allclose(ops.convert_to_numpy(MinkowskiScore()([points[:3], points[3:]])), inner, rtol=1e-6)
+    found = ops.convert_to_numpy(LorentzDistance()([points[:3], points[3:]]))
+    np.testing.assert_allclose(found, np.arccosh(-inner), rtol=1e-5)
+    best = MinkowskiRetrieval(4)([points[:3], points[3:]])
+    assert (ops.convert_to_numpy(best["items"]) == np.argsort(-inner, axis=1)[:, :4]).all()
+    same = ops.convert_to_numpy(LorentzDistance()([points[:1], points[:1]]))
+    assert same == pytest.approx(0, abs=1e-5)
+
+
+# --- bad input
+
+
+@pytest.mark.parametrize(
+    ("cause", "message"),
+    [
+        (lambda: HyperboloidEmbedding(5, 3)(np.array([[1, 5]])), "id 5 is out of range.* 0 to 4"),
+        (lambda: EinsteinMidpoint()(np.ones((2, 3, 4), np.float32), mask=np.zeros((2, 3), bool)), "row 0 is empty"),
+        (lambda: SampledSoftmax()(np.ones((2, 1)), np.ones((2, 1))), "no negatives"),
+        (lambda: HyperboloidEmbedding(5, 3, dtype="mixed_float16"), "need float32"),
+        (lambda: EinsteinMidpoint(dtype="float16"), "need float32"),
+        (lambda: RiemannianSGD(float("nan")), "learning_rate is nan"),
+        (lambda: RiemannianAdagrad(-1.0), "learning_rate is -1.0"),
+        (lambda: MinkowskiRetrieval(0), "k is 0"),
+        (lambda: MidpointModel(TrainingConfig(geometry="euclidean", optimiser="adam")), "euclidean, optimiser=adam"),
+        (lambda: MidpointModel(TrainingConfig(blocks_per_step=8, threads=2)), "threads=2, blocks_per_step=8"),
+        (lambda: MidpointModel().to_model(), "not trained in this process"),
+        (lambda: trained().predict(np.array([[1, 500]]), verbose=0), "item row 500 is out of range"),
+        (lambda: trained().predict(np.array([[1], [-1]]), verbose=0), "the history in row 1 is empty"),
+        (lambda: trained().fit(few_events("causal")), "7 items and the model 89|items and the model"),
+    ],
+)
+def test_bad_input_is_an_error_of_one_line(cause: Callable[[], Any], message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        cause()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("optimiser", ["rsgd", "adagrad"])
+@pytest.mark.parametrize("score", ["inner", "distance"])
+def test_no_rate_makes_a_point_that_is_no_number(optimiser: str, score: str) -> None:
+    data = few_events("causal")
+    for rate, scale, radius in product((1e-20, 1.0, 1e10, 1e30), (1e-10, 1.0, 1e15), (0.0, 4.0, 8.0)):
+        options = {"optimiser": optimiser, "score": score, "learning_rate": rate, "scale": scale}
+        config = TrainingConfig.from_mapping(options | {"dimension": 3, "negative_count": 3, "blocks_per_step": 1})
+        spaces = [around(radius, ITEMS, 3, seed).astype(np.float32) for seed in (1, 2)]
+        _, points = keras_step(data, config.resolve_for(data), *spaces)
+        assert all(np.isfinite(space).all() for space in points), options

@@ -1,0 +1,52 @@
+"""`lorentzrec train --engine keras`: the same artifact, which is published and served."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from test_back_ends import run_python
+
+import lorentzrec
+from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.versions.publish import publish
+from serving.running_service import service_here
+
+pytestmark = pytest.mark.keras
+
+
+@pytest.fixture
+def events(tmp_path: Path) -> Path:
+    random = np.random.default_rng(0)
+    columns = {"user": random.integers(0, 60, 900), "item": random.zipf(1.5, 900) % 40, "time": np.arange(900)}
+    pl.DataFrame(columns).write_csv(tmp_path / "events.csv")
+    return tmp_path / "events.csv"
+
+
+def test_a_model_trained_on_keras_is_published_and_served(tmp_path: Path, events: Path) -> None:
+    pytest.importorskip("jax", reason="jax is not installed: pip install jax")
+    out = tmp_path / "model"
+    settings = ["--set", "dimension=6", "--set", "epochs=2"]
+    done = run_python("jax", "-m", "lorentzrec", "train", events, "--out", out, "--engine", "keras", *settings)
+    assert done.returncode == 0, done.stderr
+    model = lorentzrec.load(out)
+    assert len(model.record) == 2
+    history = model.item_ids[:3]
+    address = f"file:{tmp_path / 'store'}"
+    publish(model, open_store(address, create=True))
+    with service_here(address) as client:
+        response = client.post("/v1/recommend", json={"history": history, "k": 5})
+    assert response.status_code == 200, response.text
+    found = [one["id"] for one in response.json()["items"]]
+    assert found == list(map(str, model.recommend(history=history, k=5).ids))
+
+
+def test_unsupported_settings_are_named(tmp_path: Path, events: Path) -> None:
+    settings = ["--set", "geometry=euclidean", "--set", "blocks_per_step=8"]
+    out = tmp_path / "model"
+    done = run_python("jax", "-m", "lorentzrec", "train", events, "--out", out, "--engine", "keras", *settings)
+    assert done.returncode == 2
+    assert "does not support geometry=euclidean, blocks_per_step=8" in " ".join(done.stderr.split())
+    assert not (tmp_path / "model").exists()

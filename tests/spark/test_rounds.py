@@ -1,0 +1,224 @@
+"""Training in rounds, with tasks that run one after another in this process: what workers write, what is run again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lorentzrec import Interactions, Model, TrainingConfig, train
+from lorentzrec.errors import ConfigError, InputError, LorentzrecError, StopTraining
+from lorentzrec.ingest.dataset import open_dataset, save_dataset
+from lorentzrec.spark import tables, tasks
+from lorentzrec.spark.tasks import Plan, Work
+from lorentzrec.spark.training import train as train_on_spark
+from lorentzrec.spark.training import train_in_rounds
+
+CONFIG = TrainingConfig(dimension=4, epochs=3, negative_count=16, validation=0.2, seed=3, blocks_per_step=2, threads=1)
+
+
+def small_shop(**columns: Any) -> Interactions:
+    random = np.random.default_rng(0)
+    return Interactions.from_pairs(
+        random.integers(0, 200, 3000), random.zipf(1.5, 3000) % 90, np.arange(3000), **columns
+    )
+
+
+class Executor:
+    """Runs tasks in this process and counts them."""
+
+    def __init__(self) -> None:
+        self.ran: list[tuple[str, int]] = []
+
+    def __call__(
+        self, plan: Plan, work: Work, numbers: Sequence[int], options: dict[str, Any]
+    ) -> dict[int, dict[str, Any]]:
+        self.ran += [(work.__name__, number) for number in numbers]
+        return {number: work(plan, number, **options) for number in numbers}
+
+
+def learn(folder: Path, execute: Executor | None = None, config: TrainingConfig = CONFIG, **options: Any) -> Model:
+    if not (folder / "shop").exists():
+        save_dataset(small_shop(), folder / "shop")
+    chosen: dict[str, Any] = {"workers": 1, "rounds": 1, "threads": 1, "scratch": str(folder / "scratch")} | options
+    return train_in_rounds(open_dataset(folder / "shop"), config, execute or Executor(), **chosen)
+
+
+def assert_same(ours: Model, theirs: Model) -> None:
+    assert ours.item_points.tobytes() == theirs.item_points.tobytes()
+    assert ours.history_points.tobytes() == theirs.history_points.tobytes()
+    assert ours.metrics == theirs.metrics
+    assert [epoch.validation for epoch in ours.record] == [epoch.validation for epoch in theirs.record]
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"geometry": "euclidean"},
+        {"optimiser": "adam"},
+        {"optimiser": "rsgd"},
+        {"history": "folds", "validation": 9},
+    ],
+    ids=str,
+)
+def test_one_worker_gives_the_bits_of_local_training(tmp_path: Path, rounds: int, changes: dict[str, Any]) -> None:
+    config = CONFIG.replace(**changes)
+    theirs = train(small_shop(), config)
+    ours = learn(tmp_path, config=config, rounds=rounds)
+    assert_same(ours, theirs)
+    assert ours.data_digest == theirs.data_digest
+    assert ours.notes == theirs.notes
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_weights_labels_and_a_validation_part_reach_the_workers(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    events = small_shop(weights=random.random(3000) + 0.5, labels=random.random(3000) < 0.6)
+    parts = events.split("leave_last_two")
+    save_dataset(dict(zip(("train", "validation", "test"), parts, strict=True)), tmp_path / "shop")
+    assert_same(learn(tmp_path, rounds=2), train(parts[0], CONFIG, validation=parts[1]))
+
+
+def test_several_workers_learn_and_several_ranges_are_merged_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = CONFIG.replace(epochs=6)
+    ours = learn(tmp_path, config=config, workers=3, rounds=2)
+    assert ours.note_records[-1].values == {"workers": 3, "rounds": 2}
+    monkeypatch.setattr(tables, "BYTES_PER_RANGE", 500)
+    execute = Executor()
+    assert_same(learn(tmp_path, execute, config=config, workers=3, rounds=2), ours)
+    assert ("merge_range", 4) in execute.ran
+    losses = [epoch.loss for epoch in ours.record]
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def test_more_workers_than_customers(tmp_path: Path) -> None:
+    save_dataset(Interactions.from_pairs([0, 0, 1, 1, 2], [0, 1, 1, 2, 0], range(5)), tmp_path / "shop")
+    assert len(learn(tmp_path, config=CONFIG.replace(validation=0), workers=5).record) == 3
+
+
+def test_a_task_that_runs_twice_writes_the_same(tmp_path: Path) -> None:
+    class Twice(Executor):
+        def __call__(
+            self, plan: Plan, work: Work, numbers: Sequence[int], options: dict[str, Any]
+        ) -> dict[int, dict[str, Any]]:
+            first = super().__call__(plan, work, numbers, options)
+            assert super().__call__(plan, work, list(reversed(numbers)), options) == first
+            return first
+
+    assert_same(learn(tmp_path, Twice(), workers=2, rounds=2), learn(tmp_path, workers=2, rounds=2))
+
+
+class Killed(Executor):
+    """Fails before the n-th time that parts are trained, or ranges merged."""
+
+    def __init__(self, work: str, count: int) -> None:
+        super().__init__()
+        self.work, self.count = work, count
+
+    def __call__(
+        self, plan: Plan, work: Work, numbers: Sequence[int], options: dict[str, Any]
+    ) -> dict[int, dict[str, Any]]:
+        if work.__name__ == self.work:
+            self.count -= 1
+            if self.count < 0:
+                raise ConnectionError("the driver is gone")
+        return super().__call__(plan, work, numbers, options)
+
+
+@pytest.mark.parametrize(
+    ("work", "count"), [("train_part", 1), ("merge_range", 1), ("train_part", 4), ("merge_range", 4)]
+)
+def test_a_killed_run_continues_with_the_last_complete_round(tmp_path: Path, work: str, count: int) -> None:
+    """Two rounds per epoch: 1 is in the first epoch, before there is a checkpoint, and 4 in the third."""
+    whole = learn(tmp_path, workers=2, rounds=2)
+    options: dict[str, Any] = {"workers": 2, "rounds": 2, "checkpoint": tmp_path / "checkpoint"}
+    with pytest.raises(ConnectionError):
+        learn(tmp_path, Killed(work, count), **options)
+    execute = Executor()
+    resumed = learn(tmp_path, execute, resume=count > 2, **options)
+    assert_same(resumed, whole)
+    trained = [name for name, _ in execute.ran].count("train_part")
+    complete = count if work == "train_part" else count + 1  # parts that were trained are not trained again
+    assert trained == 2 * (6 - complete)
+    assert ("write_shard", 0) not in execute.ran
+
+
+@pytest.mark.parametrize("damage", ["flipped", "missing"])
+def test_damaged_changes_are_computed_again(tmp_path: Path, damage: str) -> None:
+    class Damaging(Executor):
+        left = 1
+
+        def __call__(
+            self, plan: Plan, work: Work, numbers: Sequence[int], options: dict[str, Any]
+        ) -> dict[int, dict[str, Any]]:
+            found = super().__call__(plan, work, numbers, options)
+            if work is tasks.train_part and self.left:
+                self.left -= 1
+                file = Path(options["task"].folder, "0001-0000.safetensors")
+                content = bytearray(file.read_bytes())
+                content[-3] ^= 1
+                file.write_bytes(content)
+                if damage == "missing":
+                    file.unlink()
+            return found
+
+    whole = learn(tmp_path, workers=2)
+    execute = Damaging()
+    assert_same(learn(tmp_path, execute, workers=2), whole)
+    assert execute.ran.count(("train_part", 1)) == 4
+    assert execute.ran.count(("train_part", 0)) == 3
+    hopeless = Damaging()
+    hopeless.left = 10
+    with pytest.raises(LorentzrecError, match=r"files of workers \[1\] .* were damaged 3 times: check the storage"):
+        learn(tmp_path, hopeless, workers=2)
+
+
+def test_a_dataset_that_changes_before_its_customers_are_read(tmp_path: Path) -> None:
+    class Changing(Executor):
+        def __call__(
+            self, plan: Plan, work: Work, numbers: Sequence[int], options: dict[str, Any]
+        ) -> dict[int, dict[str, Any]]:
+            if work is tasks.write_shard:
+                save_dataset(Interactions.from_pairs([0, 0, 1], [0, 1, 1], range(3)), tmp_path / "shop")
+            return super().__call__(plan, work, numbers, options)
+
+    with pytest.raises(InputError, match=r"shop was changed during training: train again"):
+        learn(tmp_path, Changing())
+
+
+def test_a_checkpoint_of_other_workers_or_data_is_refused(tmp_path: Path) -> None:
+    def stop(record: object) -> None:
+        raise StopTraining
+
+    options: dict[str, Any] = {"checkpoint": tmp_path / "checkpoint"}
+    learn(tmp_path, workers=2, rounds=2, callbacks=[stop], **options)
+    with pytest.raises(ConfigError, match=r"made with workers=2 and rounds=2: set it back"):
+        learn(tmp_path, workers=2, rounds=3, resume=True, **options)
+    with pytest.raises(ConfigError, match=r"made with workers=2 and rounds=2: set it back"):
+        learn(tmp_path, resume=True, **options)
+    save_dataset(Interactions.from_pairs([0, 0, 1, 1], [0, 1, 1, 2], range(4)), tmp_path / "shop")
+    with pytest.raises(ConfigError, match="the checkpoint belongs to other data"):
+        learn(tmp_path, workers=2, rounds=2, resume=True, config=CONFIG.replace(validation=0), **options)
+
+
+def test_what_spark_cannot_train_is_refused_before_it_starts(tmp_path: Path) -> None:
+    save_dataset(small_shop(), tmp_path / "shop")
+    with pytest.raises(ConfigError, match="model=symmetric has one per customer"):
+        train_on_spark(tmp_path / "shop", TrainingConfig(model="symmetric"))
+    with pytest.raises(InputError, match="set `workers`"):
+        train_on_spark(tmp_path / "shop", master="spark://nowhere:7077")
+    with pytest.raises(InputError, match="set `scratch`"):
+        train_on_spark(tmp_path / "shop", master="spark://nowhere:7077", workers=2)
+    with pytest.raises(InputError, match="`rounds` is 0"):
+        train_on_spark(tmp_path / "shop", workers=2, rounds=0)
+    with pytest.raises(InputError, match=r"no server at 127\.0\.0\.1:9 .* start Spark's master there"):
+        train_on_spark(tmp_path / "shop", master="spark://127.0.0.1:9", workers=2, scratch=tmp_path)
+    with pytest.raises(InputError, match=r"no server at 127\.0\.0\.1:9"):
+        train_on_spark(tmp_path / "shop", master="sc://127.0.0.1:9", workers=2, scratch=tmp_path)

@@ -73,6 +73,15 @@ def value_and_gradients(
     return value.detach(), other, list(gradients)
 
 
+def read_rows(variable: Any, rows: Tensor) -> Tensor:
+    """Some rows of a variable. TensorFlow would copy a variable that is read as a whole when it is next written."""
+    if BACKEND != "tensorflow":
+        return keras.ops.take(variable, rows, axis=0)
+    import tensorflow as tf
+
+    return tf.gather(variable.value if isinstance(variable, keras.Variable) else variable, rows)
+
+
 def write_rows(variable: Any, rows: Tensor, values: Tensor) -> None:
     """Set distinct rows of a variable, without a copy of it: JAX updates in place what a jitted step donates.
 

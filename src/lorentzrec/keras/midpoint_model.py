@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lorentzrec.data.interactions import Interactions, refuse_other_data
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.geometry import hyperboloid
-from lorentzrec.keras.backend import BACKEND, Tensor, value_and_gradients
+from lorentzrec.keras.backend import BACKEND, Tensor, read_rows, value_and_gradients
 from lorentzrec.keras.blocks import Blocks
 from lorentzrec.keras.epochs import EpochCallback, KerasRunner
 from lorentzrec.keras.layers import EinsteinMidpoint, HyperboloidEmbedding, MinkowskiRetrieval
@@ -212,7 +212,7 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
     def learn(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         """One step on a block: read its rows, and move them along their gradients."""
         names = ["item_rows", "history_rows"][: len(self.tables)]
-        blocks = [ops.take(table, batch[name], axis=0) for table, name in zip(self.tables, names, strict=True)]
+        blocks = [read_rows(table, batch[name]) for table, name in zip(self.tables, names, strict=True)]
         loss, _, gradients = value_and_gradients(lambda points: (self.block_loss(points, batch), ()), blocks)
         optimizer = self.optimizer
         if isinstance(optimizer, RiemannianOptimiser):

@@ -10,7 +10,7 @@ import numpy as np
 from keras import ops
 
 from lorentzrec.errors import ConfigError
-from lorentzrec.keras.backend import BACKEND, Tensor, write_rows
+from lorentzrec.keras.backend import BACKEND, Tensor, read_rows, write_rows
 from lorentzrec.keras.points import riemannian, time_of
 from lorentzrec.learning.kernels.structures import MAXIMUM_RADIUS, MAXIMUM_STEP
 
@@ -82,7 +82,7 @@ class RiemannianOptimiser(keras.optimizers.Optimizer):  # type: ignore[misc]
     ) -> None:
         """Move some rows of variable number `index`, whose values are `points`. Only these rows are read or written."""
         squared = self.squared_of(index)
-        sums = None if squared is None else ops.take(squared, rows, axis=0)[:, None]
+        sums = None if squared is None else read_rows(squared, rows)[:, None]
         moved, new_squared = self._step(points, sums, gradients, rate)
         write_rows(variable, rows, moved)
         if squared is not None:

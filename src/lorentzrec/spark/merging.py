@@ -41,8 +41,8 @@ def merge(before: State, copies: Sequence[Changes], *, hyperbolic: bool) -> dict
     A row that no worker changed stays, and one that a single worker changed is taken from that worker. Otherwise, with
     n copies x_k of a point x_0 and S = sum_k x_k, the centroid is c = S / sqrt(-<S, S>), in flat space the mean, and
     the merged point is exp_x0(sqrt(n) log_x0(c)): sqrt(n) times as far. Adagrad's sum becomes a_0 + mean_k (a_k - a_0),
-    so that the next steps are up to sqrt(n) times as long as with the sum. Both together make up for the n times fewer
-    steps that a worker makes: docs/scale.md has the measurements. Adam's averages are averaged, and its count of steps
+    so that the next steps are up to sqrt(n) times as long as with the sum. docs/scale.md has the measurements behind
+    both. Adam's averages are averaged, and its count of steps
     is that of the copy with the most.
     """
     count = len(before["squared"])

@@ -215,7 +215,7 @@ def test_an_empty_last_field_is_no_fault(tmp_path: Path) -> None:
         ("user,item,\nu,i,v\n", "e.csv", {}, "column 3 has no name"),
         ("u,i\n", "e.csv", {"header": False, "columns": ("user", "item", "time")}, "2 fields for the columns"),
         ("u i\n", "e.dat", {}, "the format does not follow from the name"),
-        ("no parquet", "e.parquet", {}, "is no Parquet file"),
+        ("no parquet", "e.parquet", {}, "it is not a Parquet file"),
         ("not gzip", "e.csv.gz", {}, "cannot be read"),
         ("hello\n", "e.jsonl", {}, "not JSON objects"),
         ("no matrix", "e.npz", {}, "is no SciPy sparse matrix"),

@@ -77,9 +77,9 @@ def test_keys_rotated_while_workers_die(service: Service, keys: Path) -> None:
 def test_an_unsound_file_changes_nothing(service: Service, keys: Path) -> None:
     for content in (b"short\n", b"\xff", b"# none\n"):
         keys.write_bytes(content)
-        reload(service, "keys not reloaded, those in use stay: ")
+        reload(service, "keys not reloaded, the current ones stay in use: ")
     keys.unlink()
-    reload(service, "keys not reloaded, those in use stay: ")
+    reload(service, "keys not reloaded, the current ones stay in use: ")
     (first, *_) = before = workers(service)
     os.kill(first, signal.SIGKILL)  # the new worker gets the keys from its parent, not from the file
     wait_until(lambda: len(set(workers(service)) - set(before)) == 1)

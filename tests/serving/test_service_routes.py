@@ -73,7 +73,7 @@ def test_options_of_a_query(service: TestClient[Any]) -> None:
     assert with_options(exclude_seen=False)[0] == "i3"
     assert with_options(twin=True) == shop_model(geometry="euclidean").recommend(["i3"], k=3).ids
     reasons = service.post("/v1/recommend", json=query | {"reasons": True}).json()["items"][0]["because"]
-    assert reasons == [{"item": "i3", "title": "Piece number 3", "share": 1.0}]
+    assert reasons == [{"item": "i3", "title": "Piece number 3", "share": 1.0, "kind": "near"}]
 
 
 def test_numbers_are_ids(service: TestClient[Any]) -> None:

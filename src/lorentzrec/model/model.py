@@ -226,7 +226,7 @@ class Model:
         """
         _check_count(k)
         if self.users is None or (self.histories is None and self.user_points is None):
-            raise InputError("this model holds no training histories: save it with histories=True")
+            raise InputError("this model has no training histories: save it with histories=True")
         row = _known_rows(self.users, [user], "user")[0]
         owners, ranker = self._customers
         place = int(np.searchsorted(owners, row))

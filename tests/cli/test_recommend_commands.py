@@ -138,9 +138,7 @@ def test_a_damaged_model(model: Path, tmp_path: Path) -> None:
 
 def test_a_model_without_histories_knows_nobody(model: Path, tmp_path: Path) -> None:
     load(model).save(tmp_path / "model", histories=False)
-    assert error_of("recommend", tmp_path / "model", "--user", "u1").startswith(
-        "this model has no training histories"
-    )
+    assert error_of("recommend", tmp_path / "model", "--user", "u1").startswith("this model has no training histories")
     assert "so it has no customers" in error_of("recommend-all", tmp_path / "model", "--out", tmp_path / "all.parquet")
 
 

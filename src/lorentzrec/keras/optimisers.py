@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import Any
 
 import keras
@@ -126,8 +127,9 @@ class RiemannianOptimiser(keras.optimizers.Optimizer):  # type: ignore[misc]
         """Adagrad's sums of a variable that holds points, one number per row; None without."""
         return None
 
+    @abstractmethod
     def update_ordinary(self, gradient: Any, variable: Any, rate: Tensor, index: int) -> None:
-        raise NotImplementedError
+        """The step of a variable that does not hold points."""
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "clip_norm": self.clip_norm, "regularisation": self.regularisation}

@@ -7,7 +7,8 @@ from uuid import uuid4
 
 import pytest
 
-from serving.servers import COSMOS_KEY, CosmosServer, Missing, PostgresServer
+from lorentzrec_paper.servers import MissingServer
+from serving.servers import COSMOS_KEY, CosmosServer, PostgresServer
 
 
 @pytest.fixture(scope="session")
@@ -15,7 +16,7 @@ def postgres_server() -> Iterator[PostgresServer]:
     pytest.importorskip("psycopg", reason="psycopg is not installed")
     try:
         server = PostgresServer()
-    except Missing as missing:
+    except MissingServer as missing:
         pytest.skip(str(missing))
     server.start()
     server.create_database("test")
@@ -35,7 +36,7 @@ def cosmos_server() -> Iterator[CosmosServer]:
     pytest.importorskip("azure.cosmos", reason="azure-cosmos is not installed")
     try:
         server = CosmosServer()
-    except Missing as missing:
+    except MissingServer as missing:
         pytest.skip(str(missing))
     server.start()
     yield server

@@ -44,7 +44,7 @@ class Size:
     requests: int
 
 
-FULL = Size(SyntheticConfig(customers=5_000, items=2_000, interactions=100_000), epochs=10, requests=200)
+FULL = Size(SyntheticConfig(customers=2_000, items=1_000, interactions=40_000), epochs=10, requests=100)
 QUICK = Size(SyntheticConfig(customers=300, items=120, interactions=4_000), epochs=2, requests=20)
 VISITOR = "visitor of the pipeline"
 """A customer who is not in the data: the client sends their events."""

@@ -208,7 +208,9 @@ def test_files_and_models_rank_alike(tmp_path: Path) -> None:
     np.testing.assert_allclose(again.to_model().item_points, made.item_points, rtol=1e-6)
 
 
-@pytest.mark.skipif(BACKEND == "torch", reason="Keras exports no PyTorch models as SavedModel")
+@pytest.mark.skipif(
+    BACKEND != "tensorflow", reason="TensorFlow 2.21 cannot run what JAX 0.10 exports; PyTorch exports none"
+)
 def test_a_saved_model_ranks_alike(tmp_path: Path) -> None:
     import tensorflow as tf
 

@@ -272,6 +272,18 @@ class Model:
             scores[unknown] = np.unique(self.item_counts, return_inverse=True)[1]
         return scores
 
+    def add_items(self, *, events: Interactions) -> Model:
+        """A model with more items, placed by their first events without training; this one does not change.
+
+        events: what customers did after the training data, with new items and known ones, in order. An item becomes the
+        midpoint of the queries of its customers. All events are added to the histories and to the popularity of items.
+        New items that cannot be placed, since their customers have no event with a known item, are left out with a
+        note.
+        """
+        from lorentzrec.model.adding import add_items
+
+        return add_items(self, events)
+
     def save(self, path: str | Path, *, histories: bool = True) -> None:
         """Write the model as a folder that `lorentzrec.load` reads.
 

@@ -30,6 +30,9 @@ class NoteKind(StrEnum):
     MEMORY = "memory"
     NO_MEMORY = "no_memory"
     WORKERS = "workers"
+    ITEMS_ADDED = "items_added"
+    ITEMS_NOT_PLACED = "items_not_placed"
+    NOT_IN_MEMORY = "not_in_memory"
 
 
 _TEXTS = {
@@ -58,6 +61,11 @@ _TEXTS = {
     "{metric} {points:.4f} by points alone, {memory:.4f} with it",
     NoteKind.NO_MEMORY: "no memory: on held-out events of {customers:,} customers, {metric} is {points:.4f} "
     "by points alone and {memory:.4f} with it",
+    NoteKind.ITEMS_ADDED: "{items:item was|items were} added without training",
+    NoteKind.ITEMS_NOT_PLACED: "{items:new item is|new items are} left out, with {events:event|events}: "
+    "their customers have no event with a known item",
+    NoteKind.NOT_IN_MEMORY: "the memory does not have the {items:added item|added items} yet: "
+    "points alone recommend them",
 }
 
 

@@ -58,7 +58,7 @@ def create_app(settings: ServiceSettings, keys: ApiKeys | None = None) -> Reques
     store = GuardedStore(
         lambda: open_store(settings.store), seconds=settings.store_seconds, threads=settings.store_threads
     )
-    versions = VersionWatcher(store, settings.cache_folder, metrics, settings.poll_seconds)
+    versions = VersionWatcher(store, metrics, settings)
     worker = Worker(versions, store, metrics, CostlyRequests())
     # Ranking is a matrix product that releases Python's lock, so handlers run in parallel in threads.
     set_asyncio_executor(ThreadPoolExecutor(settings.request_threads, "request"))

@@ -212,7 +212,8 @@ class SqlStore(Store, Protocol):
         state, table = f"{sql.schema}.{sql.live}", f"{sql.schema}.new_items"
         # First, since it is also the lock.
         revision = cursor.execute(f"SELECT items_revision FROM {state}{sql.lock}").fetchall()[0][0] + 1
-        query, values = f"SELECT item, content FROM {table}", ()
+        query = f"SELECT item, content FROM {table}"
+        values: tuple[str, ...] = ()
         if items is not None:
             query, values = f"{query} WHERE item IN (SELECT value FROM {sql.json_values})", (json.dumps(items),)
         found = {item: NewItem.from_json(item, content) for item, content in cursor.execute(query, values).fetchall()}

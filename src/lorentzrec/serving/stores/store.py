@@ -12,13 +12,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from lorentzrec.data.vocabulary import LONGEST_ID as LONGEST_ID
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.new_items import Change, ItemDetails, NewItems, NewItemsChanged
+from lorentzrec.serving.stores.new_items import Change, ItemDetails, NewItem, NewItems, NewItemsChanged
 
 USUAL_HISTORY = 1000
 """Events that `Store.history` returns by default."""
@@ -206,11 +207,18 @@ class Store(Protocol):
     def note_customers(self, customers: Mapping[str, Sequence[str]], *, most: int) -> NewItemsChanged:
         """Record customers as the first ones of new items, by item, which are added up to `most` new items.
 
-        Before their events are added: an erasure in between then removes the record, too.
+        Call it after their events were added. A customer who has no event with the item is left out.
         """
         check_ids("item", customers)
         check_ids("user", [user for users in customers.values() for user in users])
-        return self._change_new_items(sorted(customers), lambda found: found.with_customers(customers[found.id]), most)
+        noted = self._change_new_items(sorted(customers), lambda found: found.with_customers(customers[found.id]), most)
+        # After the change: an erasure that was too early to find the record has removed the events.
+        for user in sorted({user for users in customers.values() for user in users}):
+            items = {event.item for event in self._history(user, USUAL_HISTORY)}
+            gone = [item for item, users in customers.items() if user in users and item not in items]
+            if gone:
+                self._change_new_items(gone, partial(NewItem.without_customer, user=user))
+        return noted
 
     def remove_new_items(self, items: Sequence[str]) -> int:
         """Remove new items; returns how many there were."""

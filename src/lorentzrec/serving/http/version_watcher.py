@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Event, Thread
 
 from lorentzrec.errors import ArtifactError, LorentzrecError, StoreUnavailable
@@ -17,7 +18,7 @@ from lorentzrec.serving.http.new_item_watcher import NewItemWatcher
 from lorentzrec.serving.http.problems import STORE_UNAVAILABLE, NotReady
 from lorentzrec.serving.http.settings import ServiceSettings
 from lorentzrec.serving.recommending.recommender import Recommender
-from lorentzrec.serving.versions.version import Version, open_version
+from lorentzrec.serving.versions.version import Version, drop_copies, open_version
 
 START_SECONDS = 15.0
 """How long a start waits for the first poll of the store."""
@@ -39,8 +40,11 @@ class VersionWatcher:
     one in use is found to be damaged, the newest good one that was ever live replaces it.
     """
 
-    def __init__(self, store: GuardedStore, metrics: Metrics, settings: ServiceSettings) -> None:
-        self._store, self._metrics = store, metrics
+    def __init__(
+        self, store: GuardedStore, metrics: Metrics, settings: ServiceSettings, copies: Path | None = None
+    ) -> None:
+        """`copies`: see `open_version`."""
+        self._store, self._metrics, self._copies = store, metrics, copies
         self._cache, self._poll_seconds, self._explore = settings.cache_folder, settings.poll_seconds, settings.explore
         self._event_weights = settings.event_weights
         self.new_items = NewItemWatcher(store, metrics, settings.new_items)
@@ -191,7 +195,7 @@ class VersionWatcher:
             return None
         with self._refuse_if_damaged(name):
             folder = self._store.call(lambda store: store.fetch(name, self._cache), seconds=FETCH_SECONDS)
-            version = open_version(folder, verify=False)  # `fetch` has just read and checked every byte
+            version = open_version(folder, verify=False, copies=self._copies)  # `fetch` has checked every byte
             if version.name != name:
                 raise ArtifactError(f"{folder} holds version {version.name!r}: publish the model again")
             self._refused.pop(name, None)
@@ -230,6 +234,8 @@ class VersionWatcher:
         self._metrics.swaps.inc()
         if before is not None:
             self._metrics.serving.labels(before.version.name).set(0)
+            if self._copies is not None and before.version.name != version.name:
+                drop_copies(before.version, self._copies)
         self._metrics.serving.labels(version.name).set(1)  # second: it may be the same version, opened again
         self._prune_cache(version.name)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,9 @@ class LiveRanker:
     packed: these are excluded from every ranking.
     """
 
+    _new_nearest: Ranker
+    _new_scored: Ranker
+
     def __init__(
         self, ranker: Ranker, counts: NDArray[np.int64], live: Rows | None = None, index: Index | None = None
     ) -> None:
@@ -95,6 +98,12 @@ class LiveRanker:
         extended.all_items = ExtendedRanker(self.all_items, new)
         extended.reasons = self.reasons.extended(extended.all_items)
         extended._new = len(self._counts) + np.flatnonzero(live)
+        geometry: Literal["hyperboloid", "euclidean"] = "hyperboloid" if self.all_items.hyperbolic else "euclidean"
+        points = new.item_points[live]
+        extended._new_nearest = Ranker(points, geometry=geometry, score="distance")
+        extended._new_scored = extended._new_nearest
+        if not self.all_items.by_distance:
+            extended._new_scored = Ranker(points, geometry=geometry, score="inner")
         return extended
 
     def _make_ranker(self, points: NDArray[np.float32], hyperbolic: bool, score: Score) -> Ranker:
@@ -105,25 +114,26 @@ class LiveRanker:
     def top(self, query: Query, k: int, excluded: Rows, allowed: Rows | None) -> Ranked:
         """The best `k` by the model's score, or the nearest to a point; none of `excluded`, only of `allowed`."""
         best = self._top_known(query, k, self._known(excluded), None if allowed is None else self._known(allowed))
-        new = self.new_items(query, excluded, allowed)
+        new = self.new_items(query, k, excluded, allowed)
         if not len(new[0]):
             return best
         rows, scores = np.concatenate([best[0], new[0]]), np.concatenate([best[1], new[1]])
         order = np.argsort(-scores, kind="stable")[:k]
         return rows[order], scores[order]
 
-    def new_items(self, query: Query | None, excluded: Rows, allowed: Rows | None) -> Ranked:
-        """All new items that may be recommended, best first; without a query, with score 0."""
-        rows = self._new
-        if len(rows):
-            rows = rows[~np.isin(rows, excluded)]
-            rows = rows if allowed is None else rows[np.isin(rows, allowed)]
-        if query is None or not len(rows):
+    def new_items(self, query: Query | None, k: int, excluded: Rows, allowed: Rows | None) -> Ranked:
+        """The best `k` new items that may be recommended; without a query all of them, with score 0."""
+        if not len(self._new):
+            return NO_ROWS, np.empty(0, np.float32)
+        never = np.isin(self._new, excluded)
+        if allowed is not None:  # which may be most of the version, so its rows are dropped first
+            never |= ~np.isin(self._new, allowed[allowed >= len(self._counts)])
+        if query is None:
+            rows = self._new[~never]
             return rows, np.zeros(len(rows), np.float32)
-        ranker = self._nearest if query.history is None else self._scored
-        scores = ranker.score_points(query.point, self.all_items.precise_items(rows)).astype(np.float32)
-        order = np.argsort(-scores, kind="stable")
-        return rows[order], scores[order]
+        ranker = self._new_nearest if query.history is None else self._new_scored
+        places, scores = ranker.top(query.point, k, np.flatnonzero(never))
+        return self._new[places], scores
 
     def _known(self, rows: Rows) -> Rows:
         """Without the rows of new items."""

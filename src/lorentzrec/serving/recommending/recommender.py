@@ -25,6 +25,8 @@ REASONS_SHOWN = 3
 """The largest number of reasons for one item."""
 SHARES_AT_ONCE = 1_000_000
 """Shares that one query holds in memory: 8 MB of them, and 16 to sort them."""
+EXPLORED = 1_000
+"""New items that are drawn from in one query: the best ones, or all if there is no query."""
 DEFAULTS = RankingOptions()
 
 
@@ -301,5 +303,8 @@ class Recommender:
         share = self._explore if options.explore is None else options.explore
         if not share or self.new_items is None:
             return ranked
-        new = ranker.new_items(query, excluded, allowed)
-        return explore(ranked, new, options.k, share, np.random.default_rng(options.seed))
+        random = np.random.default_rng(options.seed)
+        rows, scores = ranker.new_items(query, max(options.k, EXPLORED), excluded, allowed)
+        if query is None:
+            rows = random.permutation(rows)
+        return explore(ranked, (rows, scores), options.k, share, random)

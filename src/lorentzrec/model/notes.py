@@ -38,6 +38,7 @@ class NoteKind(StrEnum):
     NOT_NEWER = "not_newer"
     LATE_EVENTS = "late_events"
     MEMORY_KEPT = "memory_kept"
+    MEMORY_ADJUSTED = "memory_adjusted"
     UPDATED = "updated"
     PRUNED = "pruned"
 
@@ -79,7 +80,9 @@ _TEXTS = {
     NoteKind.NOT_NEWER: "{events:event is|events are} not newer than the training data of the start model",
     NoteKind.LATE_EVENTS: "{events:event is|events are} older than the newest event of the start model and new to it: "
     "trained on as new",
-    NoteKind.MEMORY_KEPT: "the memory has weight {weight:g}, that of the start model",
+    NoteKind.MEMORY_KEPT: "the memory has weight {weight:g}, as at the start of the run",
+    NoteKind.MEMORY_ADJUSTED: "the weight of the memory was {before:g}, and {weight:g} is better on "
+    "{events:new event|new events}, none of which the start model has seen",
     NoteKind.UPDATED: "trained on {new:new event|new events} and {old:earlier event|earlier events}",
     NoteKind.PRUNED: "{items:item was|items were} removed, with {events:event|events}",
 }

@@ -66,7 +66,7 @@ class Model:
     memory: Memory | None = None
     """What was bought after what, added to the scores; None if the points alone are better."""
     newest_time: float | None = None
-    """Unix seconds of the newest training event; None if the events have no times, or the model is of 0.2 or older."""
+    """Unix seconds of the newest training event; None if the events have no times, or the model is of 0.1."""
     optimiser_state: Mapping[str, NDArray[Any]] | None = None
     """Sums of squared gradients per row, and Adam's counts of steps, for training that starts from this model."""
     record: tuple[EpochRecord, ...] = ()

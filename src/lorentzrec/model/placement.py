@@ -1,7 +1,9 @@
 """Where new items go without training: points made of the events of their first customers.
 
-The point of an item is the midpoint of the queries of the customers who interacted with it, as the query of a customer
-is the midpoint of the items. With separate targets, its history point is the midpoint of the targets that followed it.
+The midpoint of the queries of the customers who interacted with an item, as the query of a customer is the midpoint of
+items, gives its direction from the centre of all queries. Its distance from there is that of the median item: midpoints
+of more queries are nearer to the centre, and so to everyone, and new items would be recommended in place of all others.
+With separate targets, the history point of an item is the midpoint of the targets that followed it.
 """
 
 from __future__ import annotations
@@ -21,6 +23,17 @@ LEAST_WEIGHT = 1e-9
 """Events of a history that weigh less than this by recency are left out of the query of a new item."""
 
 
+SAMPLED_ITEMS = 20_000
+"""Items, in equal steps from the most popular to the rarest, that the median distance is taken of."""
+
+
+class Surroundings(NamedTuple):
+    """The centre of all queries, and the distance of the median item from it."""
+
+    centre: FloatArray
+    distance: float
+
+
 class PlacedItems(NamedTuple):
     """Points of new items, a row each; rows that are not `placed` are the origin."""
 
@@ -29,29 +42,72 @@ class PlacedItems(NamedTuple):
     placed: Booleans
 
 
-def place_items(
-    points: FloatArray, items: Integers, count: int, *, hyperbolic: bool, weights: NDArray[Any] | None = None
-) -> tuple[NDArray[np.float32], Booleans]:
-    """The midpoint of the points of each of `count` items, and whether it has any: `points[i]` is one of item
-    `items[i]`, with `weights[i]`.
+def surroundings_of(
+    item_points: NDArray[np.float32],
+    sources: NDArray[np.float32],
+    weights: NDArray[Any] | None = None,
+    *,
+    hyperbolic: bool,
+) -> Surroundings:
+    """What new items are placed in, from the points of known items.
 
-    points: for what is recommended, the query of each customer before their event with the item, see `Ranker.queries`;
-    for what histories are made of, the item points of the events that followed.
+    sources: what queries are made of: the history points, with the events of each item as its weight, or the points of
+    customers.
     """
+    weights = np.ones(len(sources)) if weights is None or not weights.any() else weights
+    total = np.einsum("i,ij->j", weights, sources, dtype=np.float64, casting="same_kind")
+    centre = normalise_sum(total) if hyperbolic else total / weights.sum()
+    some = np.linspace(0, len(item_points) - 1, min(len(item_points), SAMPLED_ITEMS)).astype(np.int64)
+    geometry = hyperboloid if hyperbolic else euclidean
+    distances = geometry.distance(centre, geometry.lift(item_points[some, hyperbolic * 1 :].astype(np.float64)))
+    return Surroundings(centre, float(np.median(distances)))
+
+
+def place_items(
+    queries: FloatArray,
+    items: Integers,
+    count: int,
+    surroundings: Surroundings,
+    *,
+    hyperbolic: bool,
+    weights: NDArray[Any] | None = None,
+) -> tuple[NDArray[np.float32], Booleans]:
+    """The points of `count` items, and whether each has any query: `queries[i]` is that of a customer before their
+    event with item `items[i]`, see `Ranker.queries`, and `weights[i]` the weight of the event."""
+    found, placed = midpoints(queries, items, count, hyperbolic=hyperbolic, weights=weights)
+    geometry, (centre, distance) = hyperboloid if hyperbolic else euclidean, surroundings
+    towards = geometry.log_map(centre, geometry.lift(found[placed][:, hyperbolic * 1 :].astype(np.float64)))
+    lengths = geometry.tangent_norm(centre, towards)[:, None]
+    # A midpoint at the centre has no direction and stays there.
+    towards = np.divide(distance * towards, lengths, out=np.zeros_like(towards), where=lengths > 0)
+    found[placed] = geometry.exp_map(centre, towards).astype(np.float32)
+    return found, placed
+
+
+def midpoints(
+    points: FloatArray, groups: Integers, count: int, *, hyperbolic: bool, weights: NDArray[Any] | None = None
+) -> tuple[NDArray[np.float32], Booleans]:
+    """The midpoint of the points of each of `count` groups, and whether it has any; those without are the origin."""
     origin = (hyperboloid if hyperbolic else euclidean).origin(points.shape[1] - hyperbolic)
     found = np.tile(origin, (count, 1))
-    placed = np.bincount(items, minlength=count) > 0
+    placed = np.bincount(groups, minlength=count) > 0
     if placed.any():
-        order = np.argsort(items, kind="stable")
-        weight = np.ones(len(items)) if weights is None else np.asarray(weights, np.float64)[order]
-        starts = np.flatnonzero(np.diff(items[order], prepend=-1))
+        order = np.argsort(groups, kind="stable")
+        weight = np.ones(len(groups)) if weights is None else np.asarray(weights, np.float64)[order]
+        starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
         sums = np.add.reduceat(weight[:, None] * points[order].astype(np.float64), starts, axis=0)
         found[placed] = normalise_sum(sums) if hyperbolic else sums / np.add.reduceat(weight, starts)[:, None]
     return found.astype(np.float32), placed
 
 
 def place_from_histories(
-    ranker: Ranker, histories: Interactions, *, ordered: bool, user_points: NDArray[np.float32] | None = None
+    ranker: Ranker,
+    histories: Interactions,
+    surroundings: Surroundings,
+    *,
+    ordered: bool,
+    user_points: NDArray[np.float32] | None = None,
+    own: Booleans | None = None,
 ) -> PlacedItems:
     """Points for the items of `histories` that follow those of the `ranker`, from the histories they occur in.
 
@@ -60,7 +116,7 @@ def place_from_histories(
     for histories as for recommendations.
 
     ordered: whether the order of events means something.
-    user_points: a query of their own for the first customers, as in a symmetric model.
+    user_points: the points of customers, in a symmetric model: the query of those who are `own`.
     """
     known, count = len(ranker.item_points), len(histories.items) - len(ranker.item_points)
     events = np.flatnonzero(histories.item_rows >= known)
@@ -73,24 +129,25 @@ def place_from_histories(
     before = offsets_of((histories.item_rows < known).astype(np.int64))[events]  # known events before each event
     starts, ends = past.offsets[owners], past.offsets[owners + 1]
     stops = np.where((before > starts) & ordered, before, ends)
-    own = np.zeros(len(events), bool) if user_points is None else owners < len(user_points)
-    right = own | (stops > starts)
+    with_point = np.zeros(len(events), bool) if own is None else own[owners]
+    right = with_point | (stops > starts)
     queries = np.empty((len(events), ranker.item_points.shape[1]))
     if user_points is not None:
-        queries[own] = ranker.precise(user_points[owners[own]])
-    made = right & ~own
+        queries[with_point] = ranker.precise(user_points[owners[with_point]])
+    made = right & ~with_point
     queries[made] = _queries(ranker, past, starts[made], stops[made])
     item_points, placed = place_items(
         queries[right],
         new_rows[right],
         count,
+        surroundings,
         hyperbolic=ranker.hyperbolic,
         weights=None if weights is None else weights[right],
     )
     if ranker.history_points is ranker.item_points:
         return PlacedItems(item_points, item_points, placed)
     followers, steps = _spans(before, np.minimum(ends, before + _reach(ranker.recency)))
-    history_points, followed = place_items(
+    history_points, followed = midpoints(
         ranker.precise(ranker.item_points[past.item_rows[followers]]),
         np.repeat(new_rows, steps),
         count,

@@ -56,19 +56,38 @@ def slow_points(model: Model, new: str) -> tuple[NDArray[Any], NDArray[Any]]:
             queries.append(midpoint(known, [recency**age for age in reversed(range(len(history)))], geometry))
         followers += [model.item_points[model.items.row(item)] for item in later]
         fading += [recency**step for step in range(len(later))]
-    return midpoint(queries, [1.0, 1.0], geometry), midpoint(followers, fading, geometry)
+    sources = [*(model.history_points if model.user_points is None else model.user_points)]
+    weights = [1.0] * len(sources) if model.user_points is not None else model.item_counts.tolist()
+    centre, middle = midpoint(sources, weights, geometry), midpoint(queries, [1.0, 1.0], geometry)
+    median = float(np.median([length(centre, point.astype(np.float64), geometry) for point in model.item_points]))
+    return outwards(centre, middle, median, geometry), midpoint(followers, fading, geometry)
+
+
+def length(left: NDArray[Any], right: NDArray[Any], geometry: str) -> float:
+    if geometry == "euclidean":
+        return float(np.linalg.norm(left - right))
+    return float(np.arccosh(left[0] * right[0] - left[1:] @ right[1:]))
+
+
+def outwards(centre: NDArray[Any], through: NDArray[Any], distance: float, geometry: str) -> NDArray[Any]:
+    """The point at this distance from the centre, on the line through another one."""
+    before = length(centre, through, geometry)
+    if geometry == "euclidean":
+        return np.asarray(centre + distance / before * (through - centre))
+    towards = (through - np.cosh(before) * centre) / np.sinh(before)
+    return np.asarray(np.cosh(distance) * centre + np.sinh(distance) * towards)
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
-def test_item_is_the_midpoint_of_the_queries_of_its_customers(variant: dict[str, Any]) -> None:
+def test_item_is_placed_by_the_queries_of_its_customers(variant: dict[str, Any]) -> None:
     model = hand_made(**variant)
     added = model.add_items(events=events(*EVENTS))
     row = added.items.row("new")
     assert row == len(model.items)
     target, history = slow_points(model, "new")
-    np.testing.assert_allclose(added.item_points[row], target, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(added.item_points[row], target, rtol=1e-4, atol=1e-5)
     if variant.get("targets") == "separate":
-        np.testing.assert_allclose(added.history_points[row], history, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(added.history_points[row], history, rtol=1e-4, atol=1e-5)
     else:
         assert added.history_points is added.item_points
     np.testing.assert_array_equal(added.item_points[:row], model.item_points)
@@ -105,7 +124,8 @@ def test_without_histories_the_events_alone_place_an_item(tmp_path: Path) -> Non
     hand_made().save(tmp_path / "model", histories=False)
     model = load(tmp_path / "model")
     added = model.add_items(events=events(("x", "i1", 1), ("x", "new", 2)))
-    np.testing.assert_allclose(added.item_points[-1], model.item_points[model.items.row("i1")], rtol=1e-5)
+    whole = hand_made().add_items(events=events(("x", "i1", 1), ("x", "new", 2)))
+    np.testing.assert_allclose(added.item_points[-1], whole.item_points[-1], rtol=1e-5)
     assert added.histories is None
 
 
@@ -122,7 +142,8 @@ def test_new_rows_of_the_memory_are_empty() -> None:
 def test_a_first_event_is_placed_by_what_follows_and_an_only_one_is_left_out() -> None:
     model = hand_made()
     added = model.add_items(events=events(("x", "first", 1), ("x", "i1", 2), ("y", "alone", 3)))
-    np.testing.assert_allclose(added.item_points[-1], model.item_points[model.items.row("i1")], rtol=1e-5)
+    later = model.add_items(events=events(("x", "i1", 1), ("x", "first", 2)))
+    np.testing.assert_allclose(added.item_points[-1], later.item_points[-1], rtol=1e-5)
     assert added.items.row("alone") < 0
     assert added.note_records[-1].kind is NoteKind.ITEMS_NOT_PLACED
     assert added.note_records[-1].values == {"items": 1, "events": 1}

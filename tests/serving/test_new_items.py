@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from lorentzrec.geometry import euclidean
+from lorentzrec.geometry import euclidean, hyperboloid
 from lorentzrec.geometry.midpoint import einstein_midpoint
 from lorentzrec.memory import build_memory
+from lorentzrec.model.placement import Surroundings, place_items, surroundings_of
 from lorentzrec.serving.recommending.exploring import explore
 from lorentzrec.serving.recommending.new_items import NewItems, Placer, details_of
 from lorentzrec.serving.recommending.query import RankingOptions
@@ -21,7 +23,7 @@ from lorentzrec.serving.versions.version import Version
 from serving.small_shop import ITEMS, shop_model, shop_version
 
 HISTORIES = {
-    "ann": [HistoryEvent("i3", 1, 2.0), HistoryEvent("i7", 2), HistoryEvent("boot", 3), HistoryEvent("i9", 4)],
+    "ann": [HistoryEvent("i3", 1, 2.0), HistoryEvent("i7", 2), HistoryEvent("boot", 3, 4.0), HistoryEvent("i9", 4)],
     "bob": [HistoryEvent("boot", 1), HistoryEvent("i5", 2)],
     "cyd": [HistoryEvent("boot", 1), HistoryEvent("hat", 2)],
 }
@@ -43,42 +45,60 @@ def like(id: str, *others: str, category: str | None = None) -> NewItem:
     return NewItem(id, ItemDetails(f"The {id}", category, like=others))
 
 
+def around(version: Version) -> Surroundings:
+    ranker = version.ranker
+    return surroundings_of(ranker.item_points, ranker.history_points, version.item_counts, hyperbolic=ranker.hyperbolic)
+
+
 @pytest.mark.parametrize("geometry", ["hyperboloid", "euclidean"])
-def test_a_new_item_is_the_midpoint_of_the_queries_of_its_customers(tmp_path: Path, geometry: str) -> None:
+def test_a_new_item_is_placed_by_the_queries_of_its_customers(tmp_path: Path, geometry: str) -> None:
     version = shop_version(tmp_path / "v", shop_model(geometry=geometry, targets="separate"))
     ranker = version.ranker
     # Ann's query before the boot, with recency 1/2; all that Bob did, for nothing came before; Cyd knows no other item.
     queries = np.stack([ranker.query(np.array([3, 7]), np.array([2.0, 1.0])), ranker.query(np.array([5]))])
-    midpoint = einstein_midpoint if geometry == "hyperboloid" else euclidean.midpoint
+    options: dict[str, Any] = {"hyperbolic": ranker.hyperbolic, "weights": np.array([4.0, 1.0])}
+    expected, _ = place_items(queries, np.zeros(2, np.int64), 1, around(version), **options)
     (point,) = Placer(version).place([NewItem("boot", None, ("ann", "bob", "cyd"))], HISTORIES)
     assert point is not None
-    assert point.item == pytest.approx(midpoint(queries), rel=1e-5)
+    assert point.item == pytest.approx(expected[0], rel=1e-4)
     # What followed the boot: i9 for Ann and i5 for Bob.
+    midpoint = einstein_midpoint if geometry == "hyperboloid" else euclidean.midpoint
     assert point.history == pytest.approx(midpoint(ranker.precise_items(np.array([9, 5]))), rel=1e-5)
     (alone,) = Placer(version).place([NewItem("boot", None, ("cyd",))], HISTORIES)
     assert alone is None
 
 
-def test_similar_items_and_categories_count_once_each(tmp_path: Path) -> None:
+def test_similar_items_and_categories_place_a_new_item(tmp_path: Path) -> None:
     version = shop_version(tmp_path / "v", shop_model(targets="separate"))
-    ranker = version.ranker
+    ranker, (centre, usual) = version.ranker, around(version)
     items = [
+        like("copy", "i1"),
         like("boot", "i1", "i2", "unknown"),
         like("cap", category="hats"),
         NewItem("both", ItemDetails(like=("i1",)), ("bob",)),
         like("nothing", "unknown", category="sofas"),
     ]
-    boot, cap, both, nothing = Placer(version).place(items, HISTORIES)
-    assert boot is not None
-    assert cap is not None
-    assert both is not None
-    assert boot.item == pytest.approx(einstein_midpoint(ranker.precise_items(np.array([1, 2]))), rel=1e-5)
-    assert boot.history == pytest.approx(einstein_midpoint(ranker.precise_histories(np.array([1, 2]))), rel=1e-5)
-    hats = np.flatnonzero(version.category_codes == version.categories.index("hats"))
-    assert cap.item == pytest.approx(einstein_midpoint(ranker.precise_items(hats)), rel=1e-5)
-    two = np.stack([ranker.precise_items(np.array([1]))[0], ranker.query(np.array([5]))])
-    assert both.item == pytest.approx(einstein_midpoint(two), rel=1e-5)
+    copy, boot, cap, both, nothing = Placer(version).place(items, HISTORIES)
     assert nothing is None
+    assert copy is not None
+    assert copy.item == pytest.approx(ranker.item_points[1], rel=1e-4)
+    assert copy.history == pytest.approx(ranker.history_points[1], rel=1e-4)
+    rows, hats = np.array([1, 2]), np.flatnonzero(version.category_codes == version.categories.index("hats"))
+    with_bob = np.stack([ranker.precise_items(np.array([1]))[0], ranker.query(np.array([5]))])
+    far = [float(hyperboloid.distance(centre, point)) for point in ranker.precise_items(rows)]
+    for found, parts, distance in (
+        (boot, ranker.precise_items(rows), np.mean(far)),
+        (cap, ranker.precise_items(hats), usual),
+        (both, with_bob, (far[0] + usual) / 2),
+    ):
+        assert found is not None
+        # On the ray from the centre through the midpoint: the distances between the three add up, or are a difference.
+        point, middle = ranker.precise(found.item), einstein_midpoint(parts)
+        assert float(hyperboloid.distance(centre, point)) == pytest.approx(distance, rel=1e-4)
+        apart = abs(distance - float(hyperboloid.distance(centre, middle)))
+        assert float(hyperboloid.distance(point, middle)) == pytest.approx(apart, abs=1e-3)
+    assert boot is not None
+    assert boot.history == pytest.approx(einstein_midpoint(ranker.precise_histories(rows)), rel=1e-5)
 
 
 @pytest.mark.parametrize("geometry", ["hyperboloid", "euclidean"])

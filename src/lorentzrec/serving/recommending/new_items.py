@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.data.vocabulary import UNKNOWN
-from lorentzrec.geometry import FloatArray
-from lorentzrec.model.placement import PlacedItems, place_items
+from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
+from lorentzrec.model.placement import PlacedItems, Surroundings, midpoints, move_to_distance, surroundings_of
 from lorentzrec.model.ranking import Ranker
 from lorentzrec.serving.stores.new_items import ItemDetails, NewItem
 from lorentzrec.serving.stores.store import HistoryEvent
@@ -77,16 +77,18 @@ def details_of(item: NewItem) -> Item:
 class Placer:
     """Places new items in one version.
 
-    An item becomes the midpoint of the queries of its customers and the points of similar items, each of which counts
-    once. Without similar items, the midpoint of its category counts once. With separate targets its history point is
-    the midpoint of the targets that followed it, and of the history points of similar items or of the category; if
-    there are none, it is the same as its point.
+    The midpoint of the queries of its customers and of similar items, each of which counts once, gives the direction of
+    an item from the centre of all queries, as in `placement.py`. Its distance from there is the mean of those of the
+    similar items and, for each customer, that of the median item. Without similar items, its category counts as one
+    customer. With separate targets, its history point is the midpoint of the targets that followed it, and of the
+    history points of similar items or of the category; if there are none, it is the same as its point.
     """
 
     def __init__(self, version: Version) -> None:
         self.version = version
         self._codes = {name: code for code, name in enumerate(version.categories)}
         self._centres: dict[tuple[int, int], tuple[FloatArray, FloatArray]] = {}
+        self._surroundings: dict[int, Surroundings] = {}
 
     def place(self, items: Sequence[NewItem], histories: Mapping[str, Sequence[HistoryEvent]]) -> list[NewPoint | None]:
         """The point of each item; None for one about which nothing helpful is known. `histories`: of its customers."""
@@ -116,30 +118,53 @@ class Placer:
         rows: Mapping[str, int],
     ) -> PlacedItems:
         queries, followers = _Parts(ranker), _Parts(ranker)
+        centre, usual = self._surroundings_of(ranker)
+        distance = hyperboloid.distance if ranker.hyperbolic else euclidean.distance
+        distances: list[list[float]] = [[] for _ in items]
         for place, item in enumerate(items):
             for user in item.customers:
-                before, after = _around(item.id, histories.get(user, ()))
-                known = [event for event in before if rows[event.item] != UNKNOWN]
+                events = histories.get(user, ())
+                first = next((number for number, event in enumerate(events) if event.item == item.id), len(events))
+                known = [(rows[event.item], event.weight) for event in events[:first] if rows[event.item] != UNKNOWN]
+                after = [(rows[event.item], event.weight) for event in events[first:] if rows[event.item] != UNKNOWN]
+                later = [row for row, _ in after]
+                known = known or after  # if nothing known came before
                 if known:
-                    of_items = np.array([rows[event.item] for event in known])
-                    queries.add(place, ranker.query(of_items, np.array([event.weight for event in known]))[None])
-                later = np.array([rows[event.item] for event in after if rows[event.item] != UNKNOWN], np.int64)
-                followers.add(place, ranker.precise_items(later), np.power(ranker.recency, np.arange(len(later))))
+                    of_items, weights = zip(*known, strict=True)
+                    weight = events[first].weight if first < len(events) else 1.0
+                    queries.add(place, ranker.query(np.array(of_items), np.array(weights))[None], np.array([weight]))
+                    distances[place].append(usual)
+                followers.add(
+                    place,
+                    ranker.precise_items(np.array(later, np.int64)),
+                    np.power(ranker.recency, np.arange(len(later))),
+                )
             details = item.details or ItemDetails()
             like = np.array([rows[id] for id in details.like if rows[id] != UNKNOWN], np.int64)
             if len(like):
                 queries.add(place, ranker.precise_items(like))
+                distances[place] += distance(centre, ranker.precise_items(like)).tolist()
                 followers.add(place, ranker.precise_histories(like))
             elif details.category is not None and (code := self._codes.get(details.category)) is not None:
-                centre = self._centre(ranker, code)
-                queries.add(place, centre[0])
-                followers.add(place, centre[1])
+                of_category = self._centre(ranker, code)
+                queries.add(place, of_category[0])
+                distances[place].append(usual)
+                followers.add(place, of_category[1])
         item_points, placed = queries.midpoints(len(items))
+        wanted = np.array([np.mean(some) for some in distances if some])
+        item_points[placed] = move_to_distance(item_points[placed], centre, wanted, hyperbolic=ranker.hyperbolic)
         if ranker.history_points is ranker.item_points:
             return PlacedItems(item_points, item_points, placed)
         history_points, followed = followers.midpoints(len(items))
         history_points[~followed] = item_points[~followed]
         return PlacedItems(item_points, history_points, placed)
+
+    def _surroundings_of(self, ranker: Ranker) -> Surroundings:
+        if id(ranker) not in self._surroundings:
+            self._surroundings[id(ranker)] = surroundings_of(
+                ranker.item_points, ranker.history_points, self.version.item_counts, hyperbolic=ranker.hyperbolic
+            )
+        return self._surroundings[id(ranker)]
 
     def _centre(self, ranker: Ranker, code: int) -> tuple[FloatArray, FloatArray]:
         """The midpoints of the items of a category, and of their history points."""
@@ -153,12 +178,6 @@ class Placer:
                 found.append(ranker.precise(parts.midpoints(1)[0]))
             self._centres[key] = (found[0], found[1])
         return self._centres[key]
-
-
-def _around(item: str, events: Sequence[HistoryEvent]) -> tuple[Sequence[HistoryEvent], Sequence[HistoryEvent]]:
-    """The events before the first one with an item, or all if there are none, and those after it."""
-    first = next((place for place, event in enumerate(events) if event.item == item), 0)
-    return events[:first] or events, events[first + 1 :] if first < len(events) and events[first].item == item else ()
 
 
 class _Parts:
@@ -177,7 +196,7 @@ class _Parts:
 
     def midpoints(self, count: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         nothing = np.empty((0, self._ranker.item_points.shape[1]))
-        return place_items(
+        return midpoints(
             np.concatenate([nothing, *self._points]),
             np.array(self._items, np.int64),
             count,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import islice
 
-from lorentzrec.errors import RecordDamaged
+from lorentzrec.errors import RecordDamaged, StoreUnavailable
 from lorentzrec.serving.http.guarded_store import GuardedStore
 from lorentzrec.serving.http.metrics import Metrics
 from lorentzrec.serving.recommending.new_items import NewItems, NewPoint, Placer, details_of
@@ -38,6 +39,7 @@ class NewItemWatcher:
         self._placer: Placer | None = None
         self._waiting: dict[str, None] = {}  # ids that are to be placed
         self._points: dict[str, NewPoint | None] = {}  # of those that the version does not contain; None: not placed
+        self._changed = False  # since the last recommender was extended
         self._full = False
 
     @property
@@ -49,31 +51,31 @@ class NewItemWatcher:
         """A recommender with the new items of the store, at this revision of theirs; the same one if none changed."""
         if not self.most:
             return recommender
-        changed = self._read(recommender, revision)
-        changed = self._place_some(self._placer_of(recommender)) or changed
-        if not changed and (recommender.new_items is not None or not self._points):
+        placer = self._placer_of(recommender)
+        if revision != self._revision:
+            self._read()
+            self._make_room(placer)
+        self._place_some(placer)
+        if not self._changed and (recommender.new_items is not None or not self._points):
             return recommender
-        placed = {id: point for id, point in self._points.items() if point is not None}
-        others = [id for id in self._points if id not in placed]
-        self._metrics.new_items.set(len(placed))
-        items = [details_of(self._items[id]) for id in (*placed, *others)]
-        return recommender.with_new_items(NewItems(items, list(placed.values())))
+        # In the order of their ids, so that all workers rank equal items in the same order.
+        points = {id: point for id, point in sorted(self._points.items()) if point is not None}
+        others = [id for id, point in self._points.items() if point is None]
+        items = [details_of(self._items[id]) for id in (*points, *others)]
+        self._metrics.new_items.set(len(points))
+        self._changed = False
+        return recommender.with_new_items(NewItems(items, list(points.values())))
 
     def _placer_of(self, recommender: Recommender) -> Placer:
         if self._placer is None or self._placer.version is not recommender.version:
             self._placer = Placer(recommender.version)
-            self._points = {}
+            self._points, self._waiting, self._changed = {}, {}, True
             self._wait_for(self._items)
+            self._make_room(self._placer)
         return self._placer
 
-    def _read(self, recommender: Recommender, revision: int) -> bool:
-        """Read what changed in the store or with the version; whether something did."""
-        other_version = self._placer is not None and self._placer.version is not recommender.version
-        placer = self._placer_of(recommender)
-        if revision == self._revision:
-            if other_version:
-                self._make_room(placer)
-            return other_version
+    def _read(self) -> None:
+        """Read what changed in the store."""
         found = self._store.call(lambda store: store.new_items(self._revision), seconds=READ_SECONDS)
         if found.complete:
             kept = {item.id for item in found.items}
@@ -83,9 +85,7 @@ class NewItemWatcher:
         changed = [item.id for item in found.items if self._items.get(item.id) != item]
         self._items |= {item.id: item for item in found.items}
         self._wait_for(changed)
-        self._revision = found.revision
-        self._make_room(placer)
-        return True
+        self._revision, self._changed = found.revision, True
 
     def _wait_for(self, ids: Iterable[str]) -> None:
         """Place these items soon, except those that the version contains."""
@@ -94,8 +94,8 @@ class NewItemWatcher:
         rows = self._placer.version.items.rows(listed)
         self._waiting |= {id: None for id, row in zip(listed, rows.tolist(), strict=True) if row < 0}
 
-    def _place_some(self, placer: Placer) -> bool:
-        """Place items that wait for it, or else try again one that could not be placed; whether a point changed."""
+    def _place_some(self, placer: Placer) -> None:
+        """Place items that wait for it, or else try again one that could not be placed."""
         chosen: list[NewItem] = []
         users: dict[str, None] = {}
         for id in self._waiting or self._next_unplaced():
@@ -105,14 +105,14 @@ class NewItemWatcher:
             chosen.append(item)
             users |= dict.fromkeys(item.customers)
         if not chosen:
-            return False
+            return
         histories = self._store.call(lambda store: _read_histories(store, users), seconds=READ_SECONDS)
         points = placer.place(chosen, histories)
         for item, point in zip(chosen, points, strict=True):
-            self._points.pop(item.id, None)  # what was tried last is last
+            tried_again = item.id in self._points and self._points.pop(item.id) is None  # what was tried last is last
+            self._changed |= not (tried_again and point is None)
             self._points[item.id] = point
             self._waiting.pop(item.id, None)
-        return any(point is not None for point in points)
 
     def _next_unplaced(self) -> list[str]:
         """The item that was tried first among those that have customers and no point: they may have a history now."""
@@ -126,8 +126,9 @@ class NewItemWatcher:
             listed = list(self._items)
             rows = placer.version.items.rows(listed).tolist()
             if known := [id for id, row in zip(listed, rows, strict=True) if row >= 0]:
-                self._store.call(lambda store: store.remove_new_items(known), writes=True)
-                logger.info("%d new items that version %s contains were removed", len(known), placer.version.name)
+                with suppress(StoreUnavailable):  # which the guard has logged; it is tried again with the next change
+                    self._store.call(lambda store: store.remove_new_items(known), writes=True)
+                    logger.info("%d new items that version %s contains were removed", len(known), placer.version.name)
             elif not self._full:
                 logger.warning(
                     "there are %d new items, and no more are added: publish a model that contains them, remove some, "

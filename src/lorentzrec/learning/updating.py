@@ -120,7 +120,7 @@ def _with_adjusted_memory(model: Model, data: Interactions, new: Booleans) -> tu
     if config.memory == "none" or config.history != "causal":
         return model, []
     known = model.items.rows(data.items.series)[data.item_rows] != UNKNOWN
-    task = next_events(data, new & known, most=MOST_CUSTOMERS)
+    task = next_events(data.select(known), new[known], most=MOST_CUSTOMERS)
     if len(task.test) < FEWEST_EVENTS:
         return model, []
     before = 0.0 if model.memory is None else model.memory.weight * config.scale

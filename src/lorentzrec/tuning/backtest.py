@@ -100,11 +100,11 @@ def backtest(
         task = next_events(today, known, most=most_events)
         measured = {}
         for name in systems:
-            model, *cost = _measure(made[name])
+            model, seconds, processor_seconds, memory = _measure(made[name])
             if name == "update":
                 updated = model
             report = evaluate(model, task.test, histories=task.histories, intervals=False)
-            measured[name] = Measurement(report[METRIC], *cost)
+            measured[name] = Measurement(report[METRIC], seconds, processor_seconds, memory)
         items = np.unique(today.item_rows[known])
         new_items = int((first.item_counts[items] == 0).sum())
         found = BacktestDay(_date(day), int(known.sum()), len(task.test), new_items, measured)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions, offsets_of
 from lorentzrec.errors import InputError
 from lorentzrec.evaluation.protocol import cutoff_of, evaluate
@@ -20,6 +22,7 @@ from lorentzrec.learning.progress import TrainingProgress
 from lorentzrec.learning.tables import points_of, table_of
 from lorentzrec.learning.weighing import choose_weight, customers_for
 from lorentzrec.memory import Memory, build_memory
+from lorentzrec.model.composing import AttributePoints, compose
 from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import Note, NoteKind
@@ -39,6 +42,7 @@ class TrainingRun:
         metric: str = VALIDATION_METRIC,
         validate_every: int = 1,
         make_runner: Callable[[Interactions, ResolvedConfig, Table, Table], Runner] = EpochRunner,
+        attributes: ItemAttributes | None = None,
     ) -> None:
         """Decide what `config` leaves open, hold out events for validation, and initialise the points.
 
@@ -60,13 +64,20 @@ class TrainingRun:
             self.learned, self.weighed_on = _hold_out(data, config, customers_for(data))
         random = np.random.default_rng(config.seed)
         frequency = self.learned.item_counts
-        self.items = table_of(initial_space(len(data.items), config, frequency, random), config)
+        count = len(data.items)
+        self.attributes = attributes
+        if attributes is not None:
+            frequency = np.append(frequency, attributes.sum_counts(frequency))
+            count += len(attributes.values)
+        self.items = table_of(initial_space(count, config, frequency, random), config)
         if config.model == "symmetric":
             self.histories = table_of(initial_space(len(data.users), config, None, random), config)
         elif config.targets == "separate":
-            self.histories = table_of(initial_space(len(data.items), config, frequency, random), config)
+            self.histories = table_of(initial_space(count, config, frequency, random), config)
         else:
             self.histories = self.items
+        if attributes is not None:
+            make_runner = partial(EpochRunner, attributes=attributes)
         self.runner = make_runner(self.learned, config, self.histories, self.items)
         self.notes = [*map(Note.of_text, data.notes), *_notes(self.learned, self.runner, config)]
         self.record: list[EpochRecord] = []
@@ -116,9 +127,14 @@ class TrainingRun:
         return {name: report[name] for name in (self.metric, f"hr@{k}")}
 
     def _points(self) -> dict[str, NDArray[np.float32]]:
-        points = {"items": points_of(self.items, self.config)}
-        if self.histories is not self.items:
-            points["histories"] = points_of(self.histories, self.config)
+        points = {side: points_of(table, self.config) for side, table in self._tables().items()}
+        if self.attributes is None:
+            return points
+        count = len(self.data.items)
+        known = self.learned.item_counts > 0
+        for side, vectors in list(points.items()):
+            points[f"{side}_own"], points[f"{side}_attributes"] = vectors[:count], vectors[count:]
+            points[side] = compose(vectors[:count], known, self.attributes, vectors[count:], self.config)
         return points
 
     def _model(self, points: dict[str, NDArray[np.float32]]) -> Model:
@@ -132,6 +148,13 @@ class TrainingRun:
             users=self.data.users,
             user_points=points["histories"] if symmetric else None,
             histories=self.learned,
+            attributes=None
+            if self.attributes is None
+            else AttributePoints(
+                self.attributes.values,
+                points["items_attributes"],
+                points.get("histories_attributes", points["items_attributes"]),
+            ),
         )
 
     def result(self) -> Model:

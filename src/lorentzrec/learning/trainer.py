@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions, refuse_other_data
 from lorentzrec.errors import ConfigError, InputError, LorentzrecError, StopTraining, TrainingInterrupted
 from lorentzrec.learning.checkpoint import Checkpoint, refuse_unwritable
@@ -36,6 +37,7 @@ def train(
     validate_every: int = 1,
     watch: Callable[[EpochRecord], None] | None = None,
     callbacks: Sequence[Callable[[EpochRecord], None]] = (),
+    attributes: ItemAttributes | None = None,
 ) -> Model:
     """Learn the points. Hyper-parameters that `config` leaves open are decided from the data; the model's config has
     them all.
@@ -58,7 +60,7 @@ def train(
     """
     refuse_other_data(data, "train")
     refuse_other_config(config)
-    run = TrainingRun(data, config, validation, metric, validate_every)
+    run = TrainingRun(data, config, validation, metric, validate_every, attributes=attributes)
     return finish(run, checkpoint, resume, progress, [*callbacks, *([] if watch is None else [watch])])
 
 

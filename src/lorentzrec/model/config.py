@@ -82,6 +82,11 @@ class TrainingConfig:
     the optimiser rsgd and fewer than 500 customers."""
     memory_neighbours: Count = 100
     """Neighbours that the memory stores of each item, 8 bytes each."""
+    attribute_weight: Positive = 1.0
+    """Weight of an item's attributes together in its point; the item's own vector has weight 1. Used with attributes."""
+    item_dropout: Annotated[float, Range(0, 1)] = 0.3
+    """Probability that an item goes without its own vector in a step, so that its attributes learn to place items
+    without events. Used with attributes."""
     initialisation: Literal["cube", "ball", "frequency"] = "ball"
     """Where points start: in a cube or a ball at the origin, or nearer to it the more events an item has."""
     initial_width: Positive | None = None

@@ -21,6 +21,7 @@ from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.geometry import FloatArray
 from lorentzrec.html import html_table
 from lorentzrec.memory import Memory
+from lorentzrec.model.composing import AttributePoints
 from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.model.fallbacks import Cause, Fallback, history_fallbacks, unknown_fallbacks
 from lorentzrec.model.notes import Note
@@ -65,6 +66,8 @@ class Model:
     """The training histories, in the rows of `users` and `items`; None if the model was saved without them."""
     memory: Memory | None = None
     """What was bought after what, added to the scores; None if the points alone are better."""
+    attributes: AttributePoints | None = None
+    """Points of attributes, if the model was trained with any."""
     record: tuple[EpochRecord, ...] = ()
     data_digest: str = ""
     """The digest of the interactions it was trained on."""

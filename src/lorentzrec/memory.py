@@ -166,6 +166,11 @@ class Memory:
         return parts
 
 
+def empty_memory(items: int, *, ordered: bool) -> Memory:
+    """A memory of no events."""
+    return Memory(np.zeros(items + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), ordered)
+
+
 def build_memory(data: Interactions, neighbours: int, *, ordered: bool) -> Memory:
     """The memory of these events: the `neighbours` strongest of each item, among equal ones those with lower rows.
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lorentzrec.errors import ConfigError
-from lorentzrec.learning.run import learning_rate
+from lorentzrec.learning.schedule import learning_rate
 from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.learning.kernels.attributes import compose_points, pass_to_vectors
-from lorentzrec.learning.kernels.structures import Events, Settings, Step, Table, Workspace
+from lorentzrec.learning.kernels.structures import Step, Table, Workspace
 from lorentzrec.learning.tables import attributes_of, composed_of
 from lorentzrec.model.config import ResolvedConfig
 
@@ -34,10 +34,7 @@ class Composition:
         of_items = composed_of(count, config.dimension)
         of_histories = of_items if histories is items else composed_of(count, config.dimension)
         self.composed = of_histories, of_items
-        self.tables = tuple(
-            Table(made.points, np.zeros(1, np.float32), np.zeros((1, 1), np.float32), np.zeros(1, np.int32))
-            for made in self.composed
-        )
+        self.tables = _table_of(of_histories), _table_of(of_items)
         self.lookups = [self._lookups(len(attributes.values), histories is items) for _ in range(threads)]
 
     @staticmethod
@@ -57,11 +54,27 @@ class Composition:
         number = (self.epoch << 32) + step
         vectors = self.histories, self.items
         compose_points(
-            number, first, first + blocks, thread, len(self.lookups), *cut, events, *vectors, self.attributes,
-            self.composed, settings, key, workspace,
+            number,
+            first,
+            first + blocks,
+            thread,
+            len(self.lookups),
+            *cut,
+            events,
+            *vectors,
+            self.attributes,
+            self.composed,
+            settings,
+            key,
+            workspace,
         )
 
     def pass_gradients(self, blocks: int, place: NDArray[np.int64], thread: int, step: Step) -> None:
         """Turn gradients of points into those of vectors; threads take blocks from a shared place."""
         curved = self.arguments[2].curved
         pass_to_vectors(blocks, place, self.attributes, self.composed, curved, self.lookups[thread], step)
+
+
+def _table_of(composed: Composed) -> Table:
+    """Points that blocks read; steps move vectors, so there is no state of an optimiser."""
+    return Table(composed.points, np.zeros(1, np.float32), np.zeros((1, 1), np.float32), np.zeros(1, np.int32))

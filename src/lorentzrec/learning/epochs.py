@@ -111,12 +111,12 @@ class EpochRunner:
         elif config.deterministic:
             threads = 1
         self.workspaces = [
-            workspace_of(
-                config, rows, len(histories.points), item_count, shared=histories is items, extra_slots=extra
-            )
+            workspace_of(config, rows, len(histories.points), item_count, shared=histories is items, extra_slots=extra)
             for _ in range(threads)
         ]
-        self.composition = None if attributes is None else Composition(data, config, histories, items, attributes, threads)
+        self.composition = (
+            None if attributes is None else Composition(data, config, histories, items, attributes, threads)
+        )
 
     def run(
         self,
@@ -244,7 +244,9 @@ class EpochRunner:
         positives = np.diff(offsets_of(self.targets[order])[bounds])
         cut = order, bounds
         if self.composition is not None:
-            histories, items = self.composition.begin(epoch, cut, self.events, settings, epoch_key(self.config.seed, epoch))
+            histories, items = self.composition.begin(
+                epoch, cut, self.events, settings, epoch_key(self.config.seed, epoch)
+            )
             shared = (self.events, histories, items, *shared[3:])
         return lambda workspace, *taking: asymmetric_gradients(*taking, *cut, *shared, workspace, step), positives
 

@@ -72,12 +72,13 @@ def attributes_of(attributes: ItemAttributes, counts: NDArray[np.int64], config:
     """The attributes of items as the kernels read them. Without attributes an item always has its own vector, and
     without events it never has."""
     dropouts = np.full(len(counts), config.item_dropout, np.float32)
-    dropouts[counts == 0] = 2.0
-    dropouts[np.diff(attributes.offsets) == 0] = 0.0
+    dropouts[counts == 0] = 1.0
+    dropouts[attributes.counts == 0] = 0.0
+    shares = config.attribute_weight / np.maximum(attributes.counts, 1)
     return Attributes(
         offsets=_writeable(attributes.offsets),
         rows=(attributes.rows + np.int32(len(counts))).astype(np.int32),
-        shares=attributes.shares(config.attribute_weight).astype(np.float32),
+        shares=shares[attributes.owners].astype(np.float32),
         dropouts=dropouts,
     )
 
@@ -205,7 +206,7 @@ def attribute_slots(attributes: ItemAttributes, config: ResolvedConfig, rows: in
     """Slots that the attributes of a block's items need, on top of those of the items."""
     sides = 2 if config.targets == "separate" else 1
     negatives = min(config.negative_count, len(attributes.items))
-    most = int(np.diff(attributes.offsets).max(initial=0))
+    most = int(attributes.counts.max(initial=0))
     return min(sides * len(attributes.values), _slot_count(rows, negatives) * most)
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.data.arrays import Booleans, Floats
 from lorentzrec.data.attributes import ItemAttributes
-from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.geometry.midpoint import normalise_sum
 from lorentzrec.model.config import TrainingConfig
 
@@ -17,47 +17,47 @@ ITEMS_PER_BLOCK = 65_536
 
 @dataclass(frozen=True, eq=False)
 class AttributePoints:
-    """Attributes that a model was trained with, and their points."""
+    """The attributes that a model was trained with, and their points."""
 
-    values: Vocabulary
+    of_items: ItemAttributes
+    """Which items of the model have which attributes."""
     points: NDArray[np.float32]
     """One row per attribute, as `Model.item_points`."""
     history_points: NDArray[np.float32]
-    """The same array unless targets are separate."""
+    """As `Model.history_points`: the same array unless targets are separate."""
 
 
 def compose(
     own: NDArray[np.float32],
-    known: NDArray[np.bool_],
+    known: Booleans,
     attributes: ItemAttributes,
     vectors: NDArray[np.float32],
     config: TrainingConfig,
 ) -> NDArray[np.float32]:
-    """Points of items from their own vectors, where `known`, and the vectors of their attributes.
+    """Points of items from their own vectors, if they are `known`, and the vectors of their attributes.
 
-    The own vector has weight 1 and all attributes together `attribute_weight`. An item that is not known and has no
-    attributes keeps its own vector.
+    The own vector has weight 1 and all attributes together `attribute_weight`. An item without attributes has the point
+    of its own vector.
     """
-    counts = np.diff(attributes.offsets)
-    known = known | (counts == 0)
+    known = known | (attributes.counts == 0)
     points = np.empty_like(own)
-    shares = attributes.shares(config.attribute_weight)
     for start in range(0, len(own), ITEMS_PER_BLOCK):
-        block = slice(start, start + ITEMS_PER_BLOCK)
-        first, last = attributes.offsets[block][0], attributes.offsets[start : start + ITEMS_PER_BLOCK + 1][-1]
-        rows = attributes.rows[first:last]
-        owners = np.repeat(np.arange(len(counts[block])), counts[block])
-        share = shares[first:last]
-        total = np.where(known[block, None], _precise(own[block], config), 0.0)
-        np.add.at(total, owners, share[:, None] * _precise(vectors[rows], config))
-        if config.hyperbolic:
-            points[block] = normalise_sum(total)
-        else:
-            points[block] = total / (known[block] + config.attribute_weight * (counts[block] > 0))[:, None]
+        end = min(start + ITEMS_PER_BLOCK, len(own))
+        entries = slice(attributes.offsets[start], attributes.offsets[end])
+        counts, present = attributes.counts[start:end], known[start:end]
+        owners = np.repeat(np.arange(end - start), counts)
+        share = config.attribute_weight / np.maximum(counts, 1)
+        total = np.where(present[:, None], precise(own[start:end], config), 0.0)
+        np.add.at(total, owners, share[owners, None] * precise(vectors, config)[attributes.rows[entries]])
+        points[start:end] = (
+            normalise_sum(total)
+            if config.hyperbolic
+            else total / (present + config.attribute_weight * (counts > 0))[:, None]
+        )
     return points
 
 
-def _precise(points: NDArray[np.float32], config: TrainingConfig) -> NDArray[np.float64]:
+def precise(points: NDArray[np.float32], config: TrainingConfig) -> Floats:
     """In float64, with the time coordinate that belongs to the space part."""
     wide = points.astype(np.float64)
     if config.hyperbolic:

@@ -58,8 +58,8 @@ def compose_points(
 ):
     """Compose the points of all rows of blocks first..last - 1 of an epoch, which are step `number`, in both sides.
 
-    Only the rows of this part are composed, as in `apply_gradients`. `composed` are the histories' and the items', which
-    are the same where targets are shared.
+    Only the rows of this part are composed, as in `apply_gradients`. `composed` is a pair, for histories and targets,
+    with the same object twice where targets are shared.
     """
     own_key = key_for(key, DROPOUT, number)
     negatives, curved, item_count = work.negatives, settings.curved, composed[1].points.shape[0]
@@ -79,9 +79,7 @@ def compose_points(
             row = negatives.rows[place]
             clear(negatives.bits, row)
             if part_of(row, parts) == part:
-                _compose_once(
-                    row, TARGET, items.points, attributes, curved, own_key, number, composed[1], work.sums
-                )
+                _compose_once(row, TARGET, items.points, attributes, curved, own_key, number, composed[1], work.sums)
 
 
 @kernel

@@ -99,6 +99,8 @@ def test_what_is_left_out_is_noted() -> None:
     frame = pl.DataFrame({"item": ["i1", "n1", "n2"], "brand": ["b0", "b0", "unheard of"], "price": [1.0, 2.0, None]})
     grown = model.add_items(attributes=frame)
     assert grown.items.id(-1) == "n1"
+    assert grown.attributes is not None
+    assert grown.attributes.of_items.counts.tolist() == [2] * 31
     kinds = {note.kind: note.values for note in grown.note_records}
     assert kinds[NoteKind.KNOWN_ITEMS] == {"items": 1}
     assert kinds[NoteKind.ITEMS_NOT_PLACED]["items"] == 1
@@ -113,7 +115,7 @@ def test_attributes_that_do_not_fit_are_refused() -> None:
         model.add_items()
     with pytest.raises(InputError, match="none of the new items can be placed"):
         model.add_items(attributes=pl.DataFrame({"item": ["n"], "brand": ["x"], "price": [None]}))
-    with pytest.raises(InputError, match="knows all of these items"):
+    with pytest.raises(InputError, match="knows all items"):
         model.add_items(attributes=pl.DataFrame({"item": ["i1"], "brand": ["b0"], "price": [1.0]}))
     with pytest.raises(InputError, match="'n' occurs twice"):
         model.add_items(attributes=pl.DataFrame({"item": ["n", "n"], "brand": ["b0", "b1"], "price": [1.0, 1.0]}))

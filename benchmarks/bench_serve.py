@@ -1,6 +1,6 @@
 """The service under load, rates, latencies, start-up, events and publishing, each with its requirement.
 
-    python benchmarks/bench_serve.py [--quick] [--workers N] [SCENARIO ...]
+    python benchmarks/bench_serve.py [--quick] [--points] [--workers N] [SCENARIO ...]
 
 exact     132,399 items, ranked exactly: 200 recommendations per second for a minute, then the highest rate
 index     1,000,000 items through the index: the same at 300 per second, recall@10 through HTTP, and start to ready
@@ -268,12 +268,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"some of {', '.join(SCENARIOS)}")
     parser.add_argument("--quick", action="store_true", help="a minute: short loads, 20,000 items instead of 132,399")
+    parser.add_argument("--points", action="store_true", help="models without a memory, as in version 0.1")
     parser.add_argument("--workers", type=int, default=available_cores(), help="of the service; default: one per core")
     options = parser.parse_args()
     if unknown := set(options.scenarios) - set(SCENARIOS):
         parser.error(f"there is no {', '.join(sorted(unknown))}: choose from {', '.join(SCENARIOS)}")
     scenarios, quick = options.scenarios or SCENARIOS, options.quick
-    small, seconds = catalogue(20_000 if quick else 132_399), 6.0 if quick else 60.0
+    memory = not options.points
+    small, seconds = catalogue(20_000 if quick else 132_399, memory=memory), 6.0 if quick else 60.0
     rows: list[dict[str, Any]] = []
     facts: list[dict[str, Any]] = []
 
@@ -289,8 +291,8 @@ def main() -> None:
         with serving(small.store, options.workers) as service:
             name = f"{small.items:,} items, exact"
             rate_facts(name, 200, loads(name, small, service, 200, seconds))
-    if "index" in scenarios and (not quick or is_made(LARGE)):
-        large, name = catalogue(LARGE), f"{LARGE:,} items, index"
+    if "index" in scenarios and (not quick or is_made(LARGE, memory=memory)):
+        large, name = catalogue(LARGE, memory=memory), f"{LARGE:,} items, index"
         slowest = max(starts(large, options.workers))
         fact(f"{name}: slowest of 3 starts, s", slowest, f"< {START}", slowest < START)
         with serving(large.store, options.workers) as service:

@@ -48,23 +48,27 @@ class Catalogue:
         return [body for pair in zip(about_users, about_histories, strict=False) for body in pair]
 
 
-def catalogue(items: int, events_per_item: int = 8) -> Catalogue:
-    """The catalogue with this many items, from the cache or made now."""
-    folder = FOLDER / str(items)
-    if not is_made(items):
+def catalogue(items: int, *, memory: bool = True, events_per_item: int = 8) -> Catalogue:
+    """The catalogue with this many items, with a memory or points alone, from the cache or made now."""
+    folder = _folder(items, memory)
+    if not is_made(items, memory=memory):
         shutil.rmtree(folder, ignore_errors=True)
         print(f"training points for {items:,} items, once; stored in {folder} ...", flush=True)
-        _make(folder, _trained(items, events_per_item))
+        _make(folder, _trained(items, memory, events_per_item))
     queries = json.loads((folder / "queries.json").read_text())
     return Catalogue(items, f"file:{folder / 'store'}", queries["users"], queries["histories"], folder / "model")
 
 
-def is_made(items: int) -> bool:
+def is_made(items: int, *, memory: bool = True) -> bool:
     """Whether the catalogue is in the cache."""
-    return (FOLDER / str(items) / "queries.json").is_file()
+    return (_folder(items, memory) / "queries.json").is_file()
 
 
-def _trained(items: int, events_per_item: int) -> Model:
+def _folder(items: int, memory: bool) -> Path:
+    return FOLDER / (str(items) if memory else f"{items}-points")
+
+
+def _trained(items: int, memory: bool, events_per_item: int) -> Model:
     # Some items get no events, so there have to be some more to choose from.
     events = items * events_per_item
     drawn = synthetic_shop(customers=events // 20, items=items * 11 // 10, interactions=events).events
@@ -72,7 +76,7 @@ def _trained(items: int, events_per_item: int) -> Model:
     data = Interactions.from_pairs(popular["user"], popular["item"], popular["time"])
     if len(data.items) != items:
         raise SystemExit(f"only {len(data.items):,} of {items:,} items have events: raise events_per_item")
-    return train(data, TrainingConfig(dimension=DIMENSION, epochs=1, seed=1))
+    return train(data, TrainingConfig(dimension=DIMENSION, epochs=1, seed=1, memory="auto" if memory else "none"))
 
 
 def _make(folder: Path, model: Model) -> None:

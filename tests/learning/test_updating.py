@@ -47,6 +47,18 @@ def test_new_events_and_a_sample_of_old_ones_are_trained_on(model: Model) -> Non
     np.testing.assert_array_equal(model.item_points, before)
 
 
+@pytest.mark.parametrize("loss", ["softmax", "bpr"])
+def test_a_symmetric_model_is_updated(loss: str) -> None:
+    start = train(OLD, quick(model="symmetric", loss=loss), progress=False)
+    newcomer = Interactions.from_pairs([999, 999], [0, 1], [200 * DAY, 200 * DAY + 1])
+    users = [*DATA.users.ids(DATA.user_rows), *newcomer.users.ids(newcomer.user_rows)]
+    items = [*DATA.items.ids(DATA.item_rows), *newcomer.items.ids(newcomer.item_rows)]
+    updated = update(start, Interactions.from_pairs(users, items, [*TIMES.tolist(), 200 * DAY, 200 * DAY + 1]))
+    assert values(updated, NoteKind.UPDATED)["new"] == 302
+    groups = [int(item) // 20 for item in updated.recommend(user=999, k=5).ids]
+    assert groups == [0] * 5
+
+
 def test_the_same_update_twice_is_the_same(model: Model) -> None:
     first, second = update(model, DATA, progress=False), update(model, DATA, progress=False)
     np.testing.assert_array_equal(first.item_points, second.item_points)
@@ -112,3 +124,24 @@ def test_an_update_chain_ends_near_a_full_training(model: Model) -> None:
 def test_bad_input_is_one_error(model: Model, data: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         update(model, data, progress=False, **options)
+
+
+def chains(days: int) -> Interactions:
+    """Items that always follow each other, i after i - 1: what points that are hardly trained cannot find."""
+    starts = np.random.default_rng(0).integers(0, 200, 100)
+    users = np.tile(np.arange(100), days)
+    day = np.repeat(np.arange(days), 100)
+    return Interactions.from_pairs(users, (starts[users] + day) % 200, times=day * DAY)
+
+
+def test_the_weight_of_the_memory_follows_the_new_events() -> None:
+    start = train(chains(20).select(np.asarray(chains(20).times) < 15 * DAY), quick(epochs=1, memory="auto"))
+    updated = update(replace(start, memory=None), chains(20), rehearse=0, progress=False)
+    adjusted = values(updated, NoteKind.MEMORY_ADJUSTED)
+    assert (adjusted["before"], adjusted["weight"], adjusted["events"]) == (0.0, 0.25, 500)
+    assert updated.memory is not None
+    assert updated.memory.weight == pytest.approx(0.25 / updated.config.scale)
+    again = update(updated, chains(25), rehearse=0, progress=False)
+    assert values(again, NoteKind.MEMORY_ADJUSTED)["weight"] == 0.5, "one step at a time"
+    without = update(start, chains(20), quick(epochs=1, memory="none"), rehearse=0, progress=False)
+    assert without.memory is None

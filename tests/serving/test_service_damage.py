@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import sqlite3
+import tempfile
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -67,6 +68,30 @@ def test_files_cut_short_under_a_service_kill_no_worker(tmp_path: Path) -> None:
             f"version {damaged} is refused, and the log of the service says why"
         ]
     assert "Traceback" not in service.log.read_text()
+    store.close()
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="there is no list of mapped files here")
+def test_workers_share_one_copy_of_the_points_which_goes_with_its_version(tmp_path: Path) -> None:
+    store = shop_store(tmp_path)
+    first = str(store.state().version)
+
+    def copies(name: str) -> list[set[str]]:
+        """For each worker, the inodes of the copies it uses."""
+        maps = [Path(f"/proc/{pid}/maps").read_text().splitlines() for pid in workers_of(service.process.pid)]
+        found = [{line.split()[4] for line in lines if f"/versions/{name}.points" in line} for lines in maps]
+        return [inodes for inodes in found if inodes]
+
+    with service_process(store.url, tmp_path, "--workers", "2") as service:
+        wait_until(lambda: len(copies(first)) == 2)
+        assert len(set.union(*copies(first))) == 1
+        second = published(store, tmp_path)
+        wait_until(lambda: len(copies(second)) == 2 and not copies(first))
+        folder = next(Path(tempfile.gettempdir()).glob(f"lorentzrec-serve.scratch-*/versions/{second}.*")).parent
+        wait_until(lambda: not list(folder.glob(f"{first}.*")))
+        service.process.terminate()
+        service.process.wait()
+    assert not folder.exists()
     store.close()
 
 

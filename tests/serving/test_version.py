@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.model.model import Model
 from lorentzrec.serving.versions import version as version_module
-from lorentzrec.serving.versions.version import open_version, read_arrays, write_version
+from lorentzrec.serving.versions.version import drop_copies, open_version, read_arrays, write_version
 from serving.small_shop import CATEGORIES, ITEMS, shop_model, shop_table, shop_version
 
 DISK = np.linspace(-0.5, 0.5, 2 * ITEMS, dtype=np.float32).reshape(ITEMS, 2)
@@ -68,6 +68,27 @@ def test_points_are_read_or_mapped_and_read_only(written: Path, monkeypatch: pyt
     with pytest.raises(ValueError, match="read-only"):
         points[0, 0] = 1
     assert open_version(written).ranker.item_points.base is not None  # a view of the file's content, not another copy
+
+
+def test_a_copy_belongs_to_one_state_of_a_file(written: Path, tmp_path: Path) -> None:
+    copies = tmp_path / "copies"
+    before = open_version(written, copies=copies)
+    assert len(list(copies.iterdir())) == 2  # of the points and of the twin's
+    points = written / "points.safetensors"
+    content = points.read_bytes()
+    points.unlink()
+    points.write_bytes(content)
+    open_version(written, copies=copies)
+    assert len(list(copies.iterdir())) == 3
+    drop_copies(before, copies)
+    assert not list(copies.iterdir())
+    assert np.array_equal(before.ranker.item_points, open_version(written).ranker.item_points)
+
+
+def test_without_space_for_copies_files_are_read(written: Path, caplog: pytest.LogCaptureFixture) -> None:
+    version = open_version(written, copies=written / "manifest.json")
+    assert np.array_equal(version.ranker.item_points, open_version(written).ranker.item_points)
+    assert "each worker reads its own points.safetensors, since there can be no common copy" in caplog.text
 
 
 def test_nothing_about_customers(written: Path) -> None:

@@ -69,7 +69,7 @@ class Model:
     attributes: AttributePoints | None = None
     """Points of attributes, if the model was trained with any."""
     newest_time: float | None = None
-    """Unix seconds of the newest training event; None if the events have no times, or the model is of 0.2 or older."""
+    """Unix seconds of the newest training event; None if the events have no times, or the model is of 0.1."""
     optimiser_state: Mapping[str, NDArray[Any]] | None = None
     """Sums of squared gradients per row, and Adam's counts of steps, for training that starts from this model."""
     record: tuple[EpochRecord, ...] = ()

@@ -23,6 +23,10 @@ LEAST_WEIGHT = 1e-9
 """Events of a history that weigh less than this by recency are left out of the query of a new item."""
 
 
+SAMPLED_ITEMS = 20_000
+"""Items, in equal steps from the most popular to the rarest, that the median distance is taken of."""
+
+
 class Surroundings(NamedTuple):
     """The centre of all queries, and the distance of the median item from it."""
 
@@ -50,11 +54,12 @@ def surroundings_of(
     sources: what queries are made of: the history points, with the events of each item as its weight, or the points of
     customers.
     """
+    weights = np.ones(len(sources)) if weights is None or not weights.any() else weights
+    total = np.einsum("i,ij->j", weights, sources, dtype=np.float64, casting="same_kind")
+    centre = normalise_sum(total) if hyperbolic else total / weights.sum()
+    some = np.linspace(0, len(item_points) - 1, min(len(item_points), SAMPLED_ITEMS)).astype(np.int64)
     geometry = hyperboloid if hyperbolic else euclidean
-    rows = np.zeros(len(sources), np.int64)
-    weights = None if weights is None or not weights.any() else weights
-    centre = midpoints(sources, rows, 1, hyperbolic=hyperbolic, weights=weights)[0][0].astype(np.float64)
-    distances = geometry.distance(centre, geometry.lift(item_points[:, hyperbolic * 1 :].astype(np.float64)))
+    distances = geometry.distance(centre, geometry.lift(item_points[some, hyperbolic * 1 :].astype(np.float64)))
     return Surroundings(centre, float(np.median(distances)))
 
 

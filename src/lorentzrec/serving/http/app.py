@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -31,7 +33,7 @@ from lorentzrec.serving.http.middleware import RequestMiddleware
 from lorentzrec.serving.http.problems import PLUGIN, log_failure
 from lorentzrec.serving.http.requests import StrictRequest, Worker
 from lorentzrec.serving.http.routes import catalogue, customers, public, recommendations
-from lorentzrec.serving.http.settings import ServiceSettings
+from lorentzrec.serving.http.settings import SERVICE_FOLDER, ServiceSettings
 from lorentzrec.serving.http.version_watcher import VersionWatcher
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.threads import SINGLE_THREADED_BLAS
@@ -58,7 +60,9 @@ def create_app(settings: ServiceSettings, keys: ApiKeys | None = None) -> Reques
     store = GuardedStore(
         lambda: open_store(settings.store), seconds=settings.store_seconds, threads=settings.store_threads
     )
-    versions = VersionWatcher(store, settings.cache_folder, metrics, settings.poll_seconds)
+    folder = os.environ.get(SERVICE_FOLDER)
+    copies = None if folder is None else Path(folder) / "versions"
+    versions = VersionWatcher(store, settings.cache_folder, metrics, settings.poll_seconds, copies)
     worker = Worker(versions, store, metrics, CostlyRequests())
     # Ranking is a matrix product that releases Python's lock, so handlers run in parallel in threads.
     set_asyncio_executor(ThreadPoolExecutor(settings.request_threads, "request"))

@@ -9,7 +9,7 @@ from functools import partial
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
-from lorentzrec.serving.http.settings import METRICS_FOLDER
+from lorentzrec.serving.http.settings import SERVICE_FOLDER
 
 BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _PAST_VERSION = re.compile(rb"lorentzrec_version_workers\{.*\} 0\.0$")
@@ -41,7 +41,7 @@ class Metrics:
     def text(self) -> bytes:
         """All metrics in the format that Prometheus reads."""
         registry = self._registry
-        if METRICS_FOLDER in os.environ:
+        if SERVICE_FOLDER in os.environ:
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         # The files of several processes never lose a label. Versions that no worker uses any more are left out, or

@@ -23,7 +23,7 @@ from granian.server import MPServer
 from lorentzrec.atomic import scratch_directory
 from lorentzrec.errors import InputError
 from lorentzrec.serving.http.keys import ApiKeys
-from lorentzrec.serving.http.settings import METRICS_FOLDER, ServiceSettings
+from lorentzrec.serving.http.settings import SERVICE_FOLDER, ServiceSettings
 
 SHORT_LIFE = 10.0
 """Seconds. A worker that ends sooner, and not by a signal, could not start."""
@@ -44,8 +44,8 @@ def run(settings: ServiceSettings, listening: Callable[[], None] = lambda: None)
     _check_address(settings.host, settings.port)
     _allow_files(settings.connections + OTHER_FILES)
     set_up_logging(settings.log_format, settings.log_level)
-    with scratch_directory("metrics") as folder:
-        os.environ[METRICS_FOLDER] = str(folder)
+    with scratch_directory("serve") as folder:
+        os.environ[SERVICE_FOLDER] = str(folder)
         try:
             keys = None if settings.api_key_file is None else ApiKeys(settings.api_key_file, Path(folder))
             server = _Server(
@@ -66,7 +66,7 @@ def run(settings: ServiceSettings, listening: Callable[[], None] = lambda: None)
             server.on_startup(listening)
             server.serve(target_loader=partial(_load, settings, keys), wrap_loader=False)
         finally:
-            del os.environ[METRICS_FOLDER]
+            del os.environ[SERVICE_FOLDER]
 
 
 class _Server(MPServer):

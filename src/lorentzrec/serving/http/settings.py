@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 from lorentzrec.errors import ConfigError
 from lorentzrec.field_checks import Range, check_fields
 
-METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""prometheus_client reads this once, when imported: if set, each process keeps its metrics in files of that folder."""
+SERVICE_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""The private folder that the workers of a service share, if set. The name is that of prometheus_client, which reads it
+when imported: each process then keeps its metrics in files of that folder."""
 HOST_NAME = re.compile(r"[\w.-]+|\[?[0-9a-fA-F]*:[0-9a-fA-F:.]+\]?", re.ASCII)
 """A name, an IPv4 address, or an IPv6 address with or without brackets."""
 

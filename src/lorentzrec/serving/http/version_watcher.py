@@ -16,7 +16,7 @@ from lorentzrec.serving.http.guarded_store import GuardedStore
 from lorentzrec.serving.http.metrics import Metrics
 from lorentzrec.serving.http.problems import STORE_UNAVAILABLE, NotReady
 from lorentzrec.serving.recommending.recommender import Recommender
-from lorentzrec.serving.versions.version import Version, open_version
+from lorentzrec.serving.versions.version import Version, drop_copies, open_version
 
 START_SECONDS = 15.0
 """How long a start waits for the first poll of the store."""
@@ -36,8 +36,12 @@ class VersionWatcher:
     one in use is found to be damaged, the newest good one that was ever live replaces it.
     """
 
-    def __init__(self, store: GuardedStore, cache: Path, metrics: Metrics, poll_seconds: float) -> None:
+    def __init__(
+        self, store: GuardedStore, cache: Path, metrics: Metrics, poll_seconds: float, copies: Path | None = None
+    ) -> None:
+        """`cache`: for downloaded versions. `copies`: see `open_version`."""
         self._store, self._cache, self._metrics, self._poll_seconds = store, cache, metrics, poll_seconds
+        self._copies = copies
         self._recommender: Recommender | None = None
         self._live_revision = 0  # of its live items
         self._refused: dict[str, float] = {}  # when each may be opened again
@@ -172,7 +176,7 @@ class VersionWatcher:
             return None
         with self._refuse_if_damaged(name):
             folder = self._store.call(lambda store: store.fetch(name, self._cache), seconds=FETCH_SECONDS)
-            version = open_version(folder, verify=False)  # `fetch` has just read and checked every byte
+            version = open_version(folder, verify=False, copies=self._copies)  # `fetch` has checked every byte
             if version.name != name:
                 raise ArtifactError(f"{folder} holds version {version.name!r}: publish the model again")
             self._refused.pop(name, None)
@@ -211,6 +215,8 @@ class VersionWatcher:
         self._metrics.swaps.inc()
         if before is not None:
             self._metrics.serving.labels(before.version.name).set(0)
+            if self._copies is not None and before.version.name != version.name:
+                drop_copies(before.version, self._copies)
         self._metrics.serving.labels(version.name).set(1)  # second: it may be the same version, opened again
         self._prune_cache(version.name)
 

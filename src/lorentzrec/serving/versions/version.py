@@ -8,8 +8,9 @@
     items.sqlite         see `item_directory`
     index.faiss          see `index`; only where there are many items
 
-Small files are read, so that later damage to them cannot affect a worker. Large ones are mapped into memory: apart
-from checksums, opening takes the same time for any size, and all workers of a machine share one copy. If a mapped file
+Small files are copied, once for all workers of a service, so that later damage to them cannot affect a worker. Large
+ones are mapped as they are: apart from checksums, opening takes the same time for any size. Either way all workers
+share the same pages, which matters for speed: points are read from the processor's cache. If a mapped file
 is truncated in place, the system kills the workers that read it; nothing in this package does that, since every writer
 makes a new file and renames it. A version contains nothing about customers.
 """
@@ -17,6 +18,9 @@ makes a new file and renames it. A version contains nothing about customers.
 from __future__ import annotations
 
 import json
+import logging
+import os
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -61,11 +65,13 @@ if TYPE_CHECKING:
 FORMAT, FORMAT_VERSION = "lorentzrec-version", 1
 TWIN, TWIN_MEMORY, ITEMS = "twin.safetensors", "twin-memory.safetensors", "items.sqlite"
 READ_BYTES = 64 * 2**20
-"""Files of up to this size are read by each worker; larger ones are mapped."""
+"""Files of up to this size are copied before use, so that truncating them does no harm; larger ones are mapped."""
 TYPES = {"F32": "<f4", "I64": "<i8", "I32": "<i4"}
 """The names of our array types in safetensors."""
 SPACE = ("geometry", "score", "recency")
 """What a ranker needs to know of a model's config."""
+
+logger = logging.getLogger("lorentzrec.serving")
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,13 +182,16 @@ def write_version(
     return manifest
 
 
-def open_version(folder: Path, *, verify: bool = True) -> Version:
+def open_version(folder: Path, *, verify: bool = True, copies: Path | None = None) -> Version:
     """Open a version. With `verify` every byte is checked against its checksum; sizes always are.
 
     Any damage is an `ArtifactError`, even if the checksums fit.
+
+    copies: a private folder for copies of small files, which processes with the same folder share; `drop_copies`
+        removes them. Without it, each process reads small files into its own memory.
     """
     try:
-        return _open_version(folder, verify)
+        return _open_version(folder, verify, copies)
     except LorentzrecError:
         raise
     except OSError as error:
@@ -191,7 +200,7 @@ def open_version(folder: Path, *, verify: bool = True) -> Version:
         raise _damaged(folder, f"{type(error).__name__}: {' '.join(str(error).split())}") from error
 
 
-def _open_version(folder: Path, verify: bool) -> Version:
+def _open_version(folder: Path, verify: bool, copies: Path | None) -> Version:
     manifest = read_manifest(
         folder,
         key="format",
@@ -201,8 +210,8 @@ def _open_version(folder: Path, verify: bool) -> Version:
         again="publish the model again",
     )
     _check_files(folder, manifest["files"], verify)
-    points = read_arrays(folder / POINTS)
-    twin = read_arrays(folder / TWIN) if manifest["twin"] else None
+    points = read_arrays(folder / POINTS, copies)
+    twin = read_arrays(folder / TWIN, copies) if manifest["twin"] else None
     count, width = manifest["items"], manifest["dimension"] + (manifest["geometry"] == "hyperboloid")
     _check_arrays(folder / POINTS, points, count, width, "item_points", "item_counts", "category_codes")
     if twin is not None:
@@ -222,10 +231,10 @@ def _open_version(folder: Path, verify: bool) -> Version:
     return Version(
         folder=folder,
         manifest=manifest,
-        ranker=_ranker(points, manifest, _read_memory(folder / MEMORY, manifest, count)),
+        ranker=_ranker(points, manifest, _read_memory(folder / MEMORY, manifest, count, copies)),
         twin_ranker=None
         if twin is None
-        else _ranker(twin, manifest["twin"], _read_memory(folder / TWIN_MEMORY, manifest["twin"], count)),
+        else _ranker(twin, manifest["twin"], _read_memory(folder / TWIN_MEMORY, manifest["twin"], count, copies)),
         items=items,
         item_counts=points["item_counts"],
         category_codes=codes,
@@ -235,13 +244,15 @@ def _open_version(folder: Path, verify: bool) -> Version:
     )
 
 
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+def drop_copies(version: Version, copies: Path) -> None:
+    """Remove the copies of a version's files. A process that still maps them can continue to use them."""
+    for path in copies.glob(f"{version.folder.name}.*"):
+        path.unlink(missing_ok=True)
+
+
+def read_arrays(path: Path, copies: Path | None = None) -> dict[str, NDArray[Any]]:
     """The arrays of a safetensors file, read-only; those of a large file are mapped, which safetensors cannot do."""
-    if _is_mapped(path):
-        content = np.memmap(path, np.uint8, mode="r").view(np.ndarray)
-    else:
-        content = np.fromfile(path, np.uint8)
-        content.flags.writeable = False
+    content = _content(path, copies)
     try:
         start = 8 + int(content[:8].view("<u8")[0])
         header = json.loads(content[8:start].tobytes())
@@ -252,6 +263,30 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         }
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise _damaged(path, f"its header does not fit its content: {error}") from error
+
+
+def _content(path: Path, copies: Path | None) -> NDArray[np.uint8]:
+    if not _is_mapped(path) and (copies is None or (path := _copy(path, copies)).parent != copies):
+        content = np.fromfile(path, np.uint8)
+        content.flags.writeable = False
+        return content
+    return np.memmap(path, np.uint8, mode="r").view(np.ndarray)
+
+
+def _copy(path: Path, copies: Path) -> Path:
+    """A copy of the file as it is now, made by the first process that needs it; `path` if it cannot be made."""
+    state = path.stat()
+    copy = copies / f"{path.parent.name}.{path.stem}.{state.st_ino}-{state.st_mtime_ns}"
+    if not copy.exists():
+        partial = copy.with_name(f"{copy.name}.{os.getpid()}")
+        try:
+            copies.mkdir(exist_ok=True)
+            shutil.copyfile(path, partial)
+            partial.replace(copy)
+        except OSError as error:
+            logger.warning("each worker reads its own %s, since there can be no common copy: %s", path.name, error)
+            return path
+    return copy
 
 
 def _is_mapped(path: Path) -> bool:
@@ -316,11 +351,11 @@ def _described_memory(model: Model) -> dict[str, Any]:
     return {} if model.memory is None else {"memory": describe_memory(model.memory)}
 
 
-def _read_memory(path: Path, description: Mapping[str, Any], count: int) -> Memory | None:
+def _read_memory(path: Path, description: Mapping[str, Any], count: int, copies: Path | None) -> Memory | None:
     """The memory that is described; versions of 0.1 have none."""
     if not description.get("memory"):
         return None
-    memory = read_memory(read_arrays(path), description["memory"])
+    memory = read_memory(read_arrays(path, copies), description["memory"])
     if memory.item_count != count:
         raise _damaged(path, f"it has {memory.item_count} items and the manifest {count}")
     return memory

@@ -48,7 +48,7 @@ def test_a_dataset_has_the_columns_of_attributes(described: Path) -> None:
     assert len(only.values) == 4
 
 
-def test_training_uses_them_unless_told_otherwise(described: Path, informed: Path, tmp_path: Path) -> None:
+def test_training_uses_all_of_them_by_default(described: Path, informed: Path, tmp_path: Path) -> None:
     model = load(informed)
     assert model.attributes is not None
     assert len(model.attributes.of_items.values) == 13

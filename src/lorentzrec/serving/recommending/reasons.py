@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cached_property
 from typing import NamedTuple
 
@@ -46,6 +47,12 @@ class Reasons:
     def __init__(self, ranker: Ranker) -> None:
         self._ranker = ranker
 
+    def extended(self, ranker: Ranker) -> Reasons:
+        """The same for a ranker of the same catalogue and new items, which do not move its centre."""
+        extended = copy(self)
+        extended._ranker = ranker
+        return extended
+
     @cached_property
     def _centre(self) -> FloatArray:
         total = self._ranker.item_points.sum(axis=0, dtype=np.float64)
@@ -56,8 +63,8 @@ class Reasons:
         ranker, centre = self._ranker, self._centre
         distinct, place = np.unique(history, return_inverse=True)
         weights = np.bincount(place, recency_weights(len(history), ranker.recency, event_weights))
-        points = ranker.precise(ranker.history_points[distinct])
-        items = ranker.precise(ranker.item_points[recommended])
+        points = ranker.precise_histories(distinct)
+        items = ranker.precise_items(recommended)
         towards = items - centre
         if ranker.hyperbolic:
             towards[:, 0] *= -1
@@ -71,10 +78,14 @@ class Reasons:
         if ranker.memory is None:
             return Shares(distinct, by_points, np.zeros(by_points.shape, bool))
         memory = ranker.memory
-        ages = np.arange(len(history))[::-1]
+        held = history < memory.item_count  # others are new items, of which the memory has nothing
+        ages = np.arange(np.count_nonzero(held))[::-1]
         memory_weights: FloatArray = np.zeros(len(distinct))
-        np.add.at(memory_weights, place, memory.item_weights(ages, event_weights))
-        parts = memory.contributions(distinct, memory_weights, recommended)
+        held_weights = memory.item_weights(ages, None if event_weights is None else event_weights[held])
+        np.add.at(memory_weights, place[held], held_weights)
+        parts = np.zeros(by_points.shape)
+        held = distinct < memory.item_count
+        parts[:, held] = memory.contributions(distinct[held], memory_weights[held], recommended)
         sums = parts.sum(axis=1, keepdims=True)
         by_memory = np.divide(parts, sums, out=parts, where=sums > 0)
         boosts = ranker.boosts(History(history, event_weights))

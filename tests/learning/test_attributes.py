@@ -59,7 +59,7 @@ def small_attributes(config: ResolvedConfig) -> Attributes:
 
 def composed_by_hand(own: float, parts: list[FloatArray], shares: list[float]) -> FloatArray:
     """S / sqrt(-<S, S>) of points given by their space parts."""
-    total = sum(weight * hyperboloid.lift(part) for weight, part in zip([own, *shares], parts, strict=True))
+    total = np.array([own, *shares]) @ hyperboloid.lift(np.array(parts))
     return np.asarray(total / np.sqrt(total[0] ** 2 - (total[1:] ** 2).sum()))
 
 
@@ -78,7 +78,7 @@ def test_the_reference_gradient_is_that_of_finite_differences(geometry: str, own
     config = resolved(geometry=geometry, attribute_weight=2.0)
     attributes, vectors = small_attributes(config), in_float64(table(config, ITEMS + 4, seed=2)).points
     curved, row = config.hyperbolic, 4
-    direction = np.random.default_rng(3).normal(size=vectors.shape[1])
+    direction = np.random.default_rng(3).normal(size=(vectors.shape[1],))
     signs = np.ones(len(direction))
     if curved:
         signs[0] = -1  # the gradient with the metric applied
@@ -91,7 +91,7 @@ def test_the_reference_gradient_is_that_of_finite_differences(geometry: str, own
         return float(direction @ composition.compose(row, own, points, attributes, curved=curved))
 
     for part, gradient in gradients.items():
-        move = np.random.default_rng(part).normal(size=vectors.shape[1]) * 1e-5
+        move = np.random.default_rng(part).normal(size=(vectors.shape[1],)) * 1e-5
         move[0] = 0
         ends = []
         for sign in (1, -1):

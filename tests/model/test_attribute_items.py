@@ -42,7 +42,7 @@ def new_items(**columns: list[str | float | None]) -> pl.DataFrame:
 
 
 def slow_midpoint(given: list[np.ndarray], weights: list[float], geometry: str) -> np.ndarray:
-    total = sum(weight * np.asarray(point, np.float64) for weight, point in zip(weights, given, strict=True))
+    total = np.asarray(weights, np.float64) @ np.array(given, np.float64)
     divisor = sum(weights) if geometry == "euclidean" else np.sqrt(total[0] ** 2 - (total[1:] ** 2).sum())
     return np.asarray(total / divisor)
 

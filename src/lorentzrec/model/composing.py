@@ -37,7 +37,7 @@ class AttributePoints:
     def radii(self, *, hyperbolic: bool) -> Floats:
         """Distance of each point from the origin."""
         space = self.points[:, 1:] if hyperbolic else self.points
-        lengths = np.linalg.norm(space.astype(np.float64), axis=1)
+        lengths: Floats = np.linalg.norm(space.astype(np.float64), axis=1)
         return np.arcsinh(lengths) if hyperbolic else lengths
 
     def depth_correlation(self, *, hyperbolic: bool) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
 
@@ -52,6 +53,20 @@ def cosmos_server() -> Iterator[CosmosServer]:
 def cosmos_url(cosmos_server: CosmosServer, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("COSMOS_KEY", COSMOS_KEY)
     return cosmos_server.address(f"test_{uuid4().hex}")
+
+
+@pytest.fixture(
+    params=[
+        "file",
+        pytest.param("postgres", marks=pytest.mark.postgres),
+        pytest.param("cosmos", marks=pytest.mark.cosmos),
+    ]
+)
+def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a store of each kind."""
+    if request.param == "file":
+        return f"file:{tmp_path / 'store'}"
+    return str(request.getfixturevalue(f"{request.param}_url"))
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,9 @@ from uuid import uuid4
 
 import pytest
 
+from lorentzrec_paper.servers import MissingServer
 from serving.running_service import KEY, Service, service_process, shop_store
-from serving.servers import COSMOS_KEY, CosmosServer, Missing, PostgresServer
+from serving.servers import COSMOS_KEY, CosmosServer, PostgresServer
 
 Server = TypeVar("Server", PostgresServer, CosmosServer)
 
@@ -20,7 +21,7 @@ Server = TypeVar("Server", PostgresServer, CosmosServer)
 def running(server: type[Server]) -> Iterator[Server]:
     try:
         started = server()
-    except Missing as missing:
+    except MissingServer as missing:
         pytest.skip(str(missing))
     started.start()
     yield started

@@ -15,8 +15,9 @@ from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.postgres_store import PostgresStore
 from lorentzrec.serving.stores.store import Event, HistoryEvent, Store, key_of
+from lorentzrec_paper.servers import free_port
 from serving.running_service import wait_until
-from serving.servers import PostgresServer, free_port
+from serving.servers import PostgresServer
 from serving.stores.raises_fault import raises_fault
 from serving.stores.version_folder import write_version
 

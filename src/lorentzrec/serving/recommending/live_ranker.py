@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.geometry import FloatArray
 from lorentzrec.model.ranking import History, Ranker, Rows
-from lorentzrec.serving.recommending.reasons import Reasons
+from lorentzrec.model.reasons import Reasons
 from lorentzrec.serving.versions.index import INDEXED_ITEMS, Index, IndexedRanker, Score
 
 FEW_REMOVED = 50

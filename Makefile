@@ -86,6 +86,10 @@ $(VENV)/installed-%: pyproject.toml $(CONSTRAINTS)
 	touch $@.partial
 	$(VENV)/bin/python -m pip install -qq --disable-pip-version-check $(addprefix --constraint ,$(CONSTRAINTS)) \
 	  --editable '.[$($*_extras)]'
+	$(if $(filter dev,$*),$(VENV)/bin/python -m pip install -qq --disable-pip-version-check --no-deps \
+	  --requirement tests/adapters/requirements.txt)
 	mv $@.partial $@
+
+$(VENV)/installed-dev: tests/adapters/requirements.txt
 
 $(VENV)/installed-dev $(VENV)/installed-bench $(VENV)/installed-bench-serve: $(VENV)/installed-demo

@@ -18,7 +18,7 @@ HISTORY = ["i3", "i17", "i8", "unknown"]
 def test_the_same_recommendations(settings: dict[str, Any], tmp_path: Path) -> None:
     model = shop_model(**settings)
     recommender = Recommender(shop_version(tmp_path / "version", model))
-    options = {"k": 6, "diversity": 0.4, "categories": ["coats", "hats", "rings"], "reasons": True}
+    options: dict[str, Any] = {"k": 6, "diversity": 0.4, "categories": ["coats", "hats", "rings"], "reasons": True}
     served = recommender.recommend([*HISTORY, "i30"], RankingOptions(**options))
     found = model.recommend(HISTORY, context=["i30"], item_table=shop_table(), **options)
     assert found.ids == [item.id for item in served.items]

@@ -55,8 +55,8 @@ class Lists(NamedTuple):
 
         A list is empty if the history has every item and the item to find is unknown.
         """
-        total = np.bincount(self.sure_places, values[self.sure_items], len(self.sure))
-        total = total + self.share * np.bincount(self.tied_places, values[self.tied_items], len(self.sure))
+        total: Floats = np.bincount(self.sure_places, values[self.sure_items], len(self.sure)).astype(float, copy=False)
+        total += self.share * np.bincount(self.tied_places, values[self.tied_items], len(self.sure))
         return total / np.maximum(self.sure + self.share * self.tied, np.finfo(float).tiny)
 
     def log_missed(self, item_count: int) -> Floats:
@@ -70,7 +70,8 @@ class Lists(NamedTuple):
     def appearances(self, item_count: int) -> Floats:
         """For each item, the expected number of lists that have it."""
         tied = np.bincount(self.tied_items, self.share[self.tied_places], item_count)
-        return np.bincount(self.sure_items, minlength=item_count) + tied
+        lists: Floats = np.bincount(self.sure_items, minlength=item_count) + tied.astype(float, copy=False)
+        return lists
 
 
 class CustomerSimilarity:

@@ -92,10 +92,10 @@ def evaluate(
     columns = np.array(list(ranking.per_user.values())).reshape(-1, len(held_out.users))
     values = np.ascontiguousarray(columns.T)
     ends = [array.tolist() for array in bootstrap_intervals(values, seed=seed)] if intervals else []
-    metrics = dict(zip(ranking.per_user, map(Metric, values.mean(axis=0).tolist(), *ends), strict=True))
+    means = dict(zip(ranking.per_user, map(Metric, values.mean(axis=0).tolist(), *ends), strict=True))
     return Report(
         protocol=protocol,
-        metrics=metrics | {name: Metric(value) for name, value in ranking.over_all.items()},
+        metrics=means | {name: Metric(value) for name, value in ranking.over_all.items()},
         per_user=ranking.per_user,
         users=held_out.users,
         counts=(counts := held_out.counts | ranking.counts),

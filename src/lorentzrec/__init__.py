@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lorentzrec.evaluation.protocol import evaluate as evaluate
     from lorentzrec.evaluation.report import Report as Report
     from lorentzrec.learning.trainer import train as train
+    from lorentzrec.learning.updating import update as update
     from lorentzrec.model.artifact import load as load
     from lorentzrec.model.config import TrainingConfig as TrainingConfig
     from lorentzrec.model.model import Model as Model
@@ -46,6 +47,7 @@ _HOME = {
     "evaluate": "evaluation.protocol",
     "load": "model.artifact",
     "train": "learning.trainer",
+    "update": "learning.updating",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]

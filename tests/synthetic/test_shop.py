@@ -258,3 +258,20 @@ def test_a_folder_with_other_files_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="choose another name"):
         synthesize(SMALL, tmp_path)
     assert (tmp_path / "diary.txt").read_text() == "mine"
+
+
+def test_items_are_replaced_after_their_lifetime() -> None:
+    config = SyntheticConfig(customers=300, items=40, interactions=2000, days=60, lifetime=20, seed=3)
+    shop, without = SyntheticShop(config), SyntheticShop(replace(config, lifetime=None))
+    events, plain = shop.events, without.events
+    assert events["item"].str.split("-").list.first().equals(plain["item"]), "only the ids differ"
+    assert set(events["item"]) <= set(shop.items["item"])
+    assert shop.items["item"].n_unique() == len(shop.items) > 2 * config.items
+    days = (
+        events.with_columns((pl.col("time") - config.start) // 86_400)
+        .group_by("item")
+        .agg((pl.col("time").max() - pl.col("time").min()).alias("span"))
+    )
+    assert (days["span"] < 20).all()
+    place = events.filter(pl.col("item").str.starts_with("p0007")).sort("time")["item"]
+    assert place.rle().struct.field("value").is_sorted(), "one after another"

@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from lorentzrec._version import __version__
+from lorentzrec.cli.backtest import backtest
 from lorentzrec.cli.bench import bench
 from lorentzrec.cli.compare import compare
 from lorentzrec.cli.demo import demo
@@ -27,6 +28,7 @@ from lorentzrec.cli.stats import stats
 from lorentzrec.cli.synthesize import synthesize
 from lorentzrec.cli.train import train
 from lorentzrec.cli.tune import tune
+from lorentzrec.cli.update import add_items, update
 from lorentzrec.cli.warm_up import warm_up
 from lorentzrec.errors import LorentzrecError
 
@@ -100,7 +102,7 @@ def lorentzrec(
 COMMANDS = {
     "Start here": (demo,),
     "Data": (prepare, stats, synthesize),
-    "Models": (train, tune, evaluate, compare, warm_up, export, plot),
+    "Models": (train, tune, evaluate, compare, add_items, update, backtest, warm_up, export, plot),
     "Recommendations": (recommend, similar, recommend_all),
     "Service": (publish, live, serve),
     "Measurements": (bench,),

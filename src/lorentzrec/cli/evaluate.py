@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lorentzrec.cli.inputs import dataset_at, events_at, parts_of, split_ids
+from lorentzrec.cli.inputs import dataset_at, events_at, parts_of, split_ids, with_types_of
 from lorentzrec.cli.options import event_file_options
 from lorentzrec.cli.output import print_result, progress, table
 from lorentzrec.counting import with_counts
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from lorentzrec.data.interactions import Interactions
-    from lorentzrec.data.vocabulary import Vocabulary
     from lorentzrec.evaluation.protocol import Recommender
     from lorentzrec.evaluation.report import Report
     from lorentzrec.model.model import Model
@@ -120,9 +118,7 @@ def _read_test(
 
     dataset = dataset_at(data, **file_options)
     if dataset is None:
-        test = events_at(data, **file_options)
-        users = test.users if model.users is None else _with_type_of(model.users, test.users)
-        return replace(test, users=users, items=_with_type_of(model.items, test.items)), None, []
+        return with_types_of(model, events_at(data, **file_options)), None, []
     parts = parts_of(dataset)
     if "test" not in parts:
         raise InputError(f"{data} has no test part, only {', '.join(parts)}: prepare it with --split leave_last_out")
@@ -132,12 +128,3 @@ def _read_test(
             "the model was not trained on this dataset's training part, so held-out events may be in its training data"
         )
     return parts["test"], before_test(parts), notes
-
-
-def _with_type_of(known: Vocabulary, ids: Vocabulary) -> Vocabulary:
-    """`ids` as text where the model's are: in a CSV file, 7 may be a number or text."""
-    import polars as pl
-
-    from lorentzrec.data.vocabulary import Vocabulary
-
-    return Vocabulary(ids.series.cast(pl.String), name=ids.name) if known.holds_strings else ids

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from lorentzrec.data.interactions import Interactions
     from lorentzrec.data.vocabulary import Id, Vocabulary
     from lorentzrec.ingest.dataset import Dataset
+    from lorentzrec.model.model import Model
 
 
 def dataset_at(data: str, **file_options: str | None) -> Dataset | None:
@@ -56,6 +58,28 @@ def events_at(data: str, reader: str | None = None, **columns: str | None) -> In
         if set(named) <= {"reader", *columns}:
             raise
         raise type(error)(f"{error} (options of lorentzrec prepare: make a dataset first)") from None
+
+
+def with_types_of(model: Model, events: Interactions) -> Interactions:
+    """The events with ids as text where those of the model are: in a CSV file, 7 may be a number or text."""
+    import polars as pl
+
+    from lorentzrec.data.vocabulary import Vocabulary
+
+    def converted(known: Vocabulary | None, ids: Vocabulary) -> Vocabulary:
+        text = known is not None and known.holds_strings
+        return Vocabulary(ids.series.cast(pl.String), name=ids.name) if text else ids
+
+    return replace(events, users=converted(model.users, events.users), items=converted(model.items, events.items))
+
+
+def training_events(data: str, **file_options: str | None) -> tuple[Interactions, Interactions | None]:
+    """The training events of a dataset, or those of files, and the validation part if the dataset has one."""
+    dataset = dataset_at(data, **file_options)
+    if dataset is None:
+        return events_at(data, **file_options), None
+    parts = parts_of(dataset)
+    return next(iter(parts.values())), parts.get("validation")
 
 
 def parts_of(dataset: Dataset) -> dict[str, Interactions]:
@@ -111,3 +135,23 @@ def read_ids(path: Path) -> list[str]:
         raise InputError(
             f"{path} cannot be read as a list of ids ({error}): give a text file, one id per line"
         ) from None
+
+
+def named_texts(option: str, texts: list[str] | None) -> dict[str, str]:
+    """The values of a repeatable option NAME=VALUE."""
+    pairs = {}
+    for text in texts or []:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not (name and equals and value):
+            raise ConfigError(f"{option} {text!r} has no name and value: write name=value")
+        pairs[name] = value
+    return pairs
+
+
+def named_numbers(option: str, texts: list[str] | None) -> dict[str, float]:
+    """The same for NAME=NUMBER."""
+    pairs = named_texts(option, texts)
+    try:
+        return {name: int(text) if text.lstrip("-").isdigit() else float(text) for name, text in pairs.items()}
+    except ValueError as error:
+        raise ConfigError(f"{option}: {str(error).partition(': ')[2]} is not a number: write name=number") from None

@@ -13,7 +13,7 @@ from lorentzrec.cli.results import refuse_unwritable
 @field_options(
     "lorentzrec.synthetic.shop:SyntheticConfig",
     None,
-    ("customers", ..., "exponent", "temperature", "days", "seed"),
+    ("customers", ..., "exponent", "temperature", "days", "lifetime", "seed"),
 )
 def synthesize(*, out: Path, json: bool = False, **fields: Any) -> None:
     """Generate a synthetic shop with power-law popularity, categories, sessions and drifting interests.
@@ -21,6 +21,7 @@ def synthesize(*, out: Path, json: bool = False, **fields: Any) -> None:
     It is written block by block, so memory does not grow with the number of events.
 
     $ lorentzrec synthesize --out pretend
+    $ lorentzrec synthesize --out fashion --days 90 --lifetime 45
     $ lorentzrec synthesize --out large --customers 1000000 --items 100000 --interactions 20000000
 
     out: Folder for events/ and items.parquet.
@@ -32,9 +33,9 @@ def synthesize(*, out: Path, json: bool = False, **fields: Any) -> None:
     refuse_unwritable(out, "synthetic")
     with progress("Generating events", 1) as done:
         report = write(config, out, progress=lambda blocks, total: done(blocks / total))
-    counts = {"customers": config.customers, "items": config.items, "interactions": config.interactions}
-    met = int((report.item_degrees > 0).sum())
-    counted = f"{config.interactions:,} events of {config.customers:,} customers with {met:,} of {config.items:,} items"
+    met, items = int((report.item_degrees > 0).sum()), len(report.item_degrees)
+    counts = {"customers": config.customers, "items": items, "interactions": config.interactions}
+    counted = f"{config.interactions:,} events of {config.customers:,} customers with {met:,} of {items:,} items"
     print_result(
         {"events": str(report.events), "items_file": str(report.items), **counts, "items_met": met},
         f"{counted} are in {report.events}",

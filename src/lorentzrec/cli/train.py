@@ -18,7 +18,7 @@ import typer
 
 from lorentzrec.atomic import MARKER
 from lorentzrec.cli import interrupt_on
-from lorentzrec.cli.inputs import dataset_at, events_at, parts_of
+from lorentzrec.cli.inputs import dataset_at, training_events, with_types_of
 from lorentzrec.cli.options import event_file_options
 from lorentzrec.cli.output import flag_of, note, print_result, say, show, table
 from lorentzrec.cli.results import refuse_unwritable
@@ -61,6 +61,7 @@ def train(
     config: Path | None = None,
     settings: list[str] | None = None,
     list_settings: Annotated[bool, typer.Option(callback=_show_settings, is_eager=True)] = False,
+    start: Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
     engine: Annotated[str, _ENGINE] = "local",
@@ -85,12 +86,14 @@ def train(
         --set seed=7
     $ lorentzrec train shop --out twin --set geometry=euclidean
     $ lorentzrec train shop --out model --config settings.toml --resume
+    $ lorentzrec train shop --out tomorrow --start model --set epochs=3
     $ KERAS_BACKEND=jax lorentzrec train shop --out model --engine keras
     $ lorentzrec train az://container/shop --out model --engine spark --master sc://host --workers 8 \
         --scratch az://container/scratch
 
     data: A dataset, or event files: CSV, JSON lines, Parquet.
     out: Folder for the model.
+    start MODEL: Model to continue from, with its settings, few epochs and a low learning rate.
     list_settings: Show all hyper-parameters and exit.
     resume: Resume from the checkpoint of a stopped run.
     overwrite: If training is interrupted, replace the model in --out anyway.
@@ -102,7 +105,8 @@ def train(
     scratch: Folder that all workers reach, for customers and points during training; local, az:// or s3://.
         Default: OUT.rounds.
     """
-    chosen = load_config(config, settings)
+    model_to_start = None if start is None else _load_start(start, engine)
+    chosen = load_config(config, settings, model_to_start)
     if chosen.epochs == 0:
         raise ConfigError("epochs=0 would save an untrained model: set epochs to 1 or more")
     refuse_unwritable(out, "lorentzrec model")
@@ -113,7 +117,7 @@ def train(
     if checkpoint.exists() and not resume:
         raise InputError(f"{checkpoint} is left from a run that was stopped: add --resume to continue it, or remove it")
     spark_options = {"master": master, "workers": workers, "rounds": rounds, "scratch": scratch}
-    learn = partial(_learn, data, chosen, file_options, checkpoint, resume)
+    learn = partial(_learn, data, chosen, file_options, checkpoint, resume, model_to_start)
     if engine == "spark":
         rounds_folder = out.with_name(f"{out.name}.rounds")
         if rounds_folder.exists() and not resume:
@@ -136,20 +140,36 @@ def train(
     shutil.rmtree(checkpoint, ignore_errors=True)
     if replaces:
         note([f"the previous model in {out} was replaced"])
-    _show(model, out, json, interrupted=False)
+    show_model(model, out, json, interrupted=False)
+
+
+def _load_start(start: Path, engine: str) -> Model:
+    from lorentzrec.model.artifact import load
+
+    if engine != "local":
+        raise ConfigError(f"--start is for --engine local, not {engine}: it takes the models of every engine")
+    return load(start)
 
 
 def _learn(
-    data: str, config: TrainingConfig, file_options: dict[str, str | None], checkpoint: Path, resume: bool
+    data: str,
+    config: TrainingConfig,
+    file_options: dict[str, str | None],
+    checkpoint: Path,
+    resume: bool,
+    start: Model | None,
 ) -> Model:
     from lorentzrec.learning.trainer import train as learn
     from lorentzrec.learning.warm_up import compiling_ahead
 
     with compiling_ahead(config) as until_compiled:
-        events, validation = _read_parts(data, file_options)
+        events, validation = training_events(data, **file_options)
+        if start is not None:
+            events = with_types_of(start, events)
+            validation = None if validation is None else with_types_of(start, validation)
         _say_settings(events, config.resolve_for(events))
         until_compiled(say)
-    return learn(events, config, validation=validation, checkpoint=checkpoint, resume=resume)
+    return learn(events, config, validation=validation, checkpoint=checkpoint, resume=resume, start=start)
 
 
 def _learn_on_keras(
@@ -160,7 +180,7 @@ def _learn_on_keras(
     from lorentzrec.keras.training import with_one_block_per_step
 
     config = with_one_block_per_step(config)
-    events, validation = _read_parts(data, file_options)
+    events, validation = training_events(data, **file_options)
     _say_settings(events, config.resolve_for(events))
     return learn(events, config, validation=validation, checkpoint=checkpoint, resume=resume)
 
@@ -201,11 +221,16 @@ def refuse_options(engine: str, options: dict[str, Any]) -> None:
             raise ConfigError(f"{flag_of(name)} is for --engine spark: give both, or none")
 
 
-def load_config(path: Path | None, settings: list[str] | None) -> TrainingConfig:
-    """The config of a TOML file, or the default one, with the settings of the command line."""
+def load_config(path: Path | None, settings: list[str] | None, start: Model | None = None) -> TrainingConfig:
+    """The config of a TOML file, or that of a model to start from, or the default one, with the settings of the command
+    line."""
     from lorentzrec.model.config import TrainingConfig
 
     config = TrainingConfig() if path is None else TrainingConfig.from_toml(path)
+    if start is not None:
+        from lorentzrec.learning.warm_start import continued_config
+
+        config = continued_config(start, None if path is None else config)
     return config.with_settings(settings or [])
 
 
@@ -216,14 +241,14 @@ def _save_unfinished(model: Model | None, place: Path, out: Path, checkpoint: Pa
         say(f"interrupted before the end of the first epoch, so no model is saved{unchanged}")
         return
     model.save(place)
-    _show(model, place, json, interrupted=True)
+    show_model(model, place, json, interrupted=True)
     if unchanged:
         say(f"the unfinished model is in {place}{unchanged}: to use the unfinished one, move it there")
     if checkpoint.exists():
         say(f"the checkpoint is in {checkpoint}: run the same command with --resume to continue")
 
 
-def _show(model: Model, place: Path, json: bool, *, interrupted: bool) -> None:
+def show_model(model: Model, place: Path, json: bool, *, interrupted: bool) -> None:
     result = {
         "model": str(place),
         "config": model.config.to_dict(),
@@ -254,15 +279,6 @@ def _sigterm_as_ctrl_c() -> Iterator[None]:
         raise typer.Exit(128 + signal.SIGTERM) from None
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _read_parts(data: str, file_options: dict[str, str | None]) -> tuple[Interactions, Interactions | None]:
-    """The training events, and the validation part if the dataset has one."""
-    dataset = dataset_at(data, **file_options)
-    if dataset is None:
-        return events_at(data, **file_options), None
-    parts = parts_of(dataset)
-    return next(iter(parts.values())), parts.get("validation")
 
 
 def epoch_table(model: Model) -> Table:

@@ -19,6 +19,7 @@ import numpy as np
 from lorentzrec.counting import Count
 from lorentzrec.data.arrays import Booleans, Integers, offsets_of
 from lorentzrec.data.interactions import Interactions
+from lorentzrec.data.joining import concatenate
 from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
 from lorentzrec.errors import ConfigError, InputError
 
@@ -196,16 +197,7 @@ def before_test(parts: dict[str, Interactions]) -> Interactions:
     if "history" in parts:
         return parts["history"]
     earlier = [part for name, part in parts.items() if name != "test"]
-    return earlier[0] if len(earlier) == 1 else _concatenate(earlier)
-
-
-def _concatenate(parts: list[Interactions]) -> Interactions:
-    """Parts of one split as one: for each customer the events of the first part, then those of the next."""
-    user_rows = np.concatenate([part.user_rows for part in parts])
-    order = np.argsort(user_rows, kind="stable")
-    columns = [part.event_columns() for part in parts]
-    joined: dict[str, Any] = {name: np.concatenate([one[name] for one in columns])[order] for name in columns[0]}
-    return replace(parts[0], offsets=offsets_of(np.bincount(user_rows, minlength=len(parts[0].users))), **joined)
+    return earlier[0] if len(earlier) == 1 else concatenate(earlier)
 
 
 def random_note(how: str) -> str:

@@ -100,6 +100,20 @@ class Vocabulary:
         """The ids of many rows."""
         return self.series.gather(np.asarray(rows, np.int64)).to_list()
 
+    def union(self, other: Vocabulary) -> Vocabulary:
+        """These ids followed by those of `other` that are not among them; ids of another type are an `InputError`."""
+        import polars as pl
+
+        if self == other:
+            return self
+        if self.holds_strings != other.holds_strings and len(self) and len(other):
+            kinds = [f"{one.id(0)!r} ({'string' if one.holds_strings else 'integer'})" for one in (self, other)]
+            raise InputError(
+                f"{self.name}s are {kinds[0]} on one side and {kinds[1]} on the other: give both the same type"
+            )
+        new = other.series.filter(self.rows(other.series) == UNKNOWN)
+        return Vocabulary(pl.concat([self.series, new]), name=self.name) if len(new) else self
+
     def parse(self, text: str) -> Id:
         """An id as a person types it: the integer it spells where ids are integers, else the text itself."""
         if self.holds_strings:

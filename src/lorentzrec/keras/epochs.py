@@ -19,7 +19,8 @@ from lorentzrec.keras.blocks import Blocks
 from lorentzrec.keras.optimisers import RiemannianOptimiser
 from lorentzrec.learning.epochs import EpochResult, find_learners
 from lorentzrec.learning.kernels.structures import Table
-from lorentzrec.learning.run import TrainingRun, learning_rate
+from lorentzrec.learning.run import TrainingRun
+from lorentzrec.learning.schedule import learning_rate
 from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.model.record import EpochRecord
 

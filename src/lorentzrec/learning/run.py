@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.data.arrays import Booleans
 from lorentzrec.data.interactions import Interactions, offsets_of
 from lorentzrec.errors import InputError
 from lorentzrec.evaluation.protocol import cutoff_of, evaluate
@@ -17,7 +18,9 @@ from lorentzrec.learning.checkpoint import Checkpoint
 from lorentzrec.learning.epochs import EpochRunner, Runner
 from lorentzrec.learning.kernels.structures import Table
 from lorentzrec.learning.progress import TrainingProgress
+from lorentzrec.learning.schedule import learning_rate
 from lorentzrec.learning.tables import points_of, table_of
+from lorentzrec.learning.warm_start import continued_config, start_from, state_of
 from lorentzrec.learning.weighing import choose_weight, customers_for
 from lorentzrec.memory import Memory, build_memory
 from lorentzrec.model.config import ResolvedConfig, TrainingConfig
@@ -39,22 +42,30 @@ class TrainingRun:
         metric: str = VALIDATION_METRIC,
         validate_every: int = 1,
         make_runner: Callable[[Interactions, ResolvedConfig, Table, Table], Runner] = EpochRunner,
+        start: Model | None = None,
+        learn: Booleans | None = None,
     ) -> None:
         """Decide what `config` leaves open, hold out events for validation, and initialise the points.
 
         metric: what the best epoch is chosen by.
         make_runner: what runs the epochs, made of the events to learn from, the config, and the points of histories and
         items.
+        start: the model whose points to start from.
+        learn: the events to learn from; None: all. The others are part of histories only.
         """
         if validate_every < 1:
             raise InputError(f"validate_every={validate_every}: validate after every 1, 2, ... epochs")
         self.data, self.metric, self.validate_every = data, metric, validate_every
-        self.config = config = (config or TrainingConfig()).resolve_for(data)
+        self.start = start
+        chosen = config or TrainingConfig() if start is None else continued_config(start, config)
+        self.config = config = chosen.resolve_for(data)
         _refuse_hopeless(data, config)
+        if learn is not None:
+            data = replace(data, labels=learn if data.labels is None else data.labels & learn)
         self.learned, self.held_out = (data, validation) if validation is not None else _hold_out(data, config)
         self.weighed_on = self.held_out
         """Events to choose the weight of the memory by, if it has one."""
-        if config.memory == "none":
+        if config.memory == "none" or start is not None:
             self.weighed_on = None
         elif self.weighed_on is None:
             self.learned, self.weighed_on = _hold_out(data, config, customers_for(data))
@@ -67,8 +78,10 @@ class TrainingRun:
             self.histories = table_of(initial_space(len(data.items), config, frequency, random), config)
         else:
             self.histories = self.items
+        continued = [] if start is None else [*start_from(start, self.data, config, self.histories, self.items)]
         self.runner = make_runner(self.learned, config, self.histories, self.items)
-        self.notes = [*map(Note.of_text, data.notes), *_notes(self.learned, self.runner, config)]
+        self.notes = [*map(Note.of_text, data.notes), *continued]
+        self.notes += _notes(self.learned, self.runner, config, partly=learn is not None)
         self.record: list[EpochRecord] = []
         self.best_epoch = 0
         self.best: dict[str, NDArray[np.float32]] = {}
@@ -150,6 +163,8 @@ class TrainingRun:
             memory=memory,
             item_counts=self.data.item_counts,
             histories=self.data,
+            newest_time=None if self.data.times is None else float(self.data.times.max()),
+            optimiser_state=state_of(self.config, self._tables()),
             record=tuple(self.record),
             data_digest=self.data.digest,
             metrics={f"validation {name}": value for name, value in (best or {}).items()},
@@ -157,14 +172,20 @@ class TrainingRun:
         )
 
     def _memory(self, model: Model) -> tuple[Memory | None, list[Note]]:
-        """The memory of all events, with the weight that is best on events held out from it and from the points."""
+        """The memory of all events, with the weight that is best on events held out from it and from the points, or
+        that of the model that the run started from."""
+        config = self.config
+        kept = None if self.start is None or config.memory == "none" else self.start.memory
+        if kept is not None:
+            memory = build_memory(self.data, config.memory_neighbours, ordered=config.history == "causal")
+            weight = kept.weight * self.start.config.scale if self.start else 0.0
+            return memory.with_weight(kept.weight), [Note(NoteKind.MEMORY_KEPT, {"weight": weight})]
         if self.weighed_on is None:
             return None, []
         choice = choose_weight(model, self.weighed_on, self.metric)
         values = asdict(choice) | {"metric": self.metric}
         if choice.weight == 0:
             return None, [Note(NoteKind.NO_MEMORY, values)]
-        config = self.config
         memory = build_memory(self.data, config.memory_neighbours, ordered=config.history == "causal")
         return memory.with_weight(choice.weight / config.scale), [Note(NoteKind.MEMORY, values)]
 
@@ -191,14 +212,6 @@ class TrainingRun:
         self.best = {side: checkpoint.array(f"best_{side}", points[side]) for side in points if checkpoint.best_epoch}
         self.record, self.best_epoch = list(checkpoint.record), checkpoint.best_epoch
         self.notes = list(checkpoint.notes)
-
-
-def learning_rate(config: ResolvedConfig, epoch: int) -> float:
-    """The rate of an epoch; the first is 1."""
-    rate = config.learning_rate * min(1.0, epoch / (config.warmup_epochs + 1))
-    if config.schedule == "inverse":
-        return rate / (1 + config.learning_rate_decay * (epoch - 1))
-    return rate * (1 - config.learning_rate_decay * (epoch - 1) / config.epochs)
 
 
 def initial_space(
@@ -281,14 +294,15 @@ def _hold_out(
     return data.select(~out), data.select(out)
 
 
-def _notes(data: Interactions, runner: Runner, config: ResolvedConfig) -> Iterator[Note]:
-    """What is known before the first epoch."""
+def _notes(data: Interactions, runner: Runner, config: ResolvedConfig, *, partly: bool) -> Iterator[Note]:
+    """What is known before the first epoch; `partly`: customers without an event to learn from are wanted."""
     if config.model == "asymmetric" and not data.ordered:
         yield Note(NoteKind.NO_TIMES, {"folds": config.folds})
     elif config.model == "asymmetric" and config.history == "causal" and data.tied_share > 0:
         order = "item ids" if data.ties_by_id else "input"
         yield Note(NoteKind.EQUAL_TIMES, {"share": data.tied_share, "order": order})
-    if short := int((data.lengths > 0).sum()) - len(runner.learners):
+    short = int((data.lengths > 0).sum()) - len(runner.learners)
+    if short and not partly:
         kind = NoteKind.SINGLE_EVENT if data.labels is None else NoteKind.NO_PREDICTABLE_LABEL
         yield Note(kind, {"customers": short})
     if config.triplets and config.threads > 1:

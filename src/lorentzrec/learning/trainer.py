@@ -14,6 +14,7 @@ from lorentzrec.errors import ConfigError, InputError, LorentzrecError, StopTrai
 from lorentzrec.learning.checkpoint import Checkpoint, refuse_unwritable
 from lorentzrec.learning.progress import TrainingProgress
 from lorentzrec.learning.run import VALIDATION_METRIC, TrainingRun
+from lorentzrec.learning.warm_start import with_items_of
 from lorentzrec.learning.warm_up import warm_up
 from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 from lorentzrec.model.model import Model
@@ -36,6 +37,7 @@ def train(
     validate_every: int = 1,
     watch: Callable[[EpochRecord], None] | None = None,
     callbacks: Sequence[Callable[[EpochRecord], None]] = (),
+    start: Model | None = None,
 ) -> Model:
     """Learn the points. Hyper-parameters that `config` leaves open are decided from the data; the model's config has
     them all.
@@ -52,13 +54,18 @@ def train(
     one raises `StopTraining`, training ends and the model so far is returned. Any other exception goes to the caller,
     with the model so far as its attribute `model`.
     watch: one more callback, called last.
+    start: a model to continue from. Its items keep their points and come first, new ones are placed as by
+    `Model.add_items`, and `config`, or what it leaves open, is that of the model, with 2 epochs at its last learning
+    rate. `lorentzrec.update` trains only on what is new, and a sample of the rest.
 
     Ctrl-C raises `TrainingInterrupted`, a `KeyboardInterrupt` whose `model` is the model so far (the best one, where
     there is validation), or None before the end of the first epoch.
     """
     refuse_other_data(data, "train")
     refuse_other_config(config)
-    run = TrainingRun(data, config, validation, metric, validate_every)
+    if start is not None:
+        data, validation = with_items_of(start, data, validation)
+    run = TrainingRun(data, config, validation, metric, validate_every, start=start)
     return finish(run, checkpoint, resume, progress, [*callbacks, *([] if watch is None else [watch])])
 
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.learning.kernels.compiling import announced, between_passes
-from lorentzrec.learning.run import TrainingRun, learning_rate
+from lorentzrec.learning.run import TrainingRun
+from lorentzrec.learning.schedule import learning_rate
 from lorentzrec.model.config import TrainingConfig
 
 VARIANTS = (

@@ -8,6 +8,7 @@ import numpy as np
 
 from lorentzrec.data.arrays import Floats
 from lorentzrec.data.interactions import Interactions
+from lorentzrec.evaluation.next_events import NextEvents
 from lorentzrec.evaluation.protocol import cutoff_of, evaluate
 from lorentzrec.memory import build_memory
 from lorentzrec.model.model import Model
@@ -48,6 +49,25 @@ def choose_weight(model: Model, held_out: Interactions, metric: str) -> Choice:
     best = 1 + int(smooth[1:].argmax())
     helps = smooth[best] > means[0]
     return Choice(WEIGHTS[best] if helps else 0.0, values.shape[1], float(means[0]), float(means[best]))
+
+
+def adjust_weight(model: Model, task: NextEvents, metric: str) -> float:
+    """The weight of the memory of `model`, or its neighbour among the weights that is better for finding events which
+    neither the points nor the memory have seen; 0: no memory."""
+    config, memory = model.config, model.memory
+    if memory is None and model.histories is not None:
+        memory = build_memory(model.histories, config.memory_neighbours, ordered=config.history == "causal")
+    if memory is None:
+        return 0.0
+    weight = 0.0 if model.memory is None else memory.weight * config.scale
+    place = int(np.abs(np.array(WEIGHTS) - weight).argmin())
+    options = {"k": cutoff_of(metric), "histories": task.histories, "intervals": False, "threads": config.threads}
+
+    def measure(weight: float) -> float:
+        weighed = replace(model, memory=memory.with_weight(weight / config.scale))
+        return evaluate(weighed, task.test, **options)[metric]  # type: ignore[arg-type]
+
+    return max(WEIGHTS[max(place - 1, 0) : place + 2], key=measure)
 
 
 def customers_for(data: Interactions) -> int:

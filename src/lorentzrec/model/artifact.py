@@ -5,6 +5,7 @@ items.parquet          row, id, count
 users.parquet          row, id, if the model has users
 memory.safetensors     offsets, columns and values of the memory, if the model has one
 histories.safetensors  offsets, item_rows and, if any, weights of the training histories, unless left out
+optimiser.safetensors  sums of squared gradients per row, and Adam's counts of steps, if known
 manifest.json          versions, config, record, metrics, notes, and the checksum of every file, itself included
 """
 
@@ -38,9 +39,9 @@ if TYPE_CHECKING:
 KIND, FORMAT_VERSION = "lorentzrec model", 1
 
 POINTS, ITEMS, USERS, HISTORIES = "points.safetensors", "items.parquet", "users.parquet", "histories.safetensors"
-MEMORY = "memory.safetensors"
+MEMORY, OPTIMISER = "memory.safetensors", "optimiser.safetensors"
 
-_NOT_IN_0_1 = {"blocks_per_step": 1, "deterministic": False, "memory": "none"}
+_NOT_IN_0_1 = {"blocks_per_step": 1, "deterministic": False, "memory": "none", "memory_neighbours": 100}
 """Hyper-parameters that the models of lorentzrec 0.1 do not have, and how they were trained."""
 
 SHEET_TOLERANCE = 1e-5
@@ -60,6 +61,8 @@ def save_model(model: Model, path: str | Path, *, histories: bool = True) -> Non
         write_arrays(folder / POINTS, points)
         if model.memory is not None:
             write_arrays(folder / MEMORY, memory_arrays(model.memory))
+        if model.optimiser_state is not None:
+            write_arrays(folder / OPTIMISER, dict(model.optimiser_state))
         _write_ids(folder / ITEMS, model.items, count=model.item_counts)
         if users is not None:
             _write_ids(folder / USERS, users)
@@ -75,6 +78,7 @@ def save_model(model: Model, path: str | Path, *, histories: bool = True) -> Non
             "versions": {"lorentzrec": __version__, "python": platform.python_version(), "numpy": np.__version__},
             "config": model.config.to_dict(),
             "data_digest": model.data_digest,
+            "newest_time": model.newest_time,
             "memory": None if model.memory is None else describe_memory(model.memory),
             "region": _describe_region(model),
             "items": len(model.items),
@@ -145,6 +149,8 @@ def _read_model(folder: Path, manifest: dict[str, Any]) -> Model:
             user_points=points.get("user_points"),
             histories=histories,
             memory=read_memory(_read_arrays(folder / MEMORY), manifest["memory"]) if manifest.get("memory") else None,
+            newest_time=manifest.get("newest_time"),
+            optimiser_state=_read_arrays(folder / OPTIMISER) if OPTIMISER in manifest["files"] else None,
             record=tuple(EpochRecord.from_dict(epoch) for epoch in manifest["record"]),
             data_digest=manifest["data_digest"],
             metrics=manifest["metrics"],

@@ -39,7 +39,7 @@ def diversify(ranker: Ranker, rows: Rows, scores: NDArray[np.float32], k: int, d
     k = min(k, len(rows))
     if diversity == 0 or k < 2:
         return np.arange(k)
-    points = ranker.precise(ranker.item_points[rows])
+    points = ranker.precise_items(rows)
     distance = hyperboloid.distance if ranker.hyperbolic else euclidean.distance
     relevance = scores.astype(np.float64) - float(scores.min())
     relevance /= relevance.max() or 1.0

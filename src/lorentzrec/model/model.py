@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -68,6 +68,10 @@ class Model:
     """The training histories, in the rows of `users` and `items`; None if the model was saved without them."""
     memory: Memory | None = None
     """What was bought after what, added to the scores; None if the points alone are better."""
+    newest_time: float | None = None
+    """Unix seconds of the newest training event; None if the events have no times, or the model is of 0.1."""
+    optimiser_state: Mapping[str, NDArray[Any]] | None = None
+    """Sums of squared gradients per row, and Adam's counts of steps, for training that starts from this model."""
     record: tuple[EpochRecord, ...] = ()
     data_digest: str = ""
     """The digest of the interactions it was trained on."""
@@ -98,6 +102,13 @@ class Model:
             self._freeze("user_points", np.float32, (0 if self.users is None else len(self.users), shape[1]))
         if self.memory is not None and self.memory.item_count != len(self.items):
             raise InputError("the memory of a model has other items than the model: build it from its training data")
+        rows = {
+            "items": len(self.items),
+            "histories": len(self.items if self.user_points is None else self.user_points),
+        }
+        for name, values in (self.optimiser_state or {}).items():
+            if values.shape != (rows.get(name.split("_")[0], -1),):
+                raise InputError(f"the optimiser state {name} of a model is {values.shape}: give a number per row")
         ranker = Ranker(
             self.item_points,
             self.history_points,
@@ -310,6 +321,18 @@ class Model:
             # Places among the distinct counts, because float32 would round large counts into false ties.
             scores[unknown] = np.unique(self.item_counts, return_inverse=True)[1]
         return scores
+
+    def add_items(self, *, events: Interactions) -> Model:
+        """A model with more items, placed by their first events without training; this one does not change.
+
+        events: what customers did after the training data, with new items and known ones, in order. An item becomes the
+        midpoint of the queries of its customers. All events are added to the histories and to the popularity of items.
+        New items that cannot be placed, since their customers have no event with a known item, are left out with a
+        note.
+        """
+        from lorentzrec.model.catalogue import add_items
+
+        return add_items(self, events)
 
     def save(self, path: str | Path, *, histories: bool = True) -> None:
         """Write the model as a folder that `lorentzrec.load` reads.

@@ -30,6 +30,17 @@ class NoteKind(StrEnum):
     MEMORY = "memory"
     NO_MEMORY = "no_memory"
     WORKERS = "workers"
+    ITEMS_ADDED = "items_added"
+    ITEMS_NOT_PLACED = "items_not_placed"
+    NOT_IN_MEMORY = "not_in_memory"
+    ITEMS_PLACED = "items_placed"
+    FRESH_OPTIMISER = "fresh_optimiser"
+    NOT_NEWER = "not_newer"
+    LATE_EVENTS = "late_events"
+    MEMORY_KEPT = "memory_kept"
+    MEMORY_ADJUSTED = "memory_adjusted"
+    UPDATED = "updated"
+    PRUNED = "pruned"
 
 
 _TEXTS = {
@@ -58,6 +69,22 @@ _TEXTS = {
     "{metric} {points:.4f} by points alone, {memory:.4f} with it",
     NoteKind.NO_MEMORY: "no memory: on held-out events of {customers:,} customers, {metric} is {points:.4f} "
     "by points alone and {memory:.4f} with it",
+    NoteKind.ITEMS_ADDED: "{items:item was|items were} added without training",
+    NoteKind.ITEMS_NOT_PLACED: "{items:new item is|new items are} left out, with {events:event|events}: "
+    "their customers have no event with a known item",
+    NoteKind.NOT_IN_MEMORY: "the memory does not have the {items:added item|added items} yet: "
+    "points alone recommend them",
+    NoteKind.ITEMS_PLACED: "{items:new item starts|new items start} at the midpoint of the queries of its customers, "
+    "and {others:other|others} at random",
+    NoteKind.FRESH_OPTIMISER: "the start model has no state of this optimiser: its sums start at zero",
+    NoteKind.NOT_NEWER: "{events:event is|events are} not newer than the training data of the start model",
+    NoteKind.LATE_EVENTS: "{events:event is|events are} older than the newest event of the start model and new to it: "
+    "trained on as new",
+    NoteKind.MEMORY_KEPT: "the memory has weight {weight:g}, as at the start of the run",
+    NoteKind.MEMORY_ADJUSTED: "the weight of the memory was {before:g}, and {weight:g} is better on "
+    "{events:new event|new events}, none of which the start model has seen",
+    NoteKind.UPDATED: "trained on {new:new event|new events} and {old:earlier event|earlier events}",
+    NoteKind.PRUNED: "{items:item was|items were} removed, with {events:event|events}",
 }
 
 

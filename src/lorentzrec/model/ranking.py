@@ -172,13 +172,21 @@ class Ranker:
         """Points in float64, with x0 recomputed: the stored one has too few digits for differences of squares."""
         return hyperboloid.lift(points[..., 1:].astype(np.float64)) if self.hyperbolic else points.astype(np.float64)
 
+    def precise_items(self, rows: Rows) -> FloatArray:
+        """The points of some items, `precise`."""
+        return self.precise(self.item_points[rows])
+
+    def precise_histories(self, rows: Rows) -> FloatArray:
+        """What histories of some items are made of, `precise`."""
+        return self.precise(self.history_points[rows])
+
     def query(self, history: Rows, event_weights: NDArray[Any] | None = None) -> FloatArray:
         """The query point of a history (rows, oldest first, at least one), weighted by recency.
 
         Hyperboloid: the Einstein midpoint, S / sqrt(-<S, S>) with S = sum_i w_i x_i. Euclidean: the weighted mean.
         """
         weights = recency_weights(len(history), self.recency, event_weights)
-        points = self.precise(self.history_points[history])
+        points = self.precise_histories(history)
         return einstein_midpoint(points, weights) if self.hyperbolic else euclidean.midpoint(points, weights)
 
     def queries(
@@ -219,7 +227,7 @@ class Ranker:
 
     def exact_scores(self, query: FloatArray, rows: Rows) -> FloatArray:
         """The scores of some items, in float64 and stable for near points; without boosts."""
-        return self.score_points(query, self.precise(self.item_points[rows]))
+        return self.score_points(query, self.precise_items(rows))
 
     def score_points(self, query: FloatArray, points: FloatArray) -> FloatArray:
         """The scores of items with these points."""
@@ -313,7 +321,7 @@ class Ranker:
         exact = self.exact_scores(query, rows)
         if boosts is not None and len(boosts.items):
             found = np.minimum(np.searchsorted(boosts.items, rows), len(boosts.items) - 1)
-            exact += np.where(boosts.items[found] == rows, boosts.values[found], 0)
+            exact += np.where(boosts.items[found] == rows, boosts.where(found).values, 0)
         order = np.argsort(-exact, kind="stable")[:k]
         return rows[order], exact[order].astype(np.float32)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -83,6 +84,12 @@ class Reasons:
     def __init__(self, ranker: Ranker) -> None:
         self._ranker = ranker
 
+    def extended(self, ranker: Ranker) -> Reasons:
+        """The same for a ranker of the same catalogue and new items, which do not move its centre."""
+        extended = copy(self)
+        extended._ranker = ranker
+        return extended
+
     @cached_property
     def _centre(self) -> FloatArray:
         total = self._ranker.item_points.sum(axis=0, dtype=np.float64)
@@ -111,8 +118,8 @@ class Reasons:
         ranker, centre = self._ranker, self._centre
         distinct, place = np.unique(history, return_inverse=True)
         weights = np.bincount(place, recency_weights(len(history), ranker.recency, event_weights))
-        points = ranker.precise(ranker.history_points[distinct])
-        items = ranker.precise(ranker.item_points[recommended])
+        points = ranker.precise_histories(distinct)
+        items = ranker.precise_items(recommended)
         towards = items - centre
         if ranker.hyperbolic:
             towards[:, 0] *= -1
@@ -126,17 +133,21 @@ class Reasons:
         if ranker.memory is None:
             return Shares(distinct, by_points, np.zeros(by_points.shape, bool))
         memory = ranker.memory
-        ages = np.arange(len(history))[::-1]
+        held = history < memory.item_count  # others are new items, of which the memory has nothing
+        ages = np.arange(np.count_nonzero(held))[::-1]
         memory_weights: FloatArray = np.zeros(len(distinct))
-        np.add.at(memory_weights, place, memory.item_weights(ages, event_weights))
-        parts = memory.contributions(distinct, memory_weights, recommended)
+        held_weights = memory.item_weights(ages, None if event_weights is None else event_weights[held])
+        np.add.at(memory_weights, place[held], held_weights)
+        parts = np.zeros(by_points.shape)
+        held = distinct < memory.item_count
+        parts[:, held] = memory.contributions(distinct[held], memory_weights[held], recommended)
         sums = parts.sum(axis=1, keepdims=True)
         by_memory = np.divide(parts, sums, out=parts, where=sums > 0)
         boosts = ranker.boosts(History(history, event_weights))
         boost = np.zeros((len(recommended), 1))
         if boosts is not None and len(boosts.items):
             found = np.minimum(np.searchsorted(boosts.items, recommended), len(boosts.items) - 1)
-            boost[:, 0] = np.where(boosts.items[found] == recommended, boosts.values[found], 0)
+            boost[:, 0] = np.where(boosts.items[found] == recommended, boosts.where(found).values, 0)
         query = ranker.query(history, event_weights)
         gain = np.maximum(ranker.score_points(query, items) - ranker.score_points(query, centre), 0)[:, None]
         gain[total == 0] = 0

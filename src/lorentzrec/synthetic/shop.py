@@ -67,6 +67,9 @@ class SyntheticConfig:
     """How far the interest moves between sessions: standard deviation, as a share of the whole circle."""
     days: Count = 365
     """Days that all events are in; a customer is active for 30 to 100 % of them."""
+    lifetime: Count | None = None
+    """Days that an item is sold until a new one, with another id, takes its place; None: items are sold all the
+    time. There are more items then than `items`, which are sold at any time."""
     start: int = 1_735_689_600
     """Unix seconds of the first possible event; the default is 1 January 2025."""
     seed: Annotated[int, Range(0, 2**63)] = 0
@@ -127,7 +130,15 @@ class SyntheticShop:
     @cached_property
     def items(self) -> pl.DataFrame:
         """item, title, department, category, style, and the latent coordinates, in order of ids."""
-        return self._items_as_drawn.sort("item")
+        import polars as pl
+
+        drawn = self._items_as_drawn
+        if self.config.lifetime is not None:
+            generations = self._generations(np.arange(len(drawn)), np.full(len(drawn), self.config.days - 1)) + 1
+            rows = np.repeat(np.arange(len(drawn)), generations)
+            number = np.arange(len(rows)) - (np.cumsum(generations) - generations)[rows]
+            drawn = drawn[rows].with_columns(_with_generation(drawn["item"][rows], number).alias("item"))
+        return drawn.sort(pl.col("item"))
 
     @cached_property
     def events(self) -> pl.DataFrame:
@@ -159,13 +170,24 @@ class SyntheticShop:
         customer, items, times = self._draw(number)
         names = np.arange(first, first + customer[-1] + 1)
         width = len(str(self.config.customers))
+        ids = self._items_as_drawn["item"].gather(items)
+        if self.config.lifetime is not None:
+            ids = _with_generation(ids, self._generations(items, (times - self.config.start) // 86_400))
         return pl.DataFrame(
             {
                 "user": ("c" + pl.Series(names).cast(pl.String).str.zfill(width)).gather(customer),
-                "item": self._items_as_drawn["item"].gather(items),
+                "item": ids,
                 "time": times,
             }
         )
+
+    def _generations(self, items: Integers, days: Integers) -> Integers:
+        """How many items were sold in the place of each of these before the given day; places change on days of their
+        own."""
+        lifetime = self.config.lifetime or self.config.days
+        phases = np.random.default_rng([self.config.seed, 0, 1]).integers(0, lifetime, self.config.items)
+        generations: Integers = (days + phases[items]) // lifetime
+        return generations
 
     def _draw(self, number: int) -> tuple[Integers, Integers, Integers]:
         """Customer (counted from the first of the block), item and time of each event of a block."""
@@ -254,19 +276,28 @@ def synthesize(
     `progress` is called with the number of blocks done and of all blocks. The folder appears when it is complete.
     """
     shop = SyntheticShop(config)
-    degrees = np.zeros(config.items, np.int64)
+    degrees = np.zeros(len(shop.items), np.int64)
     with atomic_directory(out) as folder:
         (folder / "events").mkdir()
         shop.items.write_parquet(folder / "items.parquet")
         for number in range(shop.block_count):
             events = shop.block(number)
             events.write_parquet(folder / "events" / f"part-{number:05d}.parquet")
-            degrees += np.bincount(shop.items["item"].search_sorted(events["item"]).to_numpy(), minlength=config.items)
+            degrees += np.bincount(shop.items["item"].search_sorted(events["item"]).to_numpy(), minlength=len(degrees))
             if progress:
                 progress(number + 1, shop.block_count)
         manifest = {"kind": "synthetic", "schema": 1, "options": asdict(config), "items_met": int((degrees > 0).sum())}
         (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
     return SyntheticReport(config, Path(out) / "events", Path(out) / "items.parquet", degrees)
+
+
+def _with_generation(ids: pl.Series, numbers: Integers) -> pl.Series:
+    """p0412 for the first item in its place, then p0412-1, p0412-2 and so on."""
+    import polars as pl
+
+    frame = pl.DataFrame({"id": ids, "number": numbers})
+    later = pl.col("id") + "-" + pl.col("number").cast(pl.String)
+    return frame.select(pl.when(pl.col("number") > 0).then(later).otherwise("id").alias("item"))["item"]
 
 
 def _history_lengths(generator: np.random.Generator, count: int, total: int, config: SyntheticConfig) -> Integers:

@@ -70,6 +70,16 @@ def test_no_byte_of_an_erased_customer_is_left(folder: Path) -> None:
             assert occurrences(folder, user[:10]) == 0
 
 
+def test_no_byte_of_a_customer_of_new_items_is_left(folder: Path) -> None:
+    with closing(FileStore(folder, create=True)) as store:
+        store.add_events([Event(ERIKA, f"new{number}", number, str(number)) for number in range(50)])
+        store.note_customers({f"new{number}": [ERIKA] for number in range(50)}, most=100)
+        assert len(store.new_items().items) == 50
+        store.forget(ERIKA)
+        assert store.new_items().items == []
+        assert occurrences(folder, ERIKA) == 0
+
+
 def test_what_an_older_release_left_is_removed(folder: Path) -> None:
     """By an SQLite that does not overwrite what it deletes, which is its default."""
     FileStore(folder, create=True).close()

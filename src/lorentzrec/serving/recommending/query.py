@@ -27,6 +27,7 @@ Categories: TypeAlias = Annotated[Sequence[str], Meta(max_length=1_000)]
 Diversity: TypeAlias = Annotated[
     float, Meta(ge=0, le=1, description="0: the best items; towards 1: items that differ from one another.")
 ]
+Explore: TypeAlias = Annotated[float, Meta(ge=0, le=1, description="The share of the places that goes to new items.")]
 
 
 class RankingOptions(Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,6 +46,10 @@ class RankingOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """For each recommendation, list the items of the history that contribute most to it."""
     twin: bool = False
     """Use the Euclidean twin, if the version has one."""
+    explore: Explore | None = None
+    """By default that of the service (`--explore`). Which new items are shown is random."""
+    seed: Annotated[int, Meta(ge=0, le=2**32 - 1)] | None = None
+    """Makes `explore` repeatable: the same request with the same seed and the same new items has the same response."""
 
 
 class Reason(Struct, frozen=True):
@@ -60,11 +65,13 @@ class Reason(Struct, frozen=True):
 class RecommendedItem(Struct, frozen=True):
     id: str
     row: int
-    """Its row on the map."""
+    """Its row on the map; -1 for a new item."""
     score: float
     title: str | None
     category: str | None
     because: tuple[Reason, ...] = ()
+    new: bool = False
+    """Whether the version does not contain the item: it was placed by its first events or by similar items."""
 
 
 class RankedItems(NamedTuple):

@@ -1,0 +1,88 @@
+"""`lorentzrec add-items` and `lorentzrec update`: a model that follows its catalogue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lorentzrec.cli.inputs import read_ids, training_events, with_types_of
+from lorentzrec.cli.options import event_file_options
+from lorentzrec.cli.output import print_result
+from lorentzrec.cli.results import refuse_unwritable
+from lorentzrec.cli.train import load_config, show_model
+from lorentzrec.counting import Count
+
+
+@event_file_options
+def add_items(model: Path, events: str, *, out: Path, json: bool = False, **file_options: str | None) -> None:
+    """Add new items to a model, without training.
+
+    An item is placed by the histories of the customers who interacted with it. All events are added to the histories
+    that the model keeps.
+
+    $ lorentzrec add-items model today.csv --out tomorrow
+
+    events: Events after the training data, with new items and known ones: a dataset, or event files.
+    out: Folder for the new model.
+    """
+    from lorentzrec.model.artifact import load
+
+    refuse_unwritable(out, "lorentzrec model")
+    known = load(model)
+    given, _ = training_events(events, **file_options)
+    added = known.add_items(events=with_types_of(known, given))
+    added.save(out)
+    notes, new = added.notes[len(known.notes) :], len(added.items) - len(known.items)
+    result = {"model": str(out), "items": len(added.items), "new_items": new, "notes": list(notes)}
+    text = f"The model is in {out}: {added!r}, with {Count(new):new item|new items}"
+    print_result(result, text, json=json, notes=notes)
+
+
+@event_file_options
+def update(
+    model: Path,
+    data: str,
+    *,
+    out: Path,
+    rehearse: Annotated[float | None, typer.Option(min=0, max=1)] = None,
+    prune_after: float | None = None,
+    live: Path | None = None,
+    settings: list[str] | None = None,
+    json: bool = False,
+    **file_options: str | None,
+) -> None:
+    """Update a model with the events since its training.
+
+    The new events are trained on together with a sample of the earlier ones, in few epochs at a low learning rate. New
+    items and customers are added. The model itself does not change.
+
+    $ lorentzrec update model shop --out tomorrow
+    $ lorentzrec update model shop --out tomorrow --prune-after 90
+
+    data DATASET: All events so far, old and new: a dataset, whose training part is used, or event files.
+    out: Folder for the updated model.
+    rehearse SHARE: Share of the customers whose earlier events are trained on again. Default: 0.2.
+    prune_after DAYS: Remove items without an event in the last days.
+    live FILE: Remove all items but those in the file, one id per line.
+    """
+    from lorentzrec.learning.updating import REHEARSED_SHARE
+    from lorentzrec.learning.updating import update as bring_up_to_date
+    from lorentzrec.model.artifact import load
+
+    refuse_unwritable(out, "lorentzrec model")
+    known = load(model)
+    config = load_config(None, settings, known)
+    kept = None if live is None else [known.items.parse(text) for text in read_ids(live)]
+    events, _ = training_events(data, **file_options)
+    updated = bring_up_to_date(
+        known,
+        with_types_of(known, events),
+        config,
+        rehearse=REHEARSED_SHARE if rehearse is None else rehearse,
+        prune_after=prune_after,
+        live=kept,
+    )
+    updated.save(out)
+    show_model(updated, out, json, interrupted=False)

@@ -1,0 +1,140 @@
+"""A model brought up to date with new events, in a fraction of the time of a full training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Annotated
+
+import numpy as np
+
+from lorentzrec.data.arrays import Booleans, Integers
+from lorentzrec.data.interactions import Interactions, refuse_other_data
+from lorentzrec.data.joining import take_items
+from lorentzrec.data.splitting import SECONDS_PER_DAY
+from lorentzrec.data.vocabulary import UNKNOWN, Id
+from lorentzrec.errors import InputError
+from lorentzrec.evaluation.next_events import next_events
+from lorentzrec.field_checks import Range, check_value
+from lorentzrec.learning.run import VALIDATION_METRIC, TrainingRun
+from lorentzrec.learning.trainer import finish, refuse_other_config
+from lorentzrec.learning.warm_start import with_items_of
+from lorentzrec.learning.weighing import MOST_CUSTOMERS, adjust_weight
+from lorentzrec.memory import empty_memory
+from lorentzrec.model.config import TrainingConfig
+from lorentzrec.model.model import Model
+from lorentzrec.model.notes import Note, NoteKind
+from lorentzrec.model.record import EpochRecord
+
+REHEARSED_SHARE = 0.2
+FEWEST_EVENTS = 100
+"""With fewer new events, the weight of the memory is not adjusted to them."""
+
+
+def update(
+    model: Model,
+    data: Interactions,
+    config: TrainingConfig | None = None,
+    *,
+    rehearse: float = REHEARSED_SHARE,
+    prune_after: float | None = None,
+    live: Iterable[Id] | None = None,
+    progress: bool | None = None,
+    callbacks: Sequence[Callable[[EpochRecord], None]] = (),
+) -> Model:
+    """A model that also knows the events of `data` that `model` was not trained on; `model` does not change.
+
+    data: all events so far, old and new.
+    config: what is to differ from the hyper-parameters of the model.
+    rehearse: the share of customers whose earlier events are trained on with the new ones, so that nothing is
+    forgotten.
+    prune_after: remove items without an event in that many days before the newest event.
+    live: remove all other items.
+    """
+    refuse_other_data(data, "update")
+    refuse_other_config(config)
+    check_value("rehearse", rehearse, Annotated[float, Range(0, 1)], error=InputError)
+    data, _ = with_items_of(model, data)
+    notes = []
+    if prune_after is not None or live is not None:
+        kept = take_items(data, _kept_items(data, prune_after, live))
+        removed = len(data.items) - len(kept.items)
+        notes.append(Note(NoteKind.PRUNED, {"items": removed, "events": len(data) - len(kept)}))
+        data = kept
+    new, late = _new_events(model, data)
+    if not new.any():
+        raise InputError("the model was trained on all of these events: give the newer ones as well")
+    learn = new | _sample(data, rehearse, seed=len(data))
+    start, adjusted = _with_adjusted_memory(model, data, new)
+    run = TrainingRun(data, config, start=start, learn=learn)
+    counts = {"new": int(new.sum()), "old": int(learn.sum()) - int(new.sum())}
+    run.notes = [note for note in run.notes if note.kind is not NoteKind.NOT_NEWER]
+    run.notes += [*notes, *adjusted, Note(NoteKind.UPDATED, counts)]
+    if late:
+        run.note(NoteKind.LATE_EVENTS, events=late)
+    return finish(run, None, False, progress, callbacks)
+
+
+def _kept_items(data: Interactions, prune_after: float | None, live: Iterable[Id] | None) -> Integers:
+    """Rows of the items that stay in the catalogue."""
+    keep = np.ones(len(data.items), bool)
+    if prune_after is not None:
+        check_value("prune_after", prune_after, Annotated[float, Range(above=0)], error=InputError)
+        if data.times is None:
+            raise InputError("prune_after needs times, and these events have none: give times, or a list of live items")
+        newest = np.full(len(data.items), -np.inf)
+        np.maximum.at(newest, data.item_rows, data.times)
+        keep &= newest >= data.times.max() - prune_after * SECONDS_PER_DAY
+    if live is not None:
+        rows = data.items.rows(list(live))
+        listed = np.zeros(len(data.items), bool)
+        listed[rows[rows != UNKNOWN]] = True
+        keep &= listed
+    if keep.sum() < 2:
+        raise InputError(f"{keep.sum()} of {len(keep):,} items would be left: prune later, or give more live items")
+    return np.flatnonzero(keep)
+
+
+def _new_events(model: Model, data: Interactions) -> tuple[Booleans, int]:
+    """Which events the model was not trained on, and how many of them are not newer than all that it was trained on."""
+    if data.times is None or model.newest_time is None:
+        return ~_in_histories(model, data), 0
+    newer = data.times > model.newest_time
+    late = ~newer & ~_in_histories(model, data) if model.histories is not None else np.zeros(len(data), bool)
+    return newer | late, int(late.sum())
+
+
+def _in_histories(model: Model, data: Interactions) -> Booleans:
+    """Whether the customer of each event has interacted with its item in the training data of the model."""
+    if model.histories is None:
+        return np.zeros(len(data), bool)
+    users, items = data.users.rows(model.histories.users.series), data.items.rows(model.histories.items.series)
+    user_rows, item_rows = users[model.histories.user_rows], items[model.histories.item_rows]
+    both = (user_rows != UNKNOWN) & (item_rows != UNKNOWN)
+    known = user_rows[both] * len(data.items) + item_rows[both]
+    return np.isin(data.user_rows.astype(np.int64) * len(data.items) + data.item_rows, known)
+
+
+def _with_adjusted_memory(model: Model, data: Interactions, new: Booleans) -> tuple[Model, list[Note]]:
+    """The model with the weight of its memory adjusted to the new events, of which it has seen none."""
+    config = model.config
+    if config.memory == "none" or config.history != "causal":
+        return model, []
+    known = model.items.rows(data.items.series)[data.item_rows] != UNKNOWN
+    task = next_events(data.select(known), new[known], most=MOST_CUSTOMERS)
+    if len(task.test) < FEWEST_EVENTS:
+        return model, []
+    before = 0.0 if model.memory is None else model.memory.weight * config.scale
+    weight = adjust_weight(model, task, VALIDATION_METRIC)
+    if weight == before:
+        return model, []
+    note = Note(NoteKind.MEMORY_ADJUSTED, {"before": before, "weight": weight, "events": len(task.test)})
+    if weight == 0:
+        return replace(model, memory=None), [note]
+    memory = model.memory or empty_memory(len(model.items), ordered=True)
+    return replace(model, memory=memory.with_weight(weight / config.scale)), [note]
+
+
+def _sample(data: Interactions, share: float, seed: int) -> Booleans:
+    """The events of about this share of the customers."""
+    return np.random.default_rng(seed).random(len(data.users))[data.user_rows] < share

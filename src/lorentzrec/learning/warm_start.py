@@ -1,0 +1,145 @@
+"""Training that starts from a model: its config, its points, and the state of its optimiser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.data.interactions import Interactions
+from lorentzrec.data.joining import reindex
+from lorentzrec.data.vocabulary import UNKNOWN
+from lorentzrec.errors import ConfigError, InputError
+from lorentzrec.learning.kernels.structures import Table
+from lorentzrec.learning.schedule import learning_rate
+from lorentzrec.model.catalogue import place_users, surroundings_of_model
+from lorentzrec.model.config import ResolvedConfig, TrainingConfig
+from lorentzrec.model.model import Model
+from lorentzrec.model.notes import Note, NoteKind
+from lorentzrec.model.placement import place_from_histories
+from lorentzrec.model.ranking import Ranker
+
+EPOCHS = 2
+"""Of a run that starts from a model, unless its config has a number."""
+_FIXED = ("geometry", "model", "dimension", "targets")
+"""Hyper-parameters that decide what points mean."""
+_OF_THE_RUN = ("epochs", "learning_rate", "learning_rate_decay", "blocks_per_step", "threads", "deterministic")
+"""Hyper-parameters that a run does not take over from the model it starts from."""
+
+
+def continued_config(start: Model, config: TrainingConfig | None = None) -> TrainingConfig:
+    """The config of a run from `start`: its own, with what `config` sets, and with few epochs at the rate that its
+    training ended with."""
+    own = start.config
+    base = own.to_dict() | dict.fromkeys(_OF_THE_RUN) | {"warmup_epochs": 0, "validation": 0.0}
+    given = {} if config is None else {name: value for name, value in config.to_dict().items() if value is not None}
+    for name in _FIXED:
+        if given.get(name, base[name]) != base[name]:
+            raise ConfigError(
+                f"the start model has {name}={base[name]}, and the config {name}={given[name]}: "
+                "leave it out, or train without a start model"
+            )
+    defaults = {"epochs": EPOCHS, "learning_rate": learning_rate(own, max(own.epochs, 1)), "learning_rate_decay": 0.0}
+    return TrainingConfig(**base | defaults | given)
+
+
+def with_items_of(
+    start: Model, data: Interactions, validation: Interactions | None = None
+) -> tuple[Interactions, Interactions | None]:
+    """The data with the items of a model first, and then their own."""
+    items = start.items.union(data.items)
+    parts = [None if part is None else reindex(part, part.users, items) for part in (data, validation)]
+    assert parts[0] is not None
+    return parts[0], parts[1]
+
+
+def start_from(
+    model: Model, data: Interactions, config: ResolvedConfig, histories: Table, items: Table
+) -> Iterator[Note]:
+    """Copy the rows of a model into the tables of a run on `data`, place what is new to it, and yield notes.
+
+    The items of `data` that the model has come first. New items that cannot be placed keep their initial points, and
+    new customers of a symmetric model are placed at the midpoint of their items.
+    """
+    known = model.items.rows(data.items.series)
+    rows = known[known != UNKNOWN]
+    if not len(rows) or not data.item_counts[: len(rows)].any():
+        raise InputError(
+            f"the data share no item with the start model ({model.items!r} there, {data.items!r} here): "
+            "check the ids, or train without a start model"
+        )
+    count = len(rows)
+    separate = model.history_points is not model.item_points
+    users = None if model.users is None or model.user_points is None else model.users.rows(data.users.series)
+    ranker = Ranker(
+        model.item_points[rows],
+        model.history_points[rows] if separate else None,
+        geometry=config.geometry,
+        score=config.score,
+        recency=config.recency,
+    )
+    if count < len(known):
+        placed = place_from_histories(
+            ranker,
+            data,
+            surroundings_of_model(model),
+            ordered=config.history == "causal",
+            user_points=None if users is None else model.user_points[users],  # type: ignore[index]
+            own=None if users is None else users != UNKNOWN,
+        )
+        new = count + np.flatnonzero(placed.placed)
+        _write(items, new, placed.item_points[placed.placed], config)
+        if separate:
+            _write(histories, new, placed.history_points[placed.placed], config)
+        yield Note(NoteKind.ITEMS_PLACED, {"items": len(new), "others": len(known) - count - len(new)})
+    _write(items, slice(count), ranker.item_points, config)
+    sides: dict[str, tuple[Table, Any, NDArray[np.int64]]] = {"items": (items, slice(count), rows)}
+    if separate:
+        _write(histories, slice(count), ranker.history_points, config)
+        sides["histories"] = (histories, slice(count), rows)
+    elif users is not None:
+        assert model.user_points is not None
+        old = users != UNKNOWN
+        _write(histories, np.flatnonzero(old), model.user_points[users[old]], config)
+        item_points = items.points[:, 0 if config.hyperbolic else 1 : config.dimension + 1]
+        new_points = place_users(item_points, data, ~old, hyperbolic=config.hyperbolic)
+        _write(histories, np.flatnonzero(~old), new_points, config)
+        sides["histories"] = (histories, np.flatnonzero(old), users[old])
+    yield from _copy_state(model, config, sides)
+    newest = np.inf if model.newest_time is None else model.newest_time
+    old_events = 0 if data.times is None or newest == np.inf else int((data.times <= newest).sum())
+    if old_events:
+        yield Note(NoteKind.NOT_NEWER, {"events": old_events})
+
+
+def _copy_state(
+    model: Model, config: ResolvedConfig, sides: dict[str, tuple[Table, Any, NDArray[np.int64]]]
+) -> Iterator[Note]:
+    """Set the sums of the optimiser, and Adam's counts of steps, to those of the model; its momentum starts at zero."""
+    if config.optimiser == "rsgd":
+        return
+    if model.optimiser_state is None or config.optimiser != model.config.optimiser:
+        yield Note(NoteKind.FRESH_OPTIMISER)
+        return
+    for side, (table, places, rows) in sides.items():
+        for name in ("squared", "steps"):
+            values = model.optimiser_state.get(f"{side}_{name}")
+            if values is not None:
+                getattr(table, name)[places] = values[rows]
+
+
+def _write(table: Table, rows: Any, points: NDArray[np.float32], config: ResolvedConfig) -> None:
+    """Set the points of some rows from their public form."""
+    table.points[rows, 1 : config.dimension + 1] = points[:, 1:] if config.hyperbolic else points
+    if config.hyperbolic:
+        space = points[:, 1:]
+        table.points[rows, 0] = np.sqrt(1 + np.einsum("ij,ij->i", space, space))
+
+
+def state_of(config: ResolvedConfig, tables: dict[str, Table]) -> dict[str, NDArray[Any]] | None:
+    """What `start_from` reads of an optimiser; None if there is nothing, or the engine did not report it."""
+    names = {"rsgd": (), "adagrad": ("squared",), "adam": ("squared", "steps")}[config.optimiser]
+    state = {f"{side}_{name}": getattr(table, name).copy() for side, table in tables.items() for name in names}
+    return state if any(values.any() for values in state.values()) else None

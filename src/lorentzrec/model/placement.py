@@ -1,0 +1,191 @@
+"""Where new items go without training: points made of the events of their first customers.
+
+The midpoint of the queries of the customers who interacted with an item, as the query of a customer is the midpoint of
+items, gives its direction from the centre of all queries. Its distance from there is that of the median item: midpoints
+of more queries are nearer to the centre, and so to everyone, and new items would be recommended in place of all others.
+With separate targets, the history point of an item is the midpoint of the targets that followed it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.data.arrays import Booleans, Floats, Integers, gather_groups, offsets_of
+from lorentzrec.data.interactions import Interactions
+from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
+from lorentzrec.geometry.midpoint import normalise_sum
+from lorentzrec.model.ranking import Ranker
+
+LEAST_WEIGHT = 1e-9
+"""Events of a history that weigh less than this by recency are left out of the query of a new item."""
+
+
+SAMPLED_ITEMS = 20_000
+"""Items, in equal steps from the most popular to the rarest, that the median distance is taken of."""
+
+
+class Surroundings(NamedTuple):
+    """The centre of all queries, and the distance of the median item from it."""
+
+    centre: FloatArray
+    distance: float
+
+
+class PlacedItems(NamedTuple):
+    """Points of new items, a row each; rows that are not `placed` are the origin."""
+
+    item_points: NDArray[np.float32]
+    history_points: NDArray[np.float32]
+    placed: Booleans
+
+
+def surroundings_of(
+    item_points: NDArray[np.float32],
+    sources: NDArray[np.float32],
+    weights: NDArray[Any] | None = None,
+    *,
+    hyperbolic: bool,
+) -> Surroundings:
+    """What new items are placed in, from the points of known items.
+
+    sources: what queries are made of: the history points, with the events of each item as its weight, or the points of
+    customers.
+    """
+    weights = np.ones(len(sources)) if weights is None or not weights.any() else weights
+    total = np.einsum("i,ij->j", weights, sources, dtype=np.float64, casting="same_kind")
+    centre = normalise_sum(total) if hyperbolic else total / weights.sum()
+    some = np.linspace(0, len(item_points) - 1, min(len(item_points), SAMPLED_ITEMS)).astype(np.int64)
+    geometry = hyperboloid if hyperbolic else euclidean
+    distances = geometry.distance(centre, geometry.lift(item_points[some, hyperbolic * 1 :].astype(np.float64)))
+    return Surroundings(centre, float(np.median(distances)))
+
+
+def place_items(
+    queries: FloatArray,
+    items: Integers,
+    count: int,
+    surroundings: Surroundings,
+    *,
+    hyperbolic: bool,
+    weights: NDArray[Any] | None = None,
+) -> tuple[NDArray[np.float32], Booleans]:
+    """The points of `count` items, and whether each has any query: `queries[i]` is that of a customer before their
+    event with item `items[i]`, see `Ranker.queries`, and `weights[i]` the weight of the event."""
+    found, placed = midpoints(queries, items, count, hyperbolic=hyperbolic, weights=weights)
+    found[placed] = move_to_distance(found[placed], *surroundings, hyperbolic=hyperbolic)
+    return found, placed
+
+
+def move_to_distance(
+    points: NDArray[np.float32], centre: FloatArray, distance: float | FloatArray, *, hyperbolic: bool
+) -> NDArray[np.float32]:
+    """Points in the same directions from `centre`, at another distance; one for all, or one each."""
+    geometry = hyperboloid if hyperbolic else euclidean
+    towards = geometry.log_map(centre, geometry.lift(points[:, hyperbolic * 1 :].astype(np.float64)))
+    lengths = geometry.tangent_norm(centre, towards)[:, None]
+    # A point at the centre has no direction and stays there.
+    scaled = np.reshape(distance, (-1, 1)) * towards
+    towards = np.divide(scaled, lengths, out=np.zeros_like(towards), where=lengths > 0)
+    moved: NDArray[np.float32] = geometry.exp_map(centre, towards).astype(np.float32)
+    return moved
+
+
+def midpoints(
+    points: FloatArray, groups: Integers, count: int, *, hyperbolic: bool, weights: NDArray[Any] | None = None
+) -> tuple[NDArray[np.float32], Booleans]:
+    """The midpoint of the points of each of `count` groups, and whether it has any; those without are the origin."""
+    origin = (hyperboloid if hyperbolic else euclidean).origin(points.shape[1] - hyperbolic)
+    found = np.tile(origin, (count, 1))
+    placed = np.bincount(groups, minlength=count) > 0
+    if placed.any():
+        order = np.argsort(groups, kind="stable")
+        weight = np.ones(len(groups)) if weights is None else np.asarray(weights, np.float64)[order]
+        starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
+        sums = np.add.reduceat(weight[:, None] * points[order].astype(np.float64), starts, axis=0)
+        found[placed] = normalise_sum(sums) if hyperbolic else sums / np.add.reduceat(weight, starts)[:, None]
+    return found.astype(np.float32), placed
+
+
+def place_from_histories(
+    ranker: Ranker,
+    histories: Interactions,
+    surroundings: Surroundings,
+    *,
+    ordered: bool,
+    user_points: NDArray[np.float32] | None = None,
+    own: Booleans | None = None,
+) -> PlacedItems:
+    """Points for the items of `histories` that follow those of the `ranker`, from the histories they occur in.
+
+    The query of an event is made of the known items before it; if there are none, or no order, of all others that its
+    customer has. An item without any such event is not placed. One that nothing has followed yet gets the same point
+    for histories as for recommendations.
+
+    ordered: whether the order of events means something.
+    user_points: the points of customers, in a symmetric model: the query of those who are `own`.
+    """
+    known, count = len(ranker.item_points), len(histories.items) - len(ranker.item_points)
+    events = np.flatnonzero(histories.item_rows >= known)
+    owners, new_rows = (
+        histories.user_rows[events].astype(np.int64),
+        histories.item_rows[events].astype(np.int64) - known,
+    )
+    weights = None if histories.weights is None else histories.weights[events].astype(np.float64)
+    past = histories.select(histories.item_rows < known)
+    before = offsets_of((histories.item_rows < known).astype(np.int64))[events]  # known events before each event
+    starts, ends = past.offsets[owners], past.offsets[owners + 1]
+    stops = np.where((before > starts) & ordered, before, ends)
+    with_point = np.zeros(len(events), bool) if own is None else own[owners]
+    right = with_point | (stops > starts)
+    queries = np.empty((len(events), ranker.item_points.shape[1]))
+    if user_points is not None:
+        queries[with_point] = ranker.precise(user_points[owners[with_point]])
+    made = right & ~with_point
+    queries[made] = _queries(ranker, past, starts[made], stops[made])
+    item_points, placed = place_items(
+        queries[right],
+        new_rows[right],
+        count,
+        surroundings,
+        hyperbolic=ranker.hyperbolic,
+        weights=None if weights is None else weights[right],
+    )
+    if ranker.history_points is ranker.item_points:
+        return PlacedItems(item_points, item_points, placed)
+    followers, steps = _spans(before, np.minimum(ends, before + _reach(ranker.recency)))
+    history_points, followed = midpoints(
+        ranker.precise(ranker.item_points[past.item_rows[followers]]),
+        np.repeat(new_rows, steps),
+        count,
+        hyperbolic=ranker.hyperbolic,
+        weights=_decay(ranker.recency, steps),
+    )
+    history_points[~followed] = item_points[~followed]
+    return PlacedItems(item_points, history_points, placed)
+
+
+def _queries(ranker: Ranker, past: Interactions, starts: Integers, stops: Integers) -> FloatArray:
+    """The queries of the events `starts[i]` to `stops[i] - 1`, the newest last."""
+    places, lengths = _spans(np.maximum(starts, stops - _reach(ranker.recency)), stops)
+    weights = None if past.weights is None else past.weights[places]
+    return ranker.queries(past.item_rows[places], offsets_of(lengths), weights)
+
+
+def _spans(starts: Integers, stops: Integers) -> tuple[Integers, Integers]:
+    """The numbers from `starts[i]` to `stops[i] - 1`, one group after another, and the sizes of the groups."""
+    offsets = np.stack([starts, stops], axis=1).ravel()
+    return gather_groups(offsets, np.arange(0, len(offsets), 2))[1], stops - starts
+
+
+def _reach(recency: float) -> int:
+    """How many events weigh `LEAST_WEIGHT` or more."""
+    return np.iinfo(np.int32).max if recency == 1 else int(np.log(LEAST_WEIGHT) / np.log(recency)) + 1
+
+
+def _decay(recency: float, lengths: Integers) -> Floats:
+    """recency^steps within groups of these sizes, from the first on."""
+    steps = np.arange(lengths.sum()) - np.repeat(offsets_of(lengths)[:-1], lengths)
+    return np.power(recency, steps.astype(np.float64))

@@ -1,0 +1,36 @@
+"""Events that are found one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lorentzrec.data.interactions import Interactions
+from lorentzrec.evaluation.next_events import next_events
+
+DATA = Interactions.from_pairs(
+    ["ann", "ann", "ann", "bob", "cyd", "cyd"], ["a", "b", "c", "a", "b", "d"], [1, 8, 9, 9, 2, 9]
+)
+
+
+def test_every_event_has_the_history_before_it() -> None:
+    assert DATA.times is not None
+    task = next_events(DATA, DATA.times >= 8)
+    names = [
+        (DATA.items.ids(task.histories.history(row)), DATA.items.ids(task.test.history(row)))
+        for row in range(len(task.test.users))
+    ]
+    assert sorted(names) == [(["a"], ["b"]), (["a", "b"], ["c"]), (["b"], ["d"])]
+    assert task.without_history == 1
+
+
+def test_some_events_at_random() -> None:
+    task = next_events(DATA, np.ones(len(DATA), bool), most=2)
+    assert len(task.test) == 2
+    assert task.test.lengths.tolist() == [1, 1]
+
+
+def test_only_targets_are_found() -> None:
+    labelled = Interactions.from_pairs(["ann"] * 3, ["a", "b", "c"], [1, 2, 3], labels=[True, False, True])
+    task = next_events(labelled, np.ones(3, bool))
+    assert labelled.items.ids(task.test.item_rows) == ["c"]
+    assert labelled.items.ids(task.histories.item_rows) == ["a", "b"]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
 
 import pytest
 
+from lorentzrec_paper.servers import MissingServer
 from serving.running_service import KEY, Service, service_process, shop_store
-from serving.servers import COSMOS_KEY, CosmosServer, Missing, PostgresServer
+from serving.servers import COSMOS_KEY, CosmosServer, PostgresServer
 
 Server = TypeVar("Server", PostgresServer, CosmosServer)
 
@@ -19,7 +21,7 @@ Server = TypeVar("Server", PostgresServer, CosmosServer)
 def running(server: type[Server]) -> Iterator[Server]:
     try:
         started = server()
-    except Missing as missing:
+    except MissingServer as missing:
         pytest.skip(str(missing))
     started.start()
     yield started
@@ -52,6 +54,20 @@ def cosmos_server() -> Iterator[CosmosServer]:
 def cosmos_url(cosmos_server: CosmosServer, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("COSMOS_KEY", COSMOS_KEY)
     return cosmos_server.address(f"test_{uuid4().hex}")
+
+
+@pytest.fixture(
+    params=[
+        "file",
+        pytest.param("postgres", marks=pytest.mark.postgres),
+        pytest.param("cosmos", marks=pytest.mark.cosmos),
+    ]
+)
+def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a store of each kind."""
+    if request.param == "file":
+        return f"file:{tmp_path / 'store'}"
+    return str(request.getfixturevalue(f"{request.param}_url"))
 
 
 @pytest.fixture(scope="module")

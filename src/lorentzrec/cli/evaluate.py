@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lorentzrec.cli.inputs import attributes_at, dataset_at, events_at, parts_of, with_types_of
+from lorentzrec.cli.inputs import attributes_at, dataset_at, events_at, parts_of, split_ids, with_types_of
 from lorentzrec.cli.options import event_file_options
 from lorentzrec.cli.output import print_result, progress, say, table
 from lorentzrec.counting import with_counts
@@ -30,6 +30,7 @@ def evaluate(
     data: str,
     *,
     k: list[int] | None = None,
+    metrics: str | None = None,
     baselines: bool = False,
     cold: bool = False,
     share: Annotated[float, typer.Option(min=0, max=1)] = 0.2,
@@ -48,9 +49,12 @@ def evaluate(
     $ lorentzrec evaluate model shop -k 10 -k 20 --baselines
     $ lorentzrec evaluate model shop --cold
     $ lorentzrec evaluate model later-events.csv --users 10000 --json
+    $ lorentzrec evaluate model shop --metrics ndcg,map,novelty,diversity,gini
 
     data: A dataset with a test part, or files of held-out events.
     k: Length of the lists. Repeatable. Default: 10.
+    metrics: Names separated by commas: hr, recall, ndcg, mrr, precision, map; for full ranking also popularity,
+        coverage, novelty, diversity, gini. Default: hr, recall, ndcg, mrr, popularity and coverage; sampled: hr, ndcg.
     cold: Evaluate items without events: train again with the settings of the model, with and without attributes, but
         without the events of some items, and rank those items by their attributes, next to baselines.
     share: Share of the items that --cold leaves without events.
@@ -74,14 +78,22 @@ def evaluate(
         systems |= {"popularity": Popularity(trained.histories), "item-kNN": ItemKNN(trained.histories)}
     with progress("Ranking", 1.0) as done:
         reports = evaluate_systems(
-            systems, test, k or [10], histories=histories, users=users, negatives=negatives, seed=seed, watch=done
+            systems,
+            test,
+            k or [10],
+            histories=histories,
+            users=users,
+            negatives=negatives,
+            metrics=None if metrics is None else split_ids([metrics]),
+            seed=seed,
+            watch=done,
         )
     both = reports["model"]
     return print_result(
         {"model": str(model), "data": data, "systems": to_dict(reports), "notes": notes},
         report_table(reports),
         json=json,
-        notes=dict.fromkeys([*notes, *both["full"].notes, *both["sampled"].notes]),
+        notes=dict.fromkeys([*notes, *(note for report in both.values() for note in report.notes)]),
     )
 
 
@@ -138,12 +150,14 @@ def to_dict(reports: Mapping[str, Mapping[str, Report]]) -> dict[str, Any]:
 
 
 def report_table(reports: Mapping[str, Mapping[str, Report]], metrics: Sequence[str] | None = None) -> Table:
-    """One row per metric and system, with one column for full and one for sampled ranking."""
+    """One row per metric and system, with one column for full and one for sampled ranking, if it is there."""
     first = next(iter(reports.values()))
     counts = first["full"].counts
     systems = {} if len(reports) == 1 else {"system": "left"}
     columns = {"metric": "left bold"} | systems
-    columns |= {"full ranking": "left", f"sampled, {first['sampled'].counts['negatives']} negatives": "left"}
+    columns |= {"full ranking": "left"}
+    if "sampled" in first:
+        columns |= {f"sampled, {first['sampled'].counts['negatives']} negatives": "left"}
     rows = []
     for name in metrics or list(first["full"].metrics):
         for row, (system, both) in enumerate(reports.items()):

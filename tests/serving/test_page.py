@@ -340,3 +340,24 @@ def test_another_version_without_map_and_twin_is_noticed_while_the_page_is_open(
 
 def wait_for_model(shop: Shop, name: str) -> None:
     wait_until(lambda: bool(shop.service.http.get("/v1/model").json()["model"] == name))
+
+
+def test_new_items_are_marked_and_are_not_on_the_disk(visit: Visit, shop: Shop) -> None:
+    http = shop.service.http
+    visit.open()
+    first = visit.results()[0]
+    http.put("/v1/items/brand-new", json={"title": "Brand-new parka", "like": [first]})
+    try:
+        wait_until(lambda: http.get(f"/v1/items/{first}/similar?k=1").json()["items"][0]["new"])
+        visit.page.locator(f"{OWN_LINES} >> nth=0 >> [data-action=similar]").click()
+        line = visit.page.locator(f'{OWN_LINES}[data-id="brand-new"]')
+        expect(line.locator("em.new")).to_have_text("new")
+        expect(visit.page.locator("#own-results em.new")).to_have_count(1)
+        expect(line.locator("[data-action=show]")).to_have_count(0)
+        line.locator("[data-action=add]").click()
+        expect(visit.page.locator("#history li").first).to_contain_text("Brand-new parka")
+        visit.settled()
+        expect(visit.page.locator("#notice")).to_be_hidden()
+    finally:
+        http.delete("/v1/items/brand-new")
+        wait_until(lambda: http.get("/v1/items/brand-new").status_code == 404)

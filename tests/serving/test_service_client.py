@@ -12,20 +12,13 @@ from threading import Thread
 import pytest
 
 from lorentzrec.serving.client import Client, ServiceError, _parse_pause
-from serving.running_service import service_process, shop_store
+from serving.running_service import KEY, Service, wait_until
 from serving.small_shop import ITEMS, shop_model
 
-KEY = "full-key-0123456789"
 
-
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("shop")
-    (folder / "keys.txt").write_text(KEY)
-    store = shop_store(folder)
-    with service_process(store.url, folder, "--api-key-file", str(folder / "keys.txt")) as service:
-        yield service.url
-    store.close()
+@pytest.fixture
+def url(keyed_service: Service) -> str:
+    return keyed_service.url
 
 
 @pytest.fixture
@@ -109,6 +102,19 @@ def test_live_items(client: Client) -> None:
     assert client.change_live_items(remove=["i3", "i4"]).removed == 2
     assert (client.live_items(), client.removed_items()) == (None, ["i3", "i4"])
     client.set_live_items(None)
+
+
+def test_new_items(client: Client) -> None:
+    created = client.add_item("boot", title="Boot", category="hats", like=["i3", "none"])
+    assert (created.placed, created.unknown_items) == (True, 1)
+    wait_until(lambda: "boot" in [item.id for item in client.recommend(["i3"], k=50).items])
+    (boot,) = [item for item in client.recommend(["i3"], k=50).items if item.new]
+    assert (boot.id, boot.row, boot.title) == ("boot", -1, "Boot")
+    assert (client.item("boot").new, client.model().new_items) == (True, 1)
+    assert client.recommend([], k=1, explore=1, seed=1).items[0].id == "boot"
+    client.remove_item("boot")
+    with pytest.raises(ServiceError, match="'boot' is not a new item"):
+        client.remove_item("boot")
 
 
 def test_errors_carry_the_problem(client: Client, url: str, tmp_path: Path) -> None:

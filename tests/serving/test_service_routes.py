@@ -119,6 +119,10 @@ def test_kinds_of_events_weigh_as_in_training(tmp_path: Path) -> None:
         assert "send one of view, buy, or a weight" in unknown.json()["detail"]
         both = service.post("/v1/events", json={"user": "kim", "item": "i3", "kind": "buy", "weight": 2})
         assert both.status_code == 400
+    with service_here(store.url, event_weights={"gift": 2.0}) as service:
+        assert service.post("/v1/events", json={"user": "kit", "item": "i3", "kind": "gift"}).status_code == 200
+        assert service.get("/v1/users/kit/history").json()["history"][0]["weight"] == 2.0
+        assert service.post("/v1/events", json={"user": "kit", "item": "i3", "kind": "buy"}).status_code == 400
     store.close()
 
 
@@ -174,6 +178,7 @@ def test_search_and_details_of_items(service: TestClient[Any], store: Store) -> 
     assert ids(service.get("/v1/items?limit=2").json()) == ["i0", "i1"]
     item = service.get("/v1/items/i0").json()
     details = {"row": 0, "id": "i0", "title": "Piece number 0", "category": "coats", "price": 9.5, "image": None}
+    details |= {"new": False}
     assert item == details | {"model": store.state().version}
     assert service.get("/v1/items/none").status_code == 404
 
@@ -236,6 +241,7 @@ def test_information_about_the_model(service: TestClient[Any], store: Store) -> 
         "twin": True,
         "categories": ["coats", "hats", "shoes"],
         "live": ITEMS,
+        "new_items": 0,
     }
 
 

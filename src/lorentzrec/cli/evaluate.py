@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lorentzrec.cli.inputs import dataset_at, events_at, parts_of, with_types_of
+from lorentzrec.cli.inputs import dataset_at, events_at, parts_of, split_ids, with_types_of
 from lorentzrec.cli.options import event_file_options
 from lorentzrec.cli.output import print_result, progress, table
 from lorentzrec.counting import with_counts
@@ -27,6 +27,7 @@ def evaluate(
     data: str,
     *,
     k: list[int] | None = None,
+    metrics: str | None = None,
     baselines: bool = False,
     users: int | None = None,
     negatives: int = 100,
@@ -42,9 +43,12 @@ def evaluate(
     $ lorentzrec evaluate model shop
     $ lorentzrec evaluate model shop -k 10 -k 20 --baselines
     $ lorentzrec evaluate model later-events.csv --users 10000 --json
+    $ lorentzrec evaluate model shop --metrics ndcg,map,novelty,diversity,gini
 
     data: A dataset with a test part, or files of held-out events.
     k: Length of the lists. Repeatable. Default: 10.
+    metrics: Names separated by commas: hr, recall, ndcg, mrr, precision, map; for full ranking also popularity,
+        coverage, novelty, diversity, gini. Default: hr, recall, ndcg, mrr, popularity and coverage; sampled: hr, ndcg.
     baselines: Also evaluate popularity and item-kNN.
     users: Evaluate this many customers, chosen at random. Default: all.
     negatives: Items that each held-out item is ranked among in the sampled protocol.
@@ -63,14 +67,22 @@ def evaluate(
         systems |= {"popularity": Popularity(trained.histories), "item-kNN": ItemKNN(trained.histories)}
     with progress("Ranking", 1.0) as done:
         reports = evaluate_systems(
-            systems, test, k or [10], histories=histories, users=users, negatives=negatives, seed=seed, watch=done
+            systems,
+            test,
+            k or [10],
+            histories=histories,
+            users=users,
+            negatives=negatives,
+            metrics=None if metrics is None else split_ids([metrics]),
+            seed=seed,
+            watch=done,
         )
     both = reports["model"]
     print_result(
         {"model": str(model), "data": data, "systems": to_dict(reports), "notes": notes},
         report_table(reports),
         json=json,
-        notes=dict.fromkeys([*notes, *both["full"].notes, *both["sampled"].notes]),
+        notes=dict.fromkeys([*notes, *(note for report in both.values() for note in report.notes)]),
     )
 
 
@@ -79,12 +91,14 @@ def to_dict(reports: Mapping[str, Mapping[str, Report]]) -> dict[str, Any]:
 
 
 def report_table(reports: Mapping[str, Mapping[str, Report]], metrics: Sequence[str] | None = None) -> Table:
-    """One row per metric and system, with one column for full and one for sampled ranking."""
+    """One row per metric and system, with one column for full and one for sampled ranking, if it is there."""
     first = next(iter(reports.values()))
     counts = first["full"].counts
     systems = {} if len(reports) == 1 else {"system": "left"}
     columns = {"metric": "left bold"} | systems
-    columns |= {"full ranking": "left", f"sampled, {first['sampled'].counts['negatives']} negatives": "left"}
+    columns |= {"full ranking": "left"}
+    if "sampled" in first:
+        columns |= {f"sampled, {first['sampled'].counts['negatives']} negatives": "left"}
     rows = []
     for name in metrics or list(first["full"].metrics):
         for row, (system, both) in enumerate(reports.items()):

@@ -135,3 +135,23 @@ def read_ids(path: Path) -> list[str]:
         raise InputError(
             f"{path} cannot be read as a list of ids ({error}): give a text file, one id per line"
         ) from None
+
+
+def named_texts(option: str, texts: list[str] | None) -> dict[str, str]:
+    """The values of a repeatable option NAME=VALUE."""
+    pairs = {}
+    for text in texts or []:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not (name and equals and value):
+            raise ConfigError(f"{option} {text!r} has no name and value: write name=value")
+        pairs[name] = value
+    return pairs
+
+
+def named_numbers(option: str, texts: list[str] | None) -> dict[str, float]:
+    """The same for NAME=NUMBER."""
+    pairs = named_texts(option, texts)
+    try:
+        return {name: int(text) if text.lstrip("-").isdigit() else float(text) for name, text in pairs.items()}
+    except ValueError as error:
+        raise ConfigError(f"{option}: {str(error).partition(': ')[2]} is not a number: write name=number") from None

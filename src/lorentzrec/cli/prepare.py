@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lorentzrec.cli.inputs import named_numbers, named_texts
 from lorentzrec.cli.options import field_options, pop_fields
 from lorentzrec.cli.output import print_result, stages, table
 from lorentzrec.cli.results import refuse_unwritable
@@ -80,15 +81,15 @@ def prepare(
     source = pop_fields(fields, Source) | ({"columns": tuple(columns.split(","))} if columns else {})
     if not source["ordered"]:
         del source["ordered"]
-    item_fields = _pairs("--item-field", item_columns)
+    item_fields = named_texts("--item-field", item_columns)
     split_name, _, split_options = (split or "").partition(":")
     config = PrepareConfig(
         events=tuple(events),
         out=out,
         source=source_named(fields["reader"], **source),
-        event_weights=_numbers("--event-weight", event_weights),
+        event_weights=named_numbers("--event-weight", event_weights),
         split=split_name or None,
-        split_options=_numbers("--split", split_options.split(",") if split_options else None),
+        split_options=named_numbers("--split", split_options.split(",") if split_options else None),
         item_source=Source(item_column=item_fields.pop("item")) if "item" in item_fields else None,
         item_columns=item_fields,
         **pop_fields(fields, PrepareConfig),
@@ -129,21 +130,3 @@ def step_table(report: PrepareReport) -> Table:
     ]
     columns = {"step": "left bold", "events in": "right", "out": "right", "dropped": "right", "which": "left dim"}
     return table(columns, rows, title=f"Prepared with {report.engine} in {report.seconds:.1f} s")
-
-
-def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:
-    pairs = {}
-    for text in texts or []:
-        name, equals, value = (part.strip() for part in text.partition("="))
-        if not (name and equals and value):
-            raise ConfigError(f"{option} {text!r} has no name and value: write name=value")
-        pairs[name] = value
-    return pairs
-
-
-def _numbers(option: str, texts: list[str] | None) -> dict[str, float]:
-    pairs = _pairs(option, texts)
-    try:
-        return {name: int(text) if text.lstrip("-").isdigit() else float(text) for name, text in pairs.items()}
-    except ValueError as error:
-        raise ConfigError(f"{option}: {str(error).partition(': ')[2]} is not a number: write name=number") from None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lorentzrec.cli.inputs import named_numbers
 from lorentzrec.cli.options import field_options, pop_fields
 from lorentzrec.cli.output import note, say
 from lorentzrec.errors import InputError, StoreUnavailable, how_to_get
@@ -24,6 +25,7 @@ def serve(
     *,
     port: Annotated[int, typer.Option(min=1, max=65535)] = 8000,
     workers: Annotated[int | None, typer.Option(min=1)] = None,
+    event_weights: Annotated[list[str] | None, typer.Option("--event-weight")] = None,
     **fields: Any,
 ) -> None:
     """Serve recommendations, and a page to explore them, from the current version of a store.
@@ -37,6 +39,8 @@ def serve(
 
     port: The port to listen on.
     workers: Processes; they share one copy of the model. Default: one per core.
+    event_weights KIND=WEIGHT: Weight of a kind of event; other kinds are refused. Repeatable. Default: as in the
+        dataset of the version.
     """
     try:
         from lorentzrec.serving.http.keys import read_key_file
@@ -48,6 +52,7 @@ def serve(
     from lorentzrec.threads import available_cores
 
     given = pop_fields(fields, ServiceSettings)
+    given["event_weights"] = named_numbers("--event-weight", event_weights)
     settings = ServiceSettings(store=store, port=port, workers=workers or available_cores(), **given)
     if settings.api_key_file is not None:
         read_key_file(settings.api_key_file)

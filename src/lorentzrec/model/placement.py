@@ -75,13 +75,22 @@ def place_items(
     """The points of `count` items, and whether each has any query: `queries[i]` is that of a customer before their
     event with item `items[i]`, see `Ranker.queries`, and `weights[i]` the weight of the event."""
     found, placed = midpoints(queries, items, count, hyperbolic=hyperbolic, weights=weights)
-    geometry, (centre, distance) = hyperboloid if hyperbolic else euclidean, surroundings
-    towards = geometry.log_map(centre, geometry.lift(found[placed][:, hyperbolic * 1 :].astype(np.float64)))
-    lengths = geometry.tangent_norm(centre, towards)[:, None]
-    # A midpoint at the centre has no direction and stays there.
-    towards = np.divide(distance * towards, lengths, out=np.zeros_like(towards), where=lengths > 0)
-    found[placed] = geometry.exp_map(centre, towards).astype(np.float32)
+    found[placed] = move_to_distance(found[placed], *surroundings, hyperbolic=hyperbolic)
     return found, placed
+
+
+def move_to_distance(
+    points: NDArray[np.float32], centre: FloatArray, distance: float | FloatArray, *, hyperbolic: bool
+) -> NDArray[np.float32]:
+    """Points in the same directions from `centre`, at another distance; one for all, or one each."""
+    geometry = hyperboloid if hyperbolic else euclidean
+    towards = geometry.log_map(centre, geometry.lift(points[:, hyperbolic * 1 :].astype(np.float64)))
+    lengths = geometry.tangent_norm(centre, towards)[:, None]
+    # A point at the centre has no direction and stays there.
+    scaled = np.reshape(distance, (-1, 1)) * towards
+    towards = np.divide(scaled, lengths, out=np.zeros_like(towards), where=lengths > 0)
+    moved: NDArray[np.float32] = geometry.exp_map(centre, towards).astype(np.float32)
+    return moved
 
 
 def midpoints(

@@ -23,6 +23,8 @@ from lorentzrec.serving.http.messages import (
     LiveItemsChanged,
     LiveItemsResponse,
     ModelInformation,
+    NewItemRemoved,
+    NewItemResponse,
     Problem,
     RecommendResponse,
 )
@@ -71,17 +73,20 @@ class Client:
     ) -> RecommendResponse:
         """The best items for a history (oldest first), or for a customer whose history is in the store.
 
-        options: context, exclude, allow, categories, exclude_seen, diversity, reasons, twin.
+        options: context, exclude, allow, categories, exclude_seen, diversity, reasons, twin, explore, seed.
         """
         body = {"history": history, "user": user, "k": k, **options}
         return self._send(RecommendResponse, "POST", "/v1/recommend", body)
 
     def similar(self, item: Id, k: int = 10, **options: Any) -> RecommendResponse:
-        """The items nearest to an item. options: categories, exclude, diversity, twin."""
+        """The items nearest to an item. options: categories, exclude, diversity, twin, explore."""
         return self._send(RecommendResponse, "GET", f"/v1/items/{_part(item)}/similar", parameters={"k": k, **options})
 
     def basket(self, items: Sequence[Id], k: int = 10, **options: Any) -> RecommendResponse:
-        """Items that complement those of a basket. options: exclude, allow, categories, diversity, reasons, twin."""
+        """Items that complement those of a basket.
+
+        options: exclude, allow, categories, diversity, reasons, twin, explore, seed.
+        """
         return self._send(RecommendResponse, "POST", "/v1/basket", {"items": items, "k": k, **options})
 
     def add_events(self, events: Iterable[Mapping[str, Any]]) -> EventsResponse:
@@ -108,6 +113,17 @@ class Client:
     def item(self, item: Id) -> ItemResponse:
         """The details of an item."""
         return self._send(ItemResponse, "GET", f"/v1/items/{_part(item)}")
+
+    def add_item(self, item: Id, *, like: Sequence[Id] = (), **details: Any) -> NewItemResponse:
+        """Create an item that the version does not contain, or replace what was sent about it.
+
+        like: similar items of the version, whose midpoint places it. details: title, category, price, image.
+        """
+        return self._send(NewItemResponse, "PUT", f"/v1/items/{_part(item)}", {"like": like, **details})
+
+    def remove_item(self, item: Id) -> None:
+        """Remove a new item."""
+        self._send(NewItemRemoved, "DELETE", f"/v1/items/{_part(item)}")
 
     def live_items(self) -> list[str] | None:
         """The only items that may be recommended; None if all may except `removed_items`."""

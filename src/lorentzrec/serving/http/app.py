@@ -62,7 +62,7 @@ def create_app(settings: ServiceSettings, keys: ApiKeys | None = None) -> Reques
     )
     folder = os.environ.get(SERVICE_FOLDER)
     copies = None if folder is None else Path(folder) / "versions"
-    versions = VersionWatcher(store, settings.cache_folder, metrics, settings.poll_seconds, copies)
+    versions = VersionWatcher(store, metrics, settings, copies)
     worker = Worker(versions, store, metrics, CostlyRequests())
     # Ranking is a matrix product that releases Python's lock, so handlers run in parallel in threads.
     set_asyncio_executor(ThreadPoolExecutor(settings.request_threads, "request"))

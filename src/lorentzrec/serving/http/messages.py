@@ -71,7 +71,7 @@ class EventDetails(Struct, frozen=True, forbid_unknown_fields=True):
     """An event that is sent again with the same id counts once, and so does an item at one time under two ids. If left
     out, the id is derived from item and time; without a time it is new for every event."""
     kind: Kind | None = None
-    """What happened. Its weight is the one that the dataset of the version was prepared with (`--event-weight`)."""
+    """What happened. Its weight is that of the service, or else of the dataset of the version (`--event-weight`)."""
     weight: Weight | None = None
     """The weight itself, instead of a kind; 1 if both are left out."""
 
@@ -121,6 +121,18 @@ class LiveItemsChange(Struct, frozen=True, forbid_unknown_fields=True):
     remove: Sequence[Id] = ()
 
 
+class NewItemRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """An item that the version does not contain. Similar items, or else its category, place it until it has events."""
+
+    title: Annotated[str, Meta(max_length=1_000)] | None = None
+    category: Annotated[str, Meta(min_length=1, max_length=1_000)] | None = None
+    price: Annotated[float, Meta(ge=0, le=1e15)] | None = None
+    image: Annotated[str, Meta(max_length=2_000)] | None = None
+    """An address."""
+    like: Annotated[Sequence[Id], Meta(max_length=100)] = ()
+    """Similar items of the version: the new item is placed at their midpoint."""
+
+
 class RowsRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Items to look up on the map."""
 
@@ -152,13 +164,29 @@ class ItemsResponse(Struct, frozen=True):
     model: str
 
 
+class NewItemResponse(Struct, frozen=True):
+    """A new item is stored, and recommended by every worker, usually within two seconds, if it is placed."""
+
+    id: str
+    placed: bool
+    """Whether similar items or a category of the version place it. If not, its first events will."""
+    unknown_items: int
+    """The number of similar items that the version does not contain. They are stored: the next version may."""
+    model: str
+
+
+class NewItemRemoved(Struct, frozen=True):
+    id: str
+    model: str | None
+
+
 class EventsResponse(Struct, frozen=True):
     """The events are on disk, and count in the next recommendation."""
 
     accepted: int
     duplicates: int
     unknown_items: int
-    """Events of items that the version does not contain. They are stored: the next version may contain them."""
+    """Events of items that the version does not contain. They are stored, and place these items."""
     model: str | None
 
 
@@ -217,6 +245,8 @@ class ModelInformation(Struct, frozen=True):
     twin: bool
     categories: list[str]
     live: int
+    new_items: int = 0
+    """Placed items that the version does not contain."""
 
 
 class RowsResponse(Struct, frozen=True):

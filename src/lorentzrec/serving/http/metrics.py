@@ -35,6 +35,12 @@ class Metrics:
         self.swaps = counter("lorentzrec_version_swaps_total", "Switches to another version.")
         self.refused = counter("lorentzrec_versions_refused_total", "Versions found damaged.")
         self.serving = total("lorentzrec_version_workers", "Workers that use this version.", ["version"])
+        most = partial(Gauge, registry=self._registry, multiprocess_mode="livemax")
+        self.new_items = most("lorentzrec_new_items", "Placed items that the version does not contain.")
+        self.new_items_left_out = counter(
+            "lorentzrec_new_items_left_out_total", "New items that were not added because there are too many."
+        )
+        self.new_items_shown = counter("lorentzrec_new_items_shown_total", "New items in responses.")
         self.store_up = least("lorentzrec_store_up", "1 if the store responds.")
         self.store_writable = least("lorentzrec_store_writable", "1 unless the last write to the store failed.")
 

@@ -32,6 +32,7 @@ TITLES = {
     403: "Forbidden",
     404: "Not found",
     405: "Method not allowed",
+    409: "The item cannot be added",
     408: "The request took too long to arrive",
     413: "The request is too large",
     415: "Unsupported media type",

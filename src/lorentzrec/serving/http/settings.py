@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
@@ -42,12 +44,19 @@ class ServiceSettings:
     """Folder for versions from a remote store; by default one in the user's cache."""
     allowed_origins: tuple[str, ...] = ()
     """A web site whose pages may call the service from a browser, `*` for any. Repeatable."""
+    new_items: Annotated[int, Range(0)] = 10_000
+    """Largest number of items that the version does not contain and that are recommended by their first events or by
+    similar items; 0 for none."""
+    explore: Annotated[float, Range(0, 1)] = 0.0
+    """The share of the places in every response that goes to new items; a request may choose another."""
     log_format: Literal["text", "json"] = "text"
     """Log lines for people, or for machines."""
     log_level: Literal["info", "warning"] = "info"
     """info: one line per request. warning: problems only."""
+    event_weights: Mapping[str, float] = field(default_factory=dict)
+    """Kind of event -> weight; if empty, those of the dataset of the version."""
     poll_seconds: Seconds = 1.0
-    """How often a worker checks for a new version or other live items."""
+    """How often a worker checks for a new version, other live items and new items."""
     store_seconds: Seconds = 2.0
     """How long a request waits for the store, at most."""
     store_threads: Number = 16
@@ -70,6 +79,9 @@ class ServiceSettings:
 
     def __post_init__(self) -> None:
         check_fields(self, as_options=True)
+        for kind, weight in self.event_weights.items():
+            if not (weight > 0 and math.isfinite(weight)):
+                raise ConfigError(f"the weight of {kind!r} is {weight}: give a positive number")
         for host in self.allowed_hosts:
             if host != "*" and not HOST_NAME.fullmatch(host):
                 raise ConfigError(f"{host!r} is not a host name: give one like shop.example, without http:// and port")

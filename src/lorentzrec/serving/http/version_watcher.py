@@ -6,7 +6,7 @@ import logging
 import random
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
@@ -14,7 +14,9 @@ from threading import Event, Thread
 from lorentzrec.errors import ArtifactError, LorentzrecError, StoreUnavailable
 from lorentzrec.serving.http.guarded_store import GuardedStore
 from lorentzrec.serving.http.metrics import Metrics
+from lorentzrec.serving.http.new_item_watcher import NewItemWatcher
 from lorentzrec.serving.http.problems import STORE_UNAVAILABLE, NotReady
+from lorentzrec.serving.http.settings import ServiceSettings
 from lorentzrec.serving.recommending.recommender import Recommender
 from lorentzrec.serving.versions.version import Version, drop_copies, open_version
 
@@ -24,6 +26,8 @@ FETCH_SECONDS = 3600.0
 """A version may be large, and its store far away."""
 REFUSAL_SECONDS = 30.0
 """A refused version is opened again after this long: it may have been repaired."""
+LEAST_PAUSE = 0.1
+"""Seconds between two polls, however many changes are announced."""
 
 logger = logging.getLogger("lorentzrec.serving")
 
@@ -37,11 +41,13 @@ class VersionWatcher:
     """
 
     def __init__(
-        self, store: GuardedStore, cache: Path, metrics: Metrics, poll_seconds: float, copies: Path | None = None
+        self, store: GuardedStore, metrics: Metrics, settings: ServiceSettings, copies: Path | None = None
     ) -> None:
-        """`cache`: for downloaded versions. `copies`: see `open_version`."""
-        self._store, self._cache, self._metrics, self._poll_seconds = store, cache, metrics, poll_seconds
-        self._copies = copies
+        """`copies`: see `open_version`."""
+        self._store, self._metrics, self._copies = store, metrics, copies
+        self._cache, self._poll_seconds, self._explore = settings.cache_folder, settings.poll_seconds, settings.explore
+        self._event_weights = settings.event_weights
+        self.new_items = NewItemWatcher(store, metrics, settings.new_items)
         self._recommender: Recommender | None = None
         self._live_revision = 0  # of its live items
         self._refused: dict[str, float] = {}  # when each may be opened again
@@ -64,6 +70,12 @@ class VersionWatcher:
     def version(self) -> Version | None:
         """The version in use; None if there is none."""
         return None if self._recommender is None else self._recommender.version
+
+    @property
+    def event_weights(self) -> Mapping[str, float]:
+        """Weights of the kinds of events: of the service, or else of the version; empty if all are equal."""
+        version = self.version
+        return self._event_weights or ({} if version is None else version.event_weights)
 
     @property
     def warnings(self) -> list[str]:
@@ -96,7 +108,10 @@ class VersionWatcher:
             self._poll()
             self._polled.set()
             # Workers that started together should not all poll together.
-            self._nudged.wait(self._poll_seconds * random.uniform(0.8, 1.2))
+            self._stopped.wait(LEAST_PAUSE)
+            succeeded = self._failure is None and self._store.trouble is None
+            if not (succeeded and self.new_items.waiting):
+                self._nudged.wait(self._poll_seconds * random.uniform(0.8, 1.2) - LEAST_PAUSE)
 
     def _poll(self) -> None:
         was_up = self._store.trouble is None
@@ -117,7 +132,7 @@ class VersionWatcher:
         self._metrics.store_writable.set(self._store.trouble is None and self._store.write_trouble is None)
 
     def refresh(self) -> None:
-        """Take the current version and live items of the store into use, if they have changed."""
+        """Take the current version, live items and new items of the store into use, if they have changed."""
         state = self._store.call(lambda store: store.state(), probe=True)
         self._wanted, before = state.version, self._recommender
         if state.warning is not None and state.warning != self._warning:
@@ -125,11 +140,15 @@ class VersionWatcher:
         self._warning = state.warning
         for version in self._choices(state.version, self.version):
             if before is not None and version is before.version and state.live_revision == self._live_revision:
+                self._recommender = self.new_items.extend(before, state.items_revision)
                 return
             if (recommender := self._load(version)) is not None:
-                self._recommender, self._live_revision, self._noted = recommender, state.live_revision, None
-                if before is None or version is not before.version:
-                    self._announce(before, version)
+                try:
+                    recommender = self.new_items.extend(recommender, state.items_revision)
+                finally:  # what is wrong with new items does not keep a version from being used
+                    self._recommender, self._live_revision, self._noted = recommender, state.live_revision, None
+                    if before is None or version is not before.version:
+                        self._announce(before, version)
                 return
 
     def _choices(self, wanted: str | None, in_use: Version | None) -> Iterator[Version]:
@@ -187,7 +206,7 @@ class VersionWatcher:
         """The recommender of a version, warmed up; None if the version is refused."""
         live = self._store.call(lambda store: store.live_items(), seconds=FETCH_SECONDS)
         with self._refuse_if_damaged(version.name):  # its checksums are right, but its content may make no sense
-            recommender = Recommender(version, live.items, live.removed)
+            recommender = Recommender(version, live.items, live.removed, explore=self._explore)
             recommender.warm_up()
             return recommender
         return None

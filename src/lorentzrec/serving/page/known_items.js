@@ -27,7 +27,7 @@ export class KnownItems {
   /** Caches the rows in a response. @param {{items: Item[], model: string}} response */
   remember({ items, model }) {
     if (model !== this.version) return;
-    for (const { id, row } of items) if (row !== undefined) this.rows.set(id, row);
+    for (const { id, row } of items) if (row !== undefined) this.rows.set(id, row < 0 ? null : row);
   }
 
   /** @param {number[]} rows @returns {Promise<Item[]>} */

@@ -1,7 +1,7 @@
 /** The HTTP service, as far as the page uses it. Every failure becomes one `Problem` with one readable line. */
 
 /**
- * @typedef {{row?: number, id: string, title: string | null, category: string | null}} Item
+ * @typedef {{row?: number, id: string, title: string | null, category: string | null, new?: boolean}} Item row: -1 for a new item, which is not on the map
  * @typedef {"near" | "often_after" | "often_with"} ReasonKind
  * @typedef {{item: string, title: string | null, share: number, kind: ReasonKind}} Reason
  * @typedef {Item & {score: number, because?: Reason[]}} RecommendedItem

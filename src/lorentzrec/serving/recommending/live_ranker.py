@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from copy import copy
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.geometry import FloatArray
-from lorentzrec.model.ranking import History, Ranker, Rows
-from lorentzrec.serving.recommending.reasons import Reasons
+from lorentzrec.memory import Boosts
+from lorentzrec.model.placement import PlacedItems
+from lorentzrec.model.ranking import NO_ROWS, History, Ranker, Rows
+from lorentzrec.model.reasons import Reasons
 from lorentzrec.serving.versions.index import INDEXED_ITEMS, Index, IndexedRanker, Score
 
 FEW_REMOVED = 50
@@ -29,6 +32,34 @@ class Query(NamedTuple):
     """What the point is the midpoint of; None: rank by distance from it."""
 
 
+class ExtendedRanker(Ranker):
+    """A ranker whose items are followed by new ones, without a copy of all points. It makes queries and explains, but
+    does not rank new items: see `LiveRanker.top`."""
+
+    def __init__(self, ranker: Ranker, new: PlacedItems) -> None:
+        vars(self).update(vars(ranker))
+        self._count, self._new = len(ranker.item_points), new
+
+    def precise_items(self, rows: Rows) -> FloatArray:
+        return self.precise(self._gather(self.item_points, self._new.item_points, rows))
+
+    def precise_histories(self, rows: Rows) -> FloatArray:
+        return self.precise(self._gather(self.history_points, self._new.history_points, rows))
+
+    def boosts(self, history: History | None) -> Boosts | None:
+        """The memory has nothing about new items."""
+        if history is not None:
+            known = history.items < self._count
+            history = History(history.items[known], None if history.weights is None else history.weights[known])
+        return super().boosts(history)
+
+    def _gather(self, known: NDArray[np.float32], new: NDArray[np.float32], rows: Rows) -> NDArray[np.float32]:
+        found = known[np.minimum(rows, self._count - 1)]
+        later = rows >= self._count
+        found[later] = new[rows[later] - self._count]
+        return found
+
+
 class LiveRanker:
     """Ranks the live items of a version by its model, or by its twin; all rows are those of the version.
 
@@ -36,6 +67,9 @@ class LiveRanker:
     unless there is an index, and enough items are live for it to pay. If only a few items are not live, nothing is
     packed: these are excluded from every ranking.
     """
+
+    _new_nearest: Ranker
+    _new_scored: Ranker
 
     def __init__(
         self, ranker: Ranker, counts: NDArray[np.int64], live: Rows | None = None, index: Index | None = None
@@ -45,7 +79,7 @@ class LiveRanker:
         rows: Rows = np.arange(len(counts)) if live is None else live
         self._counts, self._popular = counts, rows[np.argsort(-counts[rows], kind="stable")]
         self._index = index if len(rows) >= INDEXED_ITEMS else None
-        self._removed: Rows = np.empty(0, np.int64)
+        self._removed = self._new = NO_ROWS
         few = len(counts) // REMOVED_SHARE if self._index is None else FEW_REMOVED
         if live is not None and len(counts) - len(live) <= few:
             self._removed, live = np.setdiff1d(np.arange(len(counts)), live, assume_unique=True), None
@@ -58,6 +92,20 @@ class LiveRanker:
         self._nearest = self._make_ranker(points, ranker.hyperbolic, "distance")
         self._scored = self._nearest if ranker.by_distance else self._make_ranker(points, ranker.hyperbolic, "inner")
 
+    def extended(self, new: PlacedItems, live: NDArray[np.bool_]) -> LiveRanker:
+        """The same with new items, whose rows follow those of the version. `live`: which of them may be recommended."""
+        extended = copy(self)
+        extended.all_items = ExtendedRanker(self.all_items, new)
+        extended.reasons = self.reasons.extended(extended.all_items)
+        extended._new = len(self._counts) + np.flatnonzero(live)
+        geometry: Literal["hyperboloid", "euclidean"] = "hyperboloid" if self.all_items.hyperbolic else "euclidean"
+        points = new.item_points[live]
+        extended._new_nearest = Ranker(points, geometry=geometry, score="distance")
+        extended._new_scored = extended._new_nearest
+        if not self.all_items.by_distance:
+            extended._new_scored = Ranker(points, geometry=geometry, score="inner")
+        return extended
+
     def _make_ranker(self, points: NDArray[np.float32], hyperbolic: bool, score: Score) -> Ranker:
         if self._index is not None:
             return IndexedRanker(points, self._index, self._live, hyperbolic=hyperbolic, score=score)
@@ -65,6 +113,35 @@ class LiveRanker:
 
     def top(self, query: Query, k: int, excluded: Rows, allowed: Rows | None) -> Ranked:
         """The best `k` by the model's score, or the nearest to a point; none of `excluded`, only of `allowed`."""
+        if not isinstance(self.all_items, ExtendedRanker):
+            return self._top_known(query, k, excluded, allowed)
+        best = self._top_known(query, k, self._known(excluded), None if allowed is None else self._known(allowed))
+        new = self.new_items(query, k, excluded, allowed)
+        if not len(new[0]):
+            return best
+        rows, scores = np.concatenate([best[0], new[0]]), np.concatenate([best[1], new[1]])
+        order = np.argsort(-scores, kind="stable")[:k]
+        return rows[order], scores[order]
+
+    def new_items(self, query: Query | None, k: int, excluded: Rows, allowed: Rows | None) -> Ranked:
+        """The best `k` new items that may be recommended; without a query all of them, with score 0."""
+        if not len(self._new):
+            return NO_ROWS, np.empty(0, np.float32)
+        never = np.isin(self._new, excluded)
+        if allowed is not None:  # which may be most of the version, so its rows are dropped first
+            never |= ~np.isin(self._new, allowed[allowed >= len(self._counts)])
+        if query is None:
+            rows = self._new[~never]
+            return rows, np.zeros(len(rows), np.float32)
+        ranker = self._new_nearest if query.history is None else self._new_scored
+        places, scores = ranker.top(query.point, k, np.flatnonzero(never))
+        return self._new[places], scores
+
+    def _known(self, rows: Rows) -> Rows:
+        """Without the rows of new items."""
+        return rows[rows < len(self._counts)]
+
+    def _top_known(self, query: Query, k: int, excluded: Rows, allowed: Rows | None) -> Ranked:
         boosts = self.all_items.boosts(query.history)
         if boosts is not None and self._packed is not None:
             places = self._places[boosts.items]
@@ -81,6 +158,7 @@ class LiveRanker:
         """The `k` items with the most events in training, scored by that number; ties by row."""
         rows = self._popular
         if allowed is not None:
+            allowed = self._known(allowed)
             permitted = np.zeros(len(self._counts), bool)
             permitted[allowed] = True
             rows = rows[permitted[rows]]

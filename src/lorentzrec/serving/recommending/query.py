@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import Annotated, NamedTuple, TypeAlias
 
 from msgspec import Meta, Struct
 
 from lorentzrec.model.fallbacks import Fallback
+from lorentzrec.model.reasons import ReasonKind
 from lorentzrec.serving.stores.store import LONGEST_ID
 
 LARGEST_K = 1_000
@@ -27,6 +27,7 @@ Categories: TypeAlias = Annotated[Sequence[str], Meta(max_length=1_000)]
 Diversity: TypeAlias = Annotated[
     float, Meta(ge=0, le=1, description="0: the best items; towards 1: items that differ from one another.")
 ]
+Explore: TypeAlias = Annotated[float, Meta(ge=0, le=1, description="The share of the places that goes to new items.")]
 
 
 class RankingOptions(Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,21 +46,14 @@ class RankingOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """For each recommendation, list the items of the history that contribute most to it."""
     twin: bool = False
     """Use the Euclidean twin, if the version has one."""
-
-
-class ReasonKind(StrEnum):
-    """How an item of the history leads to a recommendation."""
-
-    NEAR = "near"
-    """The recommended item is near to it."""
-    OFTEN_AFTER = "often_after"
-    """The recommended item is often bought soon after it."""
-    OFTEN_WITH = "often_with"
-    """The recommended item is often bought by the same customers; for events without an order."""
+    explore: Explore | None = None
+    """By default that of the service (`--explore`). Which new items are shown is random."""
+    seed: Annotated[int, Meta(ge=0, le=2**32 - 1)] | None = None
+    """Makes `explore` repeatable: the same request with the same seed and the same new items has the same response."""
 
 
 class Reason(Struct, frozen=True):
-    """An item of the history that contributes to a recommendation; see `reasons.py`."""
+    """An item of the history that contributes to a recommendation, with its title; see `model/reasons.py`."""
 
     item: str
     title: str | None
@@ -71,11 +65,13 @@ class Reason(Struct, frozen=True):
 class RecommendedItem(Struct, frozen=True):
     id: str
     row: int
-    """Its row on the map."""
+    """Its row on the map; -1 for a new item."""
     score: float
     title: str | None
     category: str | None
     because: tuple[Reason, ...] = ()
+    new: bool = False
+    """Whether the version does not contain the item: it was placed by its first events or by similar items."""
 
 
 class RankedItems(NamedTuple):

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.errors import InputError
+from lorentzrec.model.diversity import diversify, pool_size
 from lorentzrec.model.fallbacks import Cause, Fallback, history_fallbacks, unknown_fallbacks
 from lorentzrec.model.ranking import History, Rows
-from lorentzrec.serving.recommending.diversity import diversify, pool_size
+from lorentzrec.serving.recommending.exploring import explore
 from lorentzrec.serving.recommending.live_ranker import LiveRanker, Query, Ranked
-from lorentzrec.serving.recommending.query import Id, RankedItems, RankingOptions, Reason, ReasonKind, RecommendedItem
+from lorentzrec.serving.recommending.new_items import NewItems
+from lorentzrec.serving.recommending.query import Id, RankedItems, RankingOptions, Reason, RecommendedItem
+from lorentzrec.serving.versions.item_directory import Item
 from lorentzrec.serving.versions.version import Version
 
-REASONS_SHOWN = 3
-"""The largest number of reasons for one item."""
-SHARES_AT_ONCE = 1_000_000
-"""Shares that one query holds in memory: 8 MB of them, and 16 to sort them."""
+EXPLORED = 1_000
+"""New items that are drawn from in one query: the best ones, or all if there is no query."""
 DEFAULTS = RankingOptions()
 
 
@@ -31,19 +34,33 @@ class UnknownItem(InputError):  # noqa: N818 - it becomes a 404
 
 
 class Recommender:
-    """Recommends from one version and one set of live items. Immutable, and safe to use from many threads."""
+    """Recommends from one version, one set of live items and some new items. Immutable, and safe for many threads."""
 
-    def __init__(self, version: Version, live_items: Sequence[str] | None = None, removed: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        version: Version,
+        live_items: Sequence[str] | None = None,
+        removed: Sequence[str] = (),
+        *,
+        explore: float = 0.0,
+    ) -> None:
         """Histories may contain items that are not live.
 
         live_items: the only ids that may be recommended; None for all except those in `removed`.
+        explore: for queries that do not set it.
         """
-        self.version = version
+        self.version, self._explore = version, explore
+        self.new_items: NewItems | None = None
+        self._listed = live_items is not None
+        listed = removed if live_items is None else live_items
+        rows = version.items.rows(listed)
+        self._unknown = frozenset(listed[place] for place in np.flatnonzero(rows == UNKNOWN).tolist())
+        rows = rows[rows != UNKNOWN]
         live = None
         if live_items is not None:
-            live = np.unique(self._known(live_items))
+            live = np.unique(rows)
         elif removed:
-            live = np.delete(np.arange(len(version.items)), self._known(removed))
+            live = np.delete(np.arange(len(version.items)), rows)
         if live is not None and len(live) == len(version.items):
             live = None
         self.live_count = len(version.items) if live is None else len(live)
@@ -51,7 +68,27 @@ class Recommender:
         twin = version.twin_ranker
         self._twin = None if twin is None else LiveRanker(twin, version.item_counts, live)
         self._symmetric = version.manifest["model"]["model"] == "symmetric"
-        self._code_of = {name: code for code, name in enumerate(version.categories)}
+        self._code_of = self._base_codes = {name: code for code, name in enumerate(version.categories)}
+        self._bases = self._own, self._twin
+        self._new_codes = np.empty(0, np.int64)
+
+    def with_new_items(self, new: NewItems) -> Recommender:
+        """The same with new items; of those that are placed, the live ones may be recommended. This is cheap."""
+        extended = copy(self)
+        extended.new_items = new if new.items else None
+        placed = new.items[: len(new.points)]
+        names = sorted({item.category for item in placed if item.category is not None} - self._base_codes.keys())
+        extended._code_of = self._base_codes | {name: len(self._base_codes) + code for code, name in enumerate(names)}
+        extended._new_codes = np.array(
+            [extended._code_of.get(item.category or "", UNKNOWN) for item in placed], np.int64
+        )
+        extended._own, extended._twin = self._bases
+        if placed:
+            live = np.array([(item.id in self._unknown) == self._listed for item in placed])
+            extended._own = extended._own.extended(new.own, live)
+            if extended._twin is not None:
+                extended._twin = extended._twin.extended(new.twin, live)
+        return extended
 
     def warm_up(self) -> None:
         """Run one query of each kind: the first reads all points from disk, which no client should wait for."""
@@ -78,7 +115,7 @@ class Recommender:
     def complete_basket(self, items: Sequence[Id], options: RankingOptions = DEFAULTS) -> RankedItems:
         """Items that complement a basket: the best ones of categories that are not in it."""
         basket = self._rows(items)
-        codes = self.version.category_codes[basket[basket != UNKNOWN]]
+        codes = self._codes(basket[basket != UNKNOWN])
         in_basket = sorted({int(code) for code in codes if code >= 0})
         ranked = self._recommend(basket, options, without=in_basket)
         if not items or (in_basket and ranked.items):
@@ -96,8 +133,8 @@ class Recommender:
             raise UnknownItem(item, self.version.name)
         allowed, fallbacks = self._allowed(options)
         excluded = np.concatenate([row, self._known(options.exclude)])
-        query = Query(ranker.all_items.precise(ranker.all_items.item_points[row[0]]), None)
-        return RankedItems(self._describe(_top(ranker, query, options, excluded, allowed)), fallbacks)
+        query = Query(ranker.all_items.precise_items(row)[0], None)
+        return RankedItems(self._describe(self._top(ranker, query, options, excluded, allowed)), fallbacks)
 
     def _recommend(
         self,
@@ -115,9 +152,11 @@ class Recommender:
         if exclude_seen:
             excluded = np.concatenate([excluded, seen])
         if not len(seen):  # the most popular items are meant to be just that, so diversity has no effect
-            return RankedItems(self._describe(ranker.popular(options.k, excluded, allowed)), fallbacks)
+            popular = ranker.popular(options.k, excluded, allowed)
+            popular = self._explored(popular, ranker, None, options, excluded, allowed)
+            return RankedItems(self._describe(popular), fallbacks)
         used = History(seen, np.array(weights)[known] if weights else None)
-        ranked = _top(ranker, Query(ranker.all_items.query(*used), used), options, excluded, allowed)
+        ranked = self._top(ranker, Query(ranker.all_items.query(*used), used), options, excluded, allowed)
         because = self._reasons(ranker, used, ranked[0]) if options.reasons and len(ranked[0]) else None
         return RankedItems(self._describe(ranked, because), fallbacks)
 
@@ -126,35 +165,31 @@ class Recommender:
     ) -> tuple[RecommendedItem, ...]:
         """The ranked items with their details, and with their reasons if given."""
         rows, scores = ranked
-        found = zip(self.version.items.items(rows), scores.tolist(), because or [()] * len(rows), strict=True)
+        found = zip(self._items(rows), scores.tolist(), because or [()] * len(rows), strict=True)
         return tuple(
-            RecommendedItem(item.id, item.row, score, item.title, item.category, reasons)
+            RecommendedItem(item.id, item.row, score, item.title, item.category, reasons, item.new)
             for item, score, reasons in found
         )
 
     def _reasons(self, ranker: LiveRanker, history: History, rows: Rows) -> list[tuple[Reason, ...]]:
-        size = max(1, SHARES_AT_ONCE // len(history.items))
-        if len(rows) > size:
-            return self._reasons(ranker, history, rows[:size]) + self._reasons(ranker, history, rows[size:])
-        distinct, shares, remembered = ranker.reasons.shares(history.items, rows, history.weights)
-        memory = ranker.all_items.memory
-        often = ReasonKind.OFTEN_AFTER if memory is None or memory.ordered else ReasonKind.OFTEN_WITH
-        strongest = np.argsort(-shares, axis=1, kind="stable")[:, :REASONS_SHOWN]
-        used = np.unique(strongest)
-        named = dict(zip(used.tolist(), self.version.items.items(distinct[used]), strict=True))
+        found = ranker.reasons.strongest(history, rows)
+        used = np.unique([part.row for reasons in found for part in reasons]).astype(np.int64)
+        named = dict(zip(used.tolist(), self._items(used), strict=True))
         return [
-            tuple(
-                Reason(
-                    named[place].id,
-                    named[place].title,
-                    float(line[place]),
-                    often if by_memory[place] else ReasonKind.NEAR,
-                )
-                for place in best
-                if line[place] > 0
-            )
-            for line, by_memory, best in zip(shares, remembered, strongest.tolist(), strict=True)
+            tuple(Reason(named[row].id, named[row].title, share, kind) for row, share, kind in reasons)
+            for reasons in found
         ]
+
+    def find_items(self, ids: Sequence[str]) -> list[Item | None]:
+        """The details of items, also of new ones that are not placed; None for an unknown id."""
+        rows = self.version.items.rows(ids)
+        known = iter(self.version.items.items(rows[rows != UNKNOWN]))
+        new = self.new_items
+        found: list[Item | None] = []
+        for id, row in zip(ids, rows.tolist(), strict=True):
+            place = None if new is None else new.places.get(id)
+            found.append(next(known) if row != UNKNOWN else None if new is None or place is None else new.items[place])
+        return found
 
     def _ranker(self, options: RankingOptions) -> LiveRanker:
         ranker = self._twin if options.twin else self._own
@@ -165,7 +200,32 @@ class Recommender:
         return ranker
 
     def _rows(self, ids: Sequence[Id]) -> NDArray[np.int64]:
-        return self.version.items.rows([str(id) for id in ids])
+        """Rows of the version, and after them those of the placed new items."""
+        texts = [str(id) for id in ids]
+        rows = self.version.items.rows(texts)
+        if (new := self.new_items) is not None:
+            for place in np.flatnonzero(rows == UNKNOWN):
+                found = new.places.get(texts[place], UNKNOWN)
+                if UNKNOWN < found < len(new.points):
+                    rows[place] = len(self.version.items) + found
+        return rows
+
+    def _items(self, rows: Rows) -> list[Item]:
+        count, new = len(self.version.items), self.new_items
+        if new is None:
+            return self.version.items.items(rows)
+        known = iter(self.version.items.items(rows[rows < count]))
+        return [next(known) if row < count else new.items[row - count] for row in rows.tolist()]
+
+    def _codes(self, rows: Rows) -> NDArray[np.integer[Any]]:
+        """The codes of the categories of items."""
+        if self.new_items is None:
+            return self.version.category_codes[rows]
+        count = len(self.version.items)
+        known = self.version.category_codes[np.minimum(rows, count - 1)]
+        new = rows >= count
+        known[new] = self._new_codes[rows[new] - count]
+        return known
 
     def _known(self, ids: Sequence[Id]) -> NDArray[np.int64]:
         rows = self._rows(ids)
@@ -179,7 +239,7 @@ class Recommender:
 
         without: codes of categories to leave out.
         """
-        codes_of_items, categories = self.version.category_codes, options.categories
+        categories = options.categories
         fallbacks: tuple[Fallback, ...] = ()
         allowed = None
         if options.allow is not None:
@@ -193,22 +253,39 @@ class Recommender:
             wanted = np.full(len(self._code_of) + 1, not categories)
             wanted[codes[codes != UNKNOWN]] = True
             wanted[list(without)] = False
-            right = wanted[codes_of_items if allowed is None else codes_of_items[allowed]]
-            allowed = np.flatnonzero(right) if allowed is None else allowed[right]
+            if allowed is None:
+                allowed = np.flatnonzero(wanted[self.version.category_codes])
+                new = len(self.version.items) + np.flatnonzero(wanted[self._new_codes])
+                allowed = np.concatenate([allowed, new]) if len(new) else allowed
+            else:
+                allowed = allowed[wanted[self._codes(allowed)]]
         return allowed, fallbacks
 
+    def _top(
+        self, ranker: LiveRanker, query: Query, options: RankingOptions, excluded: Rows, allowed: Rows | None
+    ) -> Ranked:
+        """The best `k` items for a query, diversified, and new ones that are to be explored."""
+        k, diversity = options.k, options.diversity
+        rows, scores = ranker.top(query, pool_size(k, diversity), excluded, allowed)
+        if diversity:
+            chosen = diversify(ranker.all_items, rows, scores, k, diversity)
+            rows, scores = rows[chosen], scores[chosen]
+        return self._explored((rows, scores), ranker, query, options, excluded, allowed)
 
-def _top(
-    ranker: LiveRanker,
-    query: Query,
-    options: RankingOptions,
-    excluded: Rows,
-    allowed: Rows | None,
-) -> Ranked:
-    """The best `k` items for a query, diversified."""
-    k, diversity = options.k, options.diversity
-    rows, scores = ranker.top(query, pool_size(k, diversity), excluded, allowed)
-    if diversity:
-        chosen = diversify(ranker.all_items, rows, scores, k, diversity)
-        rows, scores = rows[chosen], scores[chosen]
-    return rows, scores
+    def _explored(
+        self,
+        ranked: Ranked,
+        ranker: LiveRanker,
+        query: Query | None,
+        options: RankingOptions,
+        excluded: Rows,
+        allowed: Rows | None,
+    ) -> Ranked:
+        share = self._explore if options.explore is None else options.explore
+        if not share or self.new_items is None:
+            return ranked
+        random = np.random.default_rng(options.seed)
+        rows, scores = ranker.new_items(query, max(options.k, EXPLORED), excluded, allowed)
+        if query is None:
+            rows = random.permutation(rows)
+        return explore(ranked, (rows, scores), options.k, share, random)

@@ -176,6 +176,12 @@ class Documents:
         found = self._query(query, parameters=parameters, partition_key=partition)
         return sorted(found, key=lambda document: str(document["id"]))
 
+    def after(self, partition: str, field: str, number: int) -> list[Document]:
+        """The documents of a partition in which a field has a greater number. It has no index, so all are scanned."""
+        query = f"SELECT * FROM c WHERE c.{self._partition} = @partition AND c.{field} > @number"
+        parameters: list[Document] = [{"name": "@partition", "value": partition}, {"name": "@number", "value": number}]
+        return self._query(query, parameters=parameters, partition_key=partition, enable_scan_in_query=True)
+
     def everywhere(self, fields: str) -> list[Document]:
         """Some fields of all documents of the container: a search through all partitions, for rare use."""
         return self._query(f"SELECT {fields} FROM c", enable_cross_partition_query=True)

@@ -1,7 +1,8 @@
 """The store in Azure Cosmos DB.
 
 histories     partition /customer: the events of a customer as a list, in documents of about a thousand events each;
-              the time of an erasure, in a partition of its own named by a salted hash; "salt" has the salt
+              the time of an erasure, in a partition of its own named by a salted hash; "salt" has the salt;
+              "new-items" one document per new item
 catalogue     partition /place: "state" is one document, replaced by ETag; "versions" one document per version;
               "files-TOKEN" the chunks of a version; "live-TOKEN" the live or removed items in parts; "publishers" one
               document for each process that publishes now, renewed every minute
@@ -28,6 +29,7 @@ from typing import Any, TypeVar
 
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.serving.stores.cosmos_documents import Account, Conflict, Document
+from lorentzrec.serving.stores.cosmos_new_items import CosmosNewItems
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.store import (
     Added,
@@ -36,7 +38,6 @@ from lorentzrec.serving.stores.store import (
     LiveCounts,
     LiveItems,
     State,
-    Store,
     check_name,
     drop_erased,
     key_of,
@@ -56,7 +57,7 @@ PUBLISHER_SECONDS, RENEWAL_SECONDS = 600, 60
 Result = TypeVar("Result")
 
 
-class CosmosStore(ChunkedVersions, Store):
+class CosmosStore(ChunkedVersions, CosmosNewItems):
     """The store at a Cosmos DB `address`; see `Store` for what each method means."""
 
     chunk_bytes = 2**20
@@ -84,7 +85,7 @@ class CosmosStore(ChunkedVersions, Store):
 
     def state(self) -> State:
         state = self._state()
-        return State(state["version"], state["live_revision"])
+        return State(state["version"], state["live_revision"], state.get("items_revision", 0))
 
     def versions(self) -> list[str]:
         found = self._catalogue.all("versions", "c.id, c.complete")
@@ -351,6 +352,7 @@ class CosmosStore(ChunkedVersions, Store):
                 raise Conflict  # another process has added to them meanwhile
 
         self._until_unopposed(erase)
+        self._change_new_items(None, lambda item: item.without_customer(user))
         return removed
 
     def _erasure(self, user: str, salt: str | None) -> float:

@@ -4,7 +4,7 @@ DIR/versions/NAME     a version; it is complete once its manifest is there, whic
 DIR/current           the name of the current version, replaced by renaming
 DIR/activated         the versions that were ever current, one per line, the one activated last at the end
 DIR/publishing.lock   locked by every process that publishes, so that no other process cleans up meanwhile
-DIR/store.sqlite      events, erasures and live items
+DIR/store.sqlite      events, erasures, live items and new items
 
 Only the owner may read the folder and the database, since they hold what customers did.
 """
@@ -24,6 +24,7 @@ from pathlib import Path
 from lorentzrec.atomic import MARKER, atomic_directory, atomic_file
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.serving.stores.faults import StoreFault
+from lorentzrec.serving.stores.new_items import NewItems
 from lorentzrec.serving.stores.sql_store import SqlStore
 from lorentzrec.serving.stores.sqlite_connections import BUSY_SECONDS, SqliteConnections, transaction_of
 from lorentzrec.serving.stores.store import Event, HistoryEvent, State, check_name, salted_key
@@ -62,10 +63,15 @@ INSERT INTO privacy VALUES (lower(hex(randomblob(16))), 0);
 UPDATE erasures SET user_key = salted_key(user_key, (SELECT salt FROM privacy));
 """,
     "ALTER TABLE events ADD COLUMN weight REAL NOT NULL DEFAULT 1;",
+    """
+CREATE TABLE new_items (item TEXT PRIMARY KEY, changed INTEGER NOT NULL, content TEXT NOT NULL) WITHOUT ROWID;
+ALTER TABLE live ADD COLUMN items_revision INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE live ADD COLUMN items_reset INTEGER NOT NULL DEFAULT 0;
+""",
 )
 
-WEIGHTED_SCHEMA = 4
-"""The step that gave events a weight."""
+WEIGHTED_SCHEMA, NEW_ITEMS_SCHEMA = 4, 5
+"""The steps that gave events a weight, and that added new items."""
 
 logger = logging.getLogger("lorentzrec.serving")
 
@@ -83,6 +89,7 @@ class FileStore(SqlStore):
         self._bytes_remain = False
         self._damage: str | None = None
         self._weight = "weight"
+        self._has_new_items = True
         if create:
             try:
                 self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -111,15 +118,17 @@ class FileStore(SqlStore):
     def state(self) -> State:
         if self._bytes_remain:
             self._remove_bytes(seconds=0)
-        ((revision,),) = self._rows("SELECT revision FROM live")
+        items = "items_revision" if self._has_new_items else "0"
+        ((revision, items_revision),) = self._rows(f"SELECT revision, {items} FROM live")
         named, version = self._named(), self._current()
         if named != version:  # other processes may have activated and discarded versions between the two
             named, version = self._named(), self._current()
         # A store without a current version is not damaged, unless it has a file that should name one.
         if version == named and (named is not None or not (self._folder / CURRENT).exists()):
-            return State(version, revision)
+            return State(version, revision, items_revision)
         use = "no other version was live" if version is None else f"version {version}, which was live before, is used"
-        return State(version, revision, f"the file {CURRENT!r} names no complete version, so {use}: publish again")
+        warning = f"the file {CURRENT!r} names no complete version, so {use}: publish again"
+        return State(version, revision, items_revision, warning)
 
     def versions(self) -> list[str]:
         return sorted((path.name for path in self._folders() if (path / MARKER).is_file()), reverse=True)
@@ -287,6 +296,9 @@ class FileStore(SqlStore):
                 raise StoreFault.HISTORY_DAMAGED.error() from None
             raise
 
+    def new_items(self, since: int = 0) -> NewItems:
+        return super().new_items(since) if self._has_new_items else NewItems([], 0, complete=True)
+
     def _forget(self, user: str) -> int:
         removed = super()._forget(user)
         self._bytes_remain = True
@@ -320,8 +332,9 @@ class FileStore(SqlStore):
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version > len(SCHEMA):
             raise StoreFault.NEWER.error(store=self._database)
-        # A store of an earlier release that is read-only cannot get the column.
+        # A store of an earlier release that is read-only cannot get columns and tables.
         self._weight = "weight" if version >= WEIGHTED_SCHEMA or writable else "1.0"
+        self._has_new_items = version >= NEW_ITEMS_SCHEMA or writable
         if version < len(SCHEMA) and writable:
             self._make_tables(connection)
         elif version == 0:

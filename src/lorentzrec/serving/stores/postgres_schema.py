@@ -58,6 +58,13 @@ MIGRATIONS: tuple[LiteralString, ...] = (
         (SELECT salt FROM lorentzrec.privacy) || replace(user_key::text, '-', ''), 'UTF8')), 'hex'), 1, 32)::uuid;
     """,
     "ALTER TABLE lorentzrec.events ADD COLUMN weight double precision NOT NULL DEFAULT 1;",
+    """
+    CREATE TABLE lorentzrec.new_items (
+        item text COLLATE "C" PRIMARY KEY, changed bigint NOT NULL, content text NOT NULL
+    );
+    ALTER TABLE lorentzrec.state ADD COLUMN items_revision bigint NOT NULL DEFAULT 0;
+    ALTER TABLE lorentzrec.state ADD COLUMN items_reset bigint NOT NULL DEFAULT 0;
+    """,
 )
 
 _LOCK = 0x6C6F72656E747A  # "lorentz"

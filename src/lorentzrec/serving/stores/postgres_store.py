@@ -59,7 +59,8 @@ class PostgresStore(ChunkedVersions, SqlStore):
     # Versions
 
     def state(self) -> State:
-        query = "SELECT name, live_revision FROM lorentzrec.state LEFT JOIN lorentzrec.versions ON id = version"
+        query = "SELECT name, live_revision, items_revision FROM lorentzrec.state"
+        query += " LEFT JOIN lorentzrec.versions ON id = version"
         return State(*self._rows(query)[0])
 
     def versions(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Histories and live items in SQL, for SQLite and PostgreSQL: what differs between the two is a `Dialect`."""
+"""Histories, live items and new items in SQL, for SQLite and PostgreSQL; what differs is a `Dialect`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from lorentzrec.serving.stores.new_items import Change, NewItem, NewItems, NewItemsChanged
 from lorentzrec.serving.stores.store import (
     Added,
     Event,
@@ -73,7 +74,7 @@ class Connections(Protocol):
 
 
 class SqlStore(Store, Protocol):
-    """Histories and live items; a subclass connects to its database and inserts events."""
+    """Histories, live items and new items; a subclass connects to its database and inserts events."""
 
     dialect: Dialect = Dialect()
     _connections: Connections
@@ -136,7 +137,9 @@ class SqlStore(Store, Protocol):
         with self._connections.transaction() as cursor:
             cursor.execute(record, (salted_key(key_of(user), self._salt(cursor)), time.time()))
             remove = f"DELETE FROM {sql.schema}.events WHERE {sql.user} = {sql.key}"
-            return int(cursor.execute(remove, (self._user_key(user),)).rowcount)
+            events = int(cursor.execute(remove, (self._user_key(user),)).rowcount)
+            self._change_rows(cursor, None, lambda item: item.without_customer(user))
+            return events
 
     # The table `live_items` has the live items or, if everything is live, the exceptions: those that were removed. 0.1
     # does not read it if everything is live.
@@ -183,3 +186,58 @@ class SqlStore(Store, Protocol):
         values = f"SELECT value FROM {sql.json_values} WHERE true"
         statement = f"INSERT INTO {sql.schema}.live_items {values} ON CONFLICT DO NOTHING"
         return int(cursor.execute(statement, (json.dumps(items),)).rowcount)
+
+    # New items: a row each, with the revision of its last change. A removal leaves no row, so `items_reset` has the
+    # revision of the last one: a reader who has an older revision reads all rows.
+
+    def new_items(self, since: int = 0) -> NewItems:
+        sql = self.dialect
+        known = f"CASE WHEN items_reset > {sql.parameter} OR items_revision < {sql.parameter} THEN 0"
+        known += f" ELSE {sql.parameter} END"
+        rows = self._rows(
+            f"SELECT items_revision, {known}, item, content FROM {sql.schema}.{sql.live}"
+            f" LEFT JOIN {sql.schema}.new_items ON changed > {known} ORDER BY item",
+            *[since] * 6,
+        )
+        found = [NewItem.from_json(item, content) for *_, item, content in rows if item is not None]
+        return NewItems(found, rows[0][0], complete=rows[0][1] == 0)
+
+    def _change_new_items(self, items: Sequence[str], change: Change, most: int = 0) -> NewItemsChanged:
+        with self._connections.transaction() as cursor:
+            return self._change_rows(cursor, items, change, most)
+
+    def _change_rows(self, cursor: Any, items: Sequence[str] | None, change: Change, most: int = 0) -> NewItemsChanged:
+        """`items`: None for all that are there."""
+        sql = self.dialect
+        state, table = f"{sql.schema}.{sql.live}", f"{sql.schema}.new_items"
+        # First, since it is also the lock.
+        revision = cursor.execute(f"SELECT items_revision FROM {state}{sql.lock}").fetchall()[0][0] + 1
+        query = f"SELECT item, content FROM {table}"
+        values: tuple[str, ...] = ()
+        if items is not None:
+            query, values = f"{query} WHERE item IN (SELECT value FROM {sql.json_values})", (json.dumps(items),)
+        found = {item: NewItem.from_json(item, content) for item, content in cursor.execute(query, values).fetchall()}
+        room = most - cursor.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]
+        changed = left_out = 0
+        reset = False
+        insert = f"INSERT INTO {table} (item, changed, content) VALUES ({', '.join([sql.parameter] * 3)})"
+        insert += " ON CONFLICT (item) DO UPDATE SET changed = excluded.changed, content = excluded.content"
+        for item in found if items is None else items:
+            after = change(found.get(item, NewItem(item)))
+            if after == found.get(item):
+                continue
+            if after is None:
+                cursor.execute(f"DELETE FROM {table} WHERE item = {sql.parameter}", (item,))
+                reset = True
+            elif item not in found and room <= 0:
+                left_out += 1
+                continue
+            else:
+                room -= item not in found
+                cursor.execute(insert, (item, revision, after.to_json()))
+            changed += 1
+        if changed:
+            cursor.execute(f"UPDATE {state} SET items_revision = {revision}")
+        if reset:
+            cursor.execute(f"UPDATE {state} SET items_reset = {revision}")
+        return NewItemsChanged(changed, left_out)

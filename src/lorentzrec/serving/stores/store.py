@@ -1,4 +1,4 @@
-"""What a store is: published versions, customers' histories, and the set of live items, behind one interface.
+"""What a store is: published versions, customers' histories, live items and new items, behind one interface.
 
 A history is item ids with times, never vectors: it outlives every version of the model. Everything is durable when a
 call returns, and one store object may be used by any number of threads. Each process opens its own.
@@ -11,13 +11,15 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from lorentzrec.data.vocabulary import LONGEST_ID as LONGEST_ID
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.serving.stores.faults import StoreFault
+from lorentzrec.serving.stores.new_items import Change, ItemDetails, NewItem, NewItems, NewItemsChanged
 
 USUAL_HISTORY = 1000
 """Events that `Store.history` returns by default."""
@@ -89,6 +91,8 @@ class State:
     """The current version; None before the first one is activated."""
     live_revision: int
     """Grows whenever the set of live items changes."""
+    items_revision: int = 0
+    """Grows whenever new items change."""
     warning: str | None = None
     """What is wrong with the record of the current version. It is public: no paths, no hosts."""
 
@@ -167,7 +171,10 @@ class Store(Protocol):
         return self._history(user, limit)
 
     def forget(self, user: str) -> int:
-        """Erase a customer; returns the number of events removed. A hash of the id and the time stay: `add_events`."""
+        """Erase a customer, also as a customer of new items; returns the number of events removed.
+
+        A hash of the id and the time stay: see `add_events`.
+        """
         check_ids("user", [user])
         return self._forget(user)
 
@@ -189,6 +196,35 @@ class Store(Protocol):
         check_ids("item", [*add, *remove])
         return self._change_live_items(sorted(set(add)), sorted(set(remove) - set(add)))
 
+    def new_items(self, since: int = 0) -> NewItems:
+        """The new items that changed after the revision `since`, or all: if one was removed, and if `since` is 0."""
+
+    def describe_item(self, item: str, details: ItemDetails, *, most: int) -> bool:
+        """Add a new item, or replace its details; False if that would be more new items than `most`."""
+        check_ids("item", [item, *details.like])
+        return not self._change_new_items([item], lambda found: replace(found, details=details), most).left_out
+
+    def note_customers(self, customers: Mapping[str, Sequence[str]], *, most: int) -> NewItemsChanged:
+        """Record customers as the first ones of new items, by item, which are added up to `most` new items.
+
+        Call it after their events were added. A customer who has no event with the item is left out.
+        """
+        check_ids("item", customers)
+        check_ids("user", [user for users in customers.values() for user in users])
+        noted = self._change_new_items(sorted(customers), lambda found: found.with_customers(customers[found.id]), most)
+        # After the change: an erasure that was too early to find the record has removed the events.
+        for user in sorted({user for users in customers.values() for user in users}):
+            items = {event.item for event in self._history(user, USUAL_HISTORY)}
+            gone = [item for item, users in customers.items() if user in users and item not in items]
+            if gone:
+                self._change_new_items(gone, partial(NewItem.without_customer, user=user))
+        return noted
+
+    def remove_new_items(self, items: Sequence[str]) -> int:
+        """Remove new items; returns how many there were."""
+        check_ids("item", items)
+        return self._change_new_items(sorted(set(items)), lambda _: None).changed
+
     def close(self) -> None:
         """Release connections and files. The store cannot be used any more."""
 
@@ -201,6 +237,8 @@ class Store(Protocol):
     def _set_live_items(self, items: list[str] | None) -> None: ...
 
     def _change_live_items(self, add: list[str], remove: list[str]) -> LiveCounts: ...
+
+    def _change_new_items(self, items: Sequence[str], change: Change, most: int = 0) -> NewItemsChanged: ...
 
     def _no_version(self, name: str) -> LorentzrecError:
         newest = ", ".join(self.versions()[:5]) or "none"

@@ -63,11 +63,14 @@ class Item:
     """The details of one item; None where none were given. Not frozen, which would make it slower to create."""
 
     row: int
+    """-1 for a new item, which is not on the map."""
     id: str
     title: str | None = None
     category: str | None = None
     price: float | None = None
     image: str | None = None
+    new: bool = False
+    """Whether the version does not contain it yet: see `Recommender.with_new_items`."""
 
 
 def write_item_directory(path: Path, table: pl.DataFrame, categories: Sequence[str]) -> None:

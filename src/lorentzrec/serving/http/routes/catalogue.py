@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import numpy as np
-from litestar import Request, Response, get, patch, post, put
+from litestar import Request, Response, delete, get, patch, post, put
 from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody, QueryParameter
@@ -21,12 +21,16 @@ from lorentzrec.serving.http.messages import (
     LiveItemsRequest,
     LiveItemsResponse,
     ModelInformation,
+    NewItemRemoved,
+    NewItemRequest,
+    NewItemResponse,
     RowsRequest,
     RowsResponse,
 )
-from lorentzrec.serving.http.problems import READING, READING_ITEM, WITH_BODY, ServiceProblem
+from lorentzrec.serving.http.problems import READING, READING_ITEM, WITH_BODY, ServiceProblem, describe_problems
 from lorentzrec.serving.http.requests import ItemInPath, TheWorker, Worker, decode_id
 from lorentzrec.serving.recommending.recommender import UnknownItem
+from lorentzrec.serving.stores.new_items import ItemDetails
 from lorentzrec.serving.stores.store import LiveCounts
 
 Words = Annotated[
@@ -49,19 +53,63 @@ LIST_TOO_LONG = (
 @get("/items", sync_to_thread=True, responses=READING)
 def search_items(worker: TheWorker, words: Words = "", limit: Limit = 20) -> ItemsResponse:
     """Items by the words of their titles, popular ones first; without a query, the most popular ones."""
-    version = worker.versions.recommender.version
-    return ItemsResponse(version.items.search(words, limit), version.name)
+    recommender = worker.versions.recommender
+    version, new = recommender.version, recommender.new_items
+    found = version.items.search(words, limit)
+    if new is not None:
+        found = (found + new.search(words, limit))[:limit]
+    return ItemsResponse(found, version.name)
 
 
 @get("/items/{item:str}", sync_to_thread=True, responses=READING_ITEM)
 def get_item(item: ItemInPath, worker: TheWorker) -> ItemResponse:
     """The details of an item."""
-    version, id = worker.versions.recommender.version, decode_id(item)
-    (row,) = version.items.rows([id]).tolist()
-    if row < 0:
-        raise UnknownItem(id, version.name)
-    (found,) = version.items.items([row])
-    return ItemResponse(**asdict(found), model=version.name)
+    recommender, id = worker.versions.recommender, decode_id(item)
+    (found,) = recommender.find_items([id])
+    if found is None:
+        raise UnknownItem(id, recommender.version.name)
+    return ItemResponse(**asdict(found), model=recommender.version.name)
+
+
+@put("/items/{item:str}", sync_to_thread=True, opt={"writes": True}, responses=WITH_BODY | describe_problems(409))
+def describe_item(item: ItemInPath, data: JSONBody[NewItemRequest], worker: TheWorker) -> NewItemResponse:
+    """Create an item that the version does not contain, or replace what was sent about it.
+
+    It is recommended, and marked as new, until a version that contains it is published.
+    """
+    version, id, most = worker.versions.recommender.version, decode_id(item), worker.versions.new_items.most
+    like = tuple(str(other) for other in data.like)
+    row, *rows = version.items.rows([id, *like]).tolist()
+    if row >= 0:
+        raise ServiceProblem(
+            f"the item {id!r} is in version {version.name}, and its details with it: publish to change them",
+            409,
+            "known-item",
+        )
+    details = ItemDetails(data.title, data.category, data.price, data.image, like)
+    if not worker.store.call(lambda store: store.describe_item(id, details, most=most), writes=True):
+        worker.versions.new_items.count_left_out(1)
+        raise ServiceProblem(
+            f"there are {most:,} new items, and no more are added: publish a model that contains them, remove some, or "
+            "start the service with a larger --new-items",
+            409,
+            "too-many-new-items",
+        )
+    worker.versions.nudge()
+    known = sum(other >= 0 for other in rows)
+    return NewItemResponse(id, known > 0 or data.category in version.categories, len(like) - known, version.name)
+
+
+@delete(
+    "/items/{item:str}", status_code=200, sync_to_thread=True, opt={"writes": True}, responses=READING_ITEM | WITH_BODY
+)
+def remove_item(item: ItemInPath, worker: TheWorker) -> NewItemRemoved:
+    """Remove a new item. Its next event makes it a new item again: to sell out, remove it from the live items."""
+    id, version = decode_id(item), worker.versions.version
+    if not worker.store.call(lambda store: store.remove_new_items([id]), writes=True):
+        raise ServiceProblem(f"the item {id!r} is not a new item of the store: check the id", 404, "unknown-item")
+    worker.versions.nudge()
+    return NewItemRemoved(id, version.name if version else None)
 
 
 @get("/live", sync_to_thread=True, responses=READING)
@@ -121,6 +169,7 @@ def get_model(worker: TheWorker) -> ModelInformation:
         twin=version.twin_ranker is not None,
         categories=version.categories,
         live=recommender.live_count,
+        new_items=0 if recommender.new_items is None else len(recommender.new_items.points),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from secrets import token_hex
 from typing import Annotated
 
@@ -20,7 +20,7 @@ from lorentzrec.serving.http.messages import (
     NewEvent,
 )
 from lorentzrec.serving.http.problems import READING, WITH_BODY
-from lorentzrec.serving.http.requests import TheWorker, UserInPath, decode_id
+from lorentzrec.serving.http.requests import TheWorker, UserInPath, Worker, decode_id
 from lorentzrec.serving.stores.store import Event, usual_id
 
 Limit = Annotated[int, QueryParameter(ge=1, le=10_000, description="The largest number of events: the newest.")]
@@ -41,15 +41,31 @@ def add_events(data: JSONBody[EventsRequest], worker: TheWorker) -> EventsRespon
     which they are sent. An event sent twice under one id counts once, and so does an item at one time under two ids.
     """
     now, version = time.time(), worker.versions.version
-    weights = {} if version is None else version.event_weights
+    weights = worker.versions.event_weights
     events = [_to_event(event, now + place * STEP_SECONDS, weights) for place, event in enumerate(data.all())]
+    rows = [-1] * len(events) if version is None else version.items.rows([event.item for event in events]).tolist()
+    known = sum(row >= 0 for row in rows)
     seconds = worker.store.seconds + len(events) / EVENTS_A_SECOND
     added = worker.store.call(lambda store: store.add_events(events), writes=True, seconds=seconds)
-    known = 0 if version is None else int((version.items.rows([event.item for event in events]) >= 0).sum())
+    if version is not None and known < len(events):
+        _note_customers(worker, [event for event, row in zip(events, rows, strict=True) if row < 0], seconds)
     worker.metrics.events.labels("accepted").inc(added.accepted)
     worker.metrics.events.labels("duplicate").inc(added.duplicates)
     worker.metrics.events.labels("unknown_item").inc(len(events) - known)
     return EventsResponse(added.accepted, added.duplicates, len(events) - known, version.name if version else None)
+
+
+def _note_customers(worker: Worker, events: Sequence[Event], seconds: float) -> None:
+    """Events with items that the version does not contain place these items."""
+    new_items = worker.versions.new_items
+    customers = new_items.missing_customers((event.item, event.user) for event in events)
+    if customers:
+        most = new_items.most
+        noted = worker.store.call(
+            lambda store: store.note_customers(customers, most=most), writes=True, seconds=seconds
+        )
+        new_items.count_left_out(noted.left_out)
+        worker.versions.nudge()
 
 
 def _to_event(event: NewEvent, now: float, weights: Mapping[str, float]) -> Event:
@@ -73,8 +89,8 @@ def get_history(user: UserInPath, worker: TheWorker, limit: Limit = 100) -> Hist
     events = worker.store.call(lambda store: store.history(id, limit))
     titles: dict[str, str | None] = {}
     if version is not None:
-        rows = version.items.rows([event.item for event in events])
-        titles = {item.id: item.title for item in version.items.items(rows[rows >= 0])}
+        items = worker.versions.recommender.find_items([event.item for event in events])
+        titles = {item.id: item.title for item in items if item is not None}
     history = [HistoryEvent(event.item, event.time, titles.get(event.item), event.weight) for event in events]
     return HistoryResponse(id, history, version.name if version else None)
 

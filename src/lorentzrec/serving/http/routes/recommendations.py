@@ -25,6 +25,9 @@ Count = Annotated[int, QueryParameter(ge=1, le=LARGEST_K, description="The numbe
 Diversity = Annotated[
     float, QueryParameter(ge=0, le=1, description="0: the best items; towards 1: items that differ from one another.")
 ]
+Explore = Annotated[
+    float | None, QueryParameter(ge=0, le=1, description="The share of the places that goes to new items.")
+]
 Categories = Annotated[list[str] | None, QueryParameter(max_items=1_000, description="Only these. Repeatable.")]
 Excluded = Annotated[list[str] | None, QueryParameter(max_items=1_000, description="Never these. Repeatable.")]
 
@@ -55,9 +58,10 @@ async def recommend_for_user(
     diversity: Diversity = 0.0,
     categories: Categories = None,
     reasons: FromQuery[bool] = False,
+    explore: Explore = None,
 ) -> RecommendResponse:
     """Recommend items for a customer. An event sent a moment ago already counts."""
-    options = RankingOptions(k=k, diversity=diversity, categories=categories or [], reasons=reasons)
+    options = RankingOptions(k=k, diversity=diversity, categories=categories or [], reasons=reasons, explore=explore)
 
     def rank(recommender: Recommender) -> tuple[RankedItems, str | None]:
         read = _read_history(decode_id(user), worker)
@@ -81,9 +85,12 @@ async def similar_items(
     categories: Categories = None,
     exclude: Excluded = None,
     twin: FromQuery[bool] = False,
+    explore: Explore = None,
 ) -> RecommendResponse:
     """The items nearest to an item."""
-    options = RankingOptions(k, exclude or [], categories=categories or [], diversity=diversity, twin=twin)
+    options = RankingOptions(
+        k, exclude or [], categories=categories or [], diversity=diversity, twin=twin, explore=explore
+    )
     return await _run(worker, options, 1, lambda one: (one.similar(decode_id(item), options), None))
 
 
@@ -101,6 +108,8 @@ async def _run(
         kinds = [fallback.kind for fallback in ranked.fallbacks]
         for kind in kinds:
             worker.metrics.fallbacks.labels(kind).inc()
+        if recommender.new_items is not None:
+            worker.metrics.new_items_shown.inc(sum(item.new for item in ranked.items))
         if degraded:
             worker.metrics.degraded.inc()
         return RecommendResponse(

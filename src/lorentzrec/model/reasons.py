@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from copy import copy
+from enum import StrEnum
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +13,42 @@ from numpy.typing import NDArray
 from lorentzrec.geometry import FloatArray, euclidean
 from lorentzrec.geometry.midpoint import normalise_sum
 from lorentzrec.model.ranking import History, Ranker, Rows, recency_weights
+
+if TYPE_CHECKING:
+    from lorentzrec.data.vocabulary import Id
+
+REASONS_SHOWN = 3
+"""The largest number of reasons for one item."""
+SHARES_AT_ONCE = 1_000_000
+"""Shares that one query holds in memory: 8 MB of them, and 16 to sort them."""
+
+
+class ReasonKind(StrEnum):
+    """How an item of the history leads to a recommendation."""
+
+    NEAR = "near"
+    """The recommended item is near to it."""
+    OFTEN_AFTER = "often_after"
+    """The recommended item is often bought soon after it."""
+    OFTEN_WITH = "often_with"
+    """The recommended item is often bought by the same customers; for events without an order."""
+
+
+class Reason(NamedTuple):
+    """An item of the history that contributes to a recommendation."""
+
+    item: Id
+    share: float
+    """Its share of the contributions of the whole history."""
+    kind: ReasonKind
+
+
+class Contribution(NamedTuple):
+    """A `Reason` with the row of the item."""
+
+    row: int
+    share: float
+    kind: ReasonKind
 
 
 class Shares(NamedTuple):
@@ -46,18 +84,42 @@ class Reasons:
     def __init__(self, ranker: Ranker) -> None:
         self._ranker = ranker
 
+    def extended(self, ranker: Ranker) -> Reasons:
+        """The same for a ranker of the same catalogue and new items, which do not move its centre."""
+        extended = copy(self)
+        extended._ranker = ranker
+        return extended
+
     @cached_property
     def _centre(self) -> FloatArray:
         total = self._ranker.item_points.sum(axis=0, dtype=np.float64)
         return normalise_sum(total) if self._ranker.hyperbolic else total / len(self._ranker.item_points)
+
+    def strongest(self, history: History, recommended: Rows) -> list[list[Contribution]]:
+        """For each of `recommended`, the items of the history with the largest shares, `REASONS_SHOWN` at most."""
+        size = max(1, SHARES_AT_ONCE // len(history.items))
+        if len(recommended) > size:
+            return self.strongest(history, recommended[:size]) + self.strongest(history, recommended[size:])
+        items, shares, remembered = self.shares(history.items, recommended, history.weights)
+        memory = self._ranker.memory
+        often = ReasonKind.OFTEN_AFTER if memory is None or memory.ordered else ReasonKind.OFTEN_WITH
+        best = np.argsort(-shares, axis=1, kind="stable")[:, :REASONS_SHOWN]
+        return [
+            [
+                Contribution(int(items[place]), float(line[place]), often if by_memory[place] else ReasonKind.NEAR)
+                for place in places
+                if line[place] > 0
+            ]
+            for line, by_memory, places in zip(shares, remembered, best.tolist(), strict=True)
+        ]
 
     def shares(self, history: Rows, recommended: Rows, event_weights: FloatArray | None = None) -> Shares:
         """What the items of a history (rows, oldest first) contribute to `recommended`."""
         ranker, centre = self._ranker, self._centre
         distinct, place = np.unique(history, return_inverse=True)
         weights = np.bincount(place, recency_weights(len(history), ranker.recency, event_weights))
-        points = ranker.precise(ranker.history_points[distinct])
-        items = ranker.precise(ranker.item_points[recommended])
+        points = ranker.precise_histories(distinct)
+        items = ranker.precise_items(recommended)
         towards = items - centre
         if ranker.hyperbolic:
             towards[:, 0] *= -1
@@ -71,17 +133,21 @@ class Reasons:
         if ranker.memory is None:
             return Shares(distinct, by_points, np.zeros(by_points.shape, bool))
         memory = ranker.memory
-        ages = np.arange(len(history))[::-1]
+        held = history < memory.item_count  # others are new items, of which the memory has nothing
+        ages = np.arange(np.count_nonzero(held))[::-1]
         memory_weights: FloatArray = np.zeros(len(distinct))
-        np.add.at(memory_weights, place, memory.item_weights(ages, event_weights))
-        parts = memory.contributions(distinct, memory_weights, recommended)
+        held_weights = memory.item_weights(ages, None if event_weights is None else event_weights[held])
+        np.add.at(memory_weights, place[held], held_weights)
+        parts = np.zeros(by_points.shape)
+        held = distinct < memory.item_count
+        parts[:, held] = memory.contributions(distinct[held], memory_weights[held], recommended)
         sums = parts.sum(axis=1, keepdims=True)
         by_memory = np.divide(parts, sums, out=parts, where=sums > 0)
         boosts = ranker.boosts(History(history, event_weights))
         boost = np.zeros((len(recommended), 1))
         if boosts is not None and len(boosts.items):
             found = np.minimum(np.searchsorted(boosts.items, recommended), len(boosts.items) - 1)
-            boost[:, 0] = np.where(boosts.items[found] == recommended, boosts.values[found], 0)
+            boost[:, 0] = np.where(boosts.items[found] == recommended, boosts.where(found).values, 0)
         query = ranker.query(history, event_weights)
         gain = np.maximum(ranker.score_points(query, items) - ranker.score_points(query, centre), 0)[:, None]
         gain[total == 0] = 0

@@ -1,0 +1,79 @@
+"""New items: items that no version contained when they were described, or when their first events arrived.
+
+A store keeps what was sent about them and who interacted with them first, never their points: workers derive those from
+the histories of these customers, so nothing derived is left when a customer is erased.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import NamedTuple, Self
+
+MOST_CUSTOMERS = 20
+"""The first customers of a new item that are kept; the events of later ones are in their histories only."""
+
+
+@dataclass(frozen=True)
+class ItemDetails:
+    """What a shop sends about a new item."""
+
+    title: str | None = None
+    category: str | None = None
+    price: float | None = None
+    image: str | None = None
+    like: tuple[str, ...] = ()
+    """Ids of similar items."""
+
+
+@dataclass(frozen=True)
+class NewItem:
+    """A new item. One without details and customers is not kept."""
+
+    id: str
+    details: ItemDetails | None = None
+    """None if nothing was sent but events."""
+    customers: tuple[str, ...] = ()
+    """The first customers, in the order of their events' arrival."""
+
+    def with_customers(self, users: Iterable[str]) -> Self:
+        return replace(self, customers=tuple(dict.fromkeys([*self.customers, *users]))[:MOST_CUSTOMERS])
+
+    def without_customer(self, user: str) -> Self | None:
+        """None if nothing is left."""
+        others = tuple(other for other in self.customers if other != user)
+        return None if self.details is None and not others else replace(self, customers=others)
+
+    def to_json(self) -> str:
+        """Without the id. In ASCII, so that every database keeps every text."""
+        return json.dumps({"details": self.details and asdict(self.details), "customers": self.customers})
+
+    @classmethod
+    def from_json(cls, id: str, content: str) -> Self:
+        found = json.loads(content)
+        details = found["details"]
+        if details is not None:
+            details = ItemDetails(**details | {"like": tuple(details["like"])})
+        return cls(id, details, tuple(found["customers"]))
+
+
+class NewItems(NamedTuple):
+    """What `Store.new_items` returns."""
+
+    items: list[NewItem]
+    revision: int
+    complete: bool
+    """Whether these are all, and not only those that changed."""
+
+
+class NewItemsChanged(NamedTuple):
+    """The result of a change of new items."""
+
+    changed: int
+    left_out: int = 0
+    """Items that were not added because there are too many."""
+
+
+Change = Callable[[NewItem], NewItem | None]
+"""From a new item, without content if it is not there, to what is to be kept of it; None removes it."""

@@ -1,0 +1,248 @@
+"""New items in a recommender: where they are placed, how they are ranked and filtered, and exploration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lorentzrec.geometry import euclidean, hyperboloid
+from lorentzrec.geometry.midpoint import einstein_midpoint
+from lorentzrec.memory import build_memory
+from lorentzrec.model.placement import Surroundings, place_items, surroundings_of
+from lorentzrec.serving.recommending.exploring import explore
+from lorentzrec.serving.recommending.new_items import NewItems, Placer, details_of
+from lorentzrec.serving.recommending.query import RankingOptions
+from lorentzrec.serving.recommending.recommender import Recommender
+from lorentzrec.serving.stores.new_items import ItemDetails, NewItem
+from lorentzrec.serving.stores.store import HistoryEvent
+from lorentzrec.serving.versions.version import Version
+from serving.small_shop import ITEMS, shop_model, shop_version
+
+HISTORIES = {
+    "ann": [HistoryEvent("i3", 1, 2.0), HistoryEvent("i7", 2), HistoryEvent("boot", 3, 4.0), HistoryEvent("i9", 4)],
+    "bob": [HistoryEvent("boot", 1), HistoryEvent("i5", 2)],
+    "cyd": [HistoryEvent("boot", 1), HistoryEvent("hat", 2)],
+}
+
+
+def placed(version: Version, *items: NewItem) -> NewItems:
+    points = Placer(version).place(items, HISTORIES)
+    order = sorted(range(len(items)), key=lambda place: points[place] is None)
+    return NewItems([details_of(items[place]) for place in order], [one for one in points if one is not None])
+
+
+def recommender_with(
+    version: Version, *items: NewItem, removed: Sequence[str] = (), live: Sequence[str] | None = None
+) -> Recommender:
+    return Recommender(version, live, removed).with_new_items(placed(version, *items))
+
+
+def like(id: str, *others: str, category: str | None = None) -> NewItem:
+    return NewItem(id, ItemDetails(f"The {id}", category, like=others))
+
+
+def around(version: Version) -> Surroundings:
+    ranker = version.ranker
+    return surroundings_of(ranker.item_points, ranker.history_points, version.item_counts, hyperbolic=ranker.hyperbolic)
+
+
+@pytest.mark.parametrize("geometry", ["hyperboloid", "euclidean"])
+def test_a_new_item_is_placed_by_the_queries_of_its_customers(tmp_path: Path, geometry: str) -> None:
+    version = shop_version(tmp_path / "v", shop_model(geometry=geometry, targets="separate"))
+    ranker = version.ranker
+    # Ann's query before the boot, with recency 1/2; all that Bob did, for nothing came before; Cyd knows no other item.
+    queries = np.stack([ranker.query(np.array([3, 7]), np.array([2.0, 1.0])), ranker.query(np.array([5]))])
+    options: dict[str, Any] = {"hyperbolic": ranker.hyperbolic, "weights": np.array([4.0, 1.0])}
+    expected, _ = place_items(queries, np.zeros(2, np.int64), 1, around(version), **options)
+    (point,) = Placer(version).place([NewItem("boot", None, ("ann", "bob", "cyd"))], HISTORIES)
+    assert point is not None
+    assert point.item == pytest.approx(expected[0], rel=1e-4)
+    # What followed the boot: i9 for Ann and i5 for Bob.
+    midpoint = einstein_midpoint if geometry == "hyperboloid" else euclidean.midpoint
+    assert point.history == pytest.approx(midpoint(ranker.precise_items(np.array([9, 5]))), rel=1e-5)
+    (alone,) = Placer(version).place([NewItem("boot", None, ("cyd",))], HISTORIES)
+    assert alone is None
+
+
+def test_similar_items_and_categories_place_a_new_item(tmp_path: Path) -> None:
+    version = shop_version(tmp_path / "v", shop_model(targets="separate"))
+    ranker, (centre, usual) = version.ranker, around(version)
+    items = [
+        like("copy", "i1"),
+        like("boot", "i1", "i2", "unknown"),
+        like("cap", category="hats"),
+        NewItem("both", ItemDetails(like=("i1",)), ("bob",)),
+        like("nothing", "unknown", category="sofas"),
+    ]
+    copy, boot, cap, both, nothing = Placer(version).place(items, HISTORIES)
+    assert nothing is None
+    assert copy is not None
+    assert copy.item == pytest.approx(ranker.item_points[1], rel=1e-4)
+    assert copy.history == pytest.approx(ranker.history_points[1], rel=1e-4)
+    rows, hats = np.array([1, 2]), np.flatnonzero(version.category_codes == version.categories.index("hats"))
+    with_bob = np.stack([ranker.precise_items(np.array([1]))[0], ranker.query(np.array([5]))])
+    far = [float(hyperboloid.distance(centre, point)) for point in ranker.precise_items(rows)]
+    for found, parts, distance in (
+        (boot, ranker.precise_items(rows), np.mean(far)),
+        (cap, ranker.precise_items(hats), usual),
+        (both, with_bob, (far[0] + usual) / 2),
+    ):
+        assert found is not None
+        # On the ray from the centre through the midpoint: the distances between the three add up, or are a difference.
+        point, middle = ranker.precise(found.item), einstein_midpoint(parts)
+        assert float(hyperboloid.distance(centre, point)) == pytest.approx(distance, rel=1e-4)
+        apart = abs(distance - float(hyperboloid.distance(centre, middle)))
+        assert float(hyperboloid.distance(point, middle)) == pytest.approx(apart, abs=1e-3)
+    assert boot is not None
+    assert boot.history == pytest.approx(einstein_midpoint(ranker.precise_histories(rows)), rel=1e-5)
+
+
+@pytest.mark.parametrize("geometry", ["hyperboloid", "euclidean"])
+@pytest.mark.parametrize("score", ["distance", "inner"])
+def test_new_items_are_ranked_as_if_the_model_contained_them(tmp_path: Path, geometry: str, score: str) -> None:
+    """Copies of items of the model, as new items, rank right after these, and their histories are the same."""
+    model = shop_model(geometry=geometry, score=score)
+    recommender = recommender_with(shop_version(tmp_path / "v", model), like("a", "i4"), like("b", "i8"))
+    ranked = recommender.recommend(["i3", "i7"], RankingOptions(k=ITEMS)).items
+    expected = model.recommend(["i3", "i7"], k=ITEMS)
+    assert len(ranked) == len(expected) + 2
+    assert [item.id for item in ranked if not item.new] == expected.ids
+    scores = {item.id: item.score for item in ranked}
+    assert (scores["a"], scores["b"]) == pytest.approx((scores["i4"], scores["i8"]), rel=1e-5)
+    assert [item.score for item in ranked] == sorted(scores.values(), reverse=True)
+    (new, _) = [item for item in ranked if item.new]
+    assert (new.row, new.title) == (-1, f"The {new.id}")
+    by_copy = recommender.recommend(["i3", "a"], RankingOptions(k=5, exclude=["i4"]))
+    assert [item.id for item in by_copy.items if not item.new] == model.recommend(["i3", "i4"], k=5).ids[
+        : sum(not item.new for item in by_copy.items)
+    ]
+    assert by_copy.fallbacks == ()
+    assert "a" not in [item.id for item in by_copy.items]
+    similar = recommender.similar("a", RankingOptions(k=3)).items
+    assert similar[0].id == "i4"
+    assert "a" in [item.id for item in recommender.similar("i4", RankingOptions(k=1)).items]
+
+
+def test_filters_hold_for_new_items(tmp_path: Path) -> None:
+    version = shop_version(tmp_path / "v")
+    items = [like("boot", "i3", category="shoes"), like("sofa", "i3", category="sofas"), like("plain", "i3")]
+
+    def best(**options: object) -> set[str]:
+        found = recommender_with(version, *items).recommend(["i3"], RankingOptions(k=100, **options))  # type: ignore[arg-type]
+        assert not found.fallbacks
+        return {item.id for item in found.items if item.new}
+
+    assert best() == {"boot", "sofa", "plain"}
+    assert best(exclude=["boot"]) == {"sofa", "plain"}
+    assert best(allow=["boot", "i5"]) == {"boot"}
+    assert best(categories=["shoes"]) == {"boot"}
+    assert best(categories=["sofas", "hats"]) == {"sofa"}
+    assert best(allow=["boot", "sofa", "i5"], categories=["sofas"]) == {"sofa"}
+    basket = recommender_with(version, *items).complete_basket(["sofa", "i1"], RankingOptions(k=100))
+    assert {item.id for item in basket.items if item.new} == {"boot", "plain"}
+    assert not basket.fallbacks
+    assert "hats" not in {item.category for item in basket.items}
+
+
+def test_live_items_hold_for_new_items(tmp_path: Path) -> None:
+    version = shop_version(tmp_path / "v")
+    items = [like("boot", "i3"), like("hat", "i4")]
+
+    def new_ones(recommender: Recommender) -> set[str]:
+        return {item.id for item in recommender.recommend(["i3"], RankingOptions(k=100)).items if item.new}
+
+    assert new_ones(recommender_with(version, *items, removed=["boot", "i3"])) == {"hat"}
+    assert new_ones(recommender_with(version, *items, live=["i3", "i4", "boot"])) == {"boot"}
+    removed = recommender_with(version, *items, removed=["boot", "hat"])
+    assert new_ones(removed) == set()
+    # Histories may contain them, and the same recommender gets other new items.
+    assert not removed.recommend(["boot"]).fallbacks
+    assert new_ones(removed.with_new_items(placed(version, like("coat", "i5")))) == {"coat"}
+    assert new_ones(removed.with_new_items(NewItems([], []))) == set()
+
+
+def test_options_of_a_query_with_new_items(tmp_path: Path) -> None:
+    model = shop_model()
+    assert model.histories is not None
+    memory = build_memory(model.histories, 5, ordered=True).with_weight(0.5)
+    model = shop_model(memory="none")
+    object.__setattr__(model, "memory", memory)
+    version = shop_version(tmp_path / "v", model, twin=shop_model(geometry="euclidean"))
+    recommender = recommender_with(version, like("boot", "i3", "i4"), like("hat", "i9"))
+    options = RankingOptions(k=ITEMS + 2, reasons=True)
+    ranked = recommender.recommend(["i3", "hat", "i7"], options).items
+    by_id = {item.id: item for item in ranked}
+    assert {reason.item for reason in by_id["boot"].because} <= {"i3", "hat", "i7"}
+    assert any(reason.title == "The hat" for item in ranked for reason in item.because)
+    # Without new items in the history or in the list, the memory counts as before.
+    plain = Recommender(version).recommend(["i3", "i7"], options).items
+    extended = [item for item in recommender.recommend(["i3", "i7"], options).items if not item.new]
+    assert extended == [*plain]
+    diverse = recommender.recommend(["i3"], RankingOptions(k=8, diversity=0.9)).items
+    assert len({item.id for item in diverse}) == 8
+    twin = recommender.recommend(["i3"], RankingOptions(k=ITEMS + 1, twin=True)).items
+    assert {item.id for item in twin if item.new} == {"boot", "hat"}
+
+
+def test_an_unplaced_item_has_details_only(tmp_path: Path) -> None:
+    recommender = recommender_with(shop_version(tmp_path / "v"), like("odd"), like("boot", "i3"))
+    assert recommender.recommend(["odd"]).fallbacks[0].kind == "popular"
+    found = recommender.find_items(["odd", "i0", "none", "boot"])
+    assert [item and item.title for item in found] == ["The odd", "Piece number 0", None, "The boot"]
+    assert recommender.new_items is not None
+    assert [item.id for item in recommender.new_items.search("the ODD", 5)] == ["odd"]
+    assert [item.id for item in recommender.new_items.search("th", 1)] == ["boot"]
+    assert recommender.new_items.search(" ", 5) == []
+
+
+def test_explored_places() -> None:
+    ranked = np.arange(10), -np.arange(10, dtype=np.float32)
+    new = 100 + np.arange(50), -np.arange(50, dtype=np.float32)
+    random = np.random.default_rng(1)
+    rows, scores = explore(ranked, new, 10, 0.2, random)
+    assert len(rows) == len(set(rows.tolist())) == 10
+    assert np.flatnonzero(rows >= 100).tolist() == [2, 7]
+    assert rows[rows < 100].tolist() == [*range(8)]
+    assert scores.tolist() == [-(row % 100) for row in rows]
+    # Half a place is one place half of the time, and better new items are drawn more often.
+    drawn = [explore(ranked, new, 10, 0.05, random)[0] for _ in range(2000)]
+    chosen = np.array([row for rows in drawn for row in rows if row >= 100])
+    assert 900 < len(chosen) < 1100
+    assert (chosen < 105).mean() == pytest.approx(
+        sum(1 / r for r in range(1, 6)) / sum(1 / r for r in range(1, 51)), abs=0.05
+    )
+    assert len(set(chosen.tolist())) > 40
+    # New items that are in the list by their score count, and stay.
+    mixed = np.array([100, 1, 2, 101]), np.zeros(4, np.float32)
+    assert explore(mixed, new, 4, 0.5, random) is mixed
+    rows, _ = explore(mixed, new, 4, 1, random)
+    assert (rows >= 100).all()
+    assert {100, 101} <= {*rows.tolist()}
+    rows, _ = explore(mixed, (new[0][:3], new[1][:3]), 4, 1, random)
+    assert sorted(rows.tolist()) == [1, 100, 101, 102]
+    # A short list is filled up.
+    rows, _ = explore((np.array([1]), np.zeros(1, np.float32)), new, 4, 0.5, random)
+    assert (len(rows), (rows >= 100).sum()) == (3, 2)
+
+
+def test_exploration_by_request_and_by_service(tmp_path: Path) -> None:
+    version = shop_version(tmp_path / "v")
+    far = placed(version, *(like(f"n{number}", "i39") for number in range(20)))
+    recommender = Recommender(version, explore=0.3).with_new_items(far)
+
+    def shown(*history: str, **options: object) -> list[str]:
+        found = recommender.recommend(history, RankingOptions(allow=allow, **options))  # type: ignore[arg-type]
+        return [item.id for item in found.items if item.new]
+
+    allow = [f"i{number}" for number in range(30)] + [f"n{number}" for number in range(20)]
+    assert len(shown("i3")) >= 3
+    assert len(shown("i3", explore=0)) <= 3
+    assert len(shown()) == 3, "also among popular items"
+    assert shown("i3", seed=5) == shown("i3", seed=5)
+    assert len({tuple(shown()) for _ in range(20)}) > 1
+    allow = [*allow[:30], "n4"]
+    assert shown("i3") == ["n4"]

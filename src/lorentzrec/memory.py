@@ -44,27 +44,33 @@ class Boosts(NamedTuple):
     places: Integers
     """The index of the history."""
     items: Integers
-    values: Floats
+    sums: Floats
+    """m_j."""
+    weight: float
+
+    @property
+    def values(self) -> Floats:
+        return self.weight * np.log1p(SHARPNESS * self.sums)
 
     def among(self, allowed: NDArray[Any] | None, excluded: NDArray[Any] | None = None) -> Boosts:
         """Those of some items only; None allows all."""
-        right = np.ones(len(self.items), bool)
-        if allowed is not None:
-            right &= np.isin(self.items, allowed)
-        if excluded is not None:
-            right &= np.isin(self.items, excluded, invert=True)
-        return self.where(right)
+        found = self if allowed is None else self.where(_contains(allowed, self.items))
+        return found if excluded is None else found.where(~_contains(excluded, found.items))
 
-    def where(self, right: NDArray[np.bool_]) -> Boosts:
-        return Boosts(self.places[right], self.items[right], self.values[right])
+    def where(self, right: NDArray[Any]) -> Boosts:
+        """Those at some places, or where `right` is true."""
+        return self._replace(places=self.places[right], items=self.items[right], sums=self.sums[right])
 
     def strongest(self, count: int) -> Boosts:
         """At most `count` of the boosts of one history."""
-        if len(self.items) <= count:
-            return self
-        right = np.zeros(len(self.items), bool)
-        right[_strongest(self.values, count)] = True
-        return self.where(right)
+        return self if len(self.sums) <= count else self.where(_strongest(self.sums, count))
+
+
+def _contains(rows: NDArray[Any], items: Integers) -> NDArray[np.bool_]:
+    """Which of some items are among `rows`; faster than `numpy.isin` for thousands of items."""
+    marks = np.zeros(1 + int(max(items.max(initial=0), rows.max(initial=0))), bool)
+    marks[rows] = True
+    return marks[items]
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,13 +135,15 @@ class Memory:
         weights = self.item_weights(offsets[1:][owners] - 1 - np.arange(offsets[0], offsets[-1]), event_weights)
         used = np.flatnonzero(weights)
         if not len(used):
-            return Boosts(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+            return Boosts(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), self.weight)
         rows = histories[used]
         # Slices are faster than gathering single neighbours.
         spans = list(map(slice, self.offsets[rows].tolist(), self.offsets[rows + 1].tolist()))
         lengths = self.offsets[rows + 1] - self.offsets[rows]
         cells = np.concatenate([self.columns[span] for span in spans])
-        parts = np.concatenate([self.values[span] for span in spans]) * np.repeat(weights[used], lengths)
+        parts = np.concatenate([self.values[span] for span in spans])
+        if self.ordered or event_weights is not None:
+            parts = parts * np.repeat(weights[used], lengths)
         if count > 1:
             cells = cells + np.repeat(owners[used] * items, lengths)
         if count * items > CELLS_PER_PAIR * len(cells):
@@ -145,13 +153,15 @@ class Memory:
             table = np.bincount(cells, parts, count * items).astype(np.float64, copy=False)
             found = np.flatnonzero(table > 0)  # several times faster than that of the numbers
             sums = table[found]
-        places = found // items if count > 1 else np.zeros(len(found), np.int64)
-        if not self.ordered and len(found):
-            starts = np.flatnonzero(np.diff(places, prepend=-1)) if count > 1 else np.zeros(1, np.int64)
-            greatest = np.maximum.reduceat(sums, starts)
-            sums /= np.repeat(greatest, np.diff(np.append(starts, len(sums))))
-        columns = (found - places * items).astype(np.int64, copy=False)
-        return Boosts(places, columns, self.weight * np.log1p(SHARPNESS * sums))
+        if count == 1:
+            places, columns = np.zeros(len(found), np.int64), found.astype(np.int64, copy=False)
+            greatest = sums.max(initial=0)
+        else:
+            places = found // items
+            columns = found - places * items
+            starts = np.flatnonzero(np.diff(places, prepend=-1))
+            greatest = np.repeat(np.maximum.reduceat(sums, starts), np.diff(np.append(starts, len(sums))))
+        return Boosts(places, columns, sums if self.ordered else sums / greatest, self.weight)
 
     def contributions(self, known: NDArray[Any], weights: NDArray[Any], items: NDArray[Any]) -> Floats:
         """(items, known): w_i B_ij, the part of each of the `known` items, with these weights, in the memory of

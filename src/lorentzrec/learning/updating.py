@@ -46,7 +46,8 @@ def update(
 
     data: all events so far, old and new.
     config: what is to differ from the hyper-parameters of the model.
-    rehearse: the share of the earlier events that is trained on with the new ones, so that it is not forgotten.
+    rehearse: the share of customers whose earlier events are trained on with the new ones, so that nothing is
+    forgotten.
     prune_after: remove items without an event in that many days before the newest event.
     live: remove all other items.
     """
@@ -120,7 +121,7 @@ def _with_adjusted_memory(model: Model, data: Interactions, new: Booleans) -> tu
     if config.memory == "none" or config.history != "causal":
         return model, []
     known = model.items.rows(data.items.series)[data.item_rows] != UNKNOWN
-    task = next_events(data, new & known, most=MOST_CUSTOMERS)
+    task = next_events(data.select(known), new[known], most=MOST_CUSTOMERS)
     if len(task.test) < FEWEST_EVENTS:
         return model, []
     before = 0.0 if model.memory is None else model.memory.weight * config.scale
@@ -135,5 +136,5 @@ def _with_adjusted_memory(model: Model, data: Interactions, new: Booleans) -> tu
 
 
 def _sample(data: Interactions, share: float, seed: int) -> Booleans:
-    """About this share of all customers' events."""
+    """The events of about this share of the customers."""
     return np.random.default_rng(seed).random(len(data.users))[data.user_rows] < share

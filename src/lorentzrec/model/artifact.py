@@ -47,7 +47,7 @@ POINTS, ITEMS, USERS, HISTORIES = "points.safetensors", "items.parquet", "users.
 MEMORY, OPTIMISER = "memory.safetensors", "optimiser.safetensors"
 ATTRIBUTES, ATTRIBUTE_POINTS = "attributes.parquet", "attributes.safetensors"
 
-_NOT_IN_0_1 = {"blocks_per_step": 1, "deterministic": False, "memory": "none"}
+_NOT_IN_0_1 = {"blocks_per_step": 1, "deterministic": False, "memory": "none", "memory_neighbours": 100}
 """Hyper-parameters that the models of lorentzrec 0.1 do not have, and how they were trained."""
 
 SHEET_TOLERANCE = 1e-5

@@ -80,8 +80,9 @@ class TrainingConfig:
     """`auto`: what was bought after what, or together with it, is stored with the model and raises scores by a weight
     that is chosen on held-out events; 0 if it does not help. `none`: points alone; the default for symmetric models,
     the optimiser rsgd and fewer than 500 customers."""
-    memory_neighbours: Count = 100
-    """Neighbours that the memory stores of each item, 8 bytes each."""
+    memory_neighbours: Count | None = None
+    """Neighbours that the memory stores of each item, 8 bytes each. None: 100; without order, up to 400 in catalogues
+    of fewer than 200,000 items."""
     attribute_weight: Positive = 4.0
     """Weight of all attributes of an item together in its point; its own vector has weight 1. Used with attributes."""
     item_dropout: Annotated[float, Range(0, 1)] = 0.3
@@ -243,13 +244,14 @@ class TrainingConfig:
             "memory": "auto"
             if self.model == "asymmetric" and adaptive and users >= FEWEST_USERS_FOR_MEMORY
             else "none",
+            # Without order every item of a history counts, so more neighbours help: as long as they fit into 160 MB.
+            "memory_neighbours": 100 if sequence else min(400, max(100, 20_000_000 // max(items, 1))),
             "initial_width": 0.1 * flatter,
             "targets": "separate" if sequence else "shared",
             "history": "causal" if causal else "folds",
             "recency": 0.7 if sequence else 1.0,
-            # Gradients at points that are a few blocks old cost some quality, more so where an epoch has few blocks,
-            # and with the larger blocks of folds.
-            "blocks_per_step": 1 if triplets else min(8 if sequence else 4, max(1, events // 25_000)),
+            # Gradients at points that are a few blocks old cost some quality, more so where an epoch has few blocks.
+            "blocks_per_step": 1 if triplets else min(4, max(1, events // 25_000)),
             "threads": available_cores(),
             "deterministic": not triplets,
         }
@@ -268,6 +270,7 @@ class ResolvedConfig(TrainingConfig):
     negative_count: Count
     scale: Positive
     memory: MemoryChoice
+    memory_neighbours: Count
     initial_width: Positive
     targets: Targets
     history: History

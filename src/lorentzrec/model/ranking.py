@@ -299,7 +299,7 @@ class Ranker:
         exact = self.exact_scores(query, rows)
         if boosts is not None and len(boosts.items):
             found = np.minimum(np.searchsorted(boosts.items, rows), len(boosts.items) - 1)
-            exact += np.where(boosts.items[found] == rows, boosts.values[found], 0)
+            exact += np.where(boosts.items[found] == rows, boosts.where(found).values, 0)
         order = np.argsort(-exact, kind="stable")[:k]
         return rows[order], exact[order].astype(np.float32)
 

@@ -39,6 +39,8 @@ class Measurement:
     """NDCG@10 over the events of the day, each from all earlier events of its customer."""
     seconds: float
     """To make the model of that day; 0 without an update."""
+    processor_seconds: float
+    """The same, of all cores together: other programs on the machine do not change it much."""
     memory: int | None
     """Bytes that the process held at most while it made the model; None where the system does not report it."""
 
@@ -98,11 +100,11 @@ def backtest(
         task = next_events(today, known, most=most_events)
         measured = {}
         for name in systems:
-            model, seconds, memory = _measure(made[name])
+            model, seconds, processor_seconds, memory = _measure(made[name])
             if name == "update":
                 updated = model
             report = evaluate(model, task.test, histories=task.histories, intervals=False)
-            measured[name] = Measurement(report[METRIC], 0.0 if name == "none" else seconds, memory)
+            measured[name] = Measurement(report[METRIC], seconds, processor_seconds, memory)
         items = np.unique(today.item_rows[known])
         new_items = int((first.item_counts[items] == 0).sum())
         found = BacktestDay(_date(day), int(known.sum()), len(task.test), new_items, measured)
@@ -114,17 +116,22 @@ def backtest(
 
 
 def summarise(days: Sequence[BacktestDay]) -> dict[str, dict[str, float]]:
-    """Means over days by system, and NDCG@10 and time as shares of those of the full retrain."""
+    """Means over days by system, and as shares of those of the full retrain."""
     means: dict[str, dict[str, float]] = {}
     for name in days[0].systems:
         means[name] = {
             "ndcg": float(np.mean([day.systems[name].ndcg for day in days])),
             "seconds": float(np.mean([day.systems[name].seconds for day in days])),
+            "processor_seconds": float(np.mean([day.systems[name].processor_seconds for day in days])),
         }
     if "retrain" in means:
         full = means["retrain"]
         for values in means.values():
-            values |= {"ndcg_share": values["ndcg"] / full["ndcg"], "time_share": values["seconds"] / full["seconds"]}
+            values |= {
+                "ndcg_share": values["ndcg"] / full["ndcg"],
+                "time_share": values["seconds"] / full["seconds"],
+                "processor_time_share": values["processor_seconds"] / full["processor_seconds"],
+            }
     return means
 
 
@@ -151,15 +158,15 @@ def _as_it_is(model: Model) -> Model:
     return model
 
 
-def _measure(make: Callable[[], Model]) -> tuple[Model, float, int | None]:
-    """A model, the time to make it, and the most memory that the process held meanwhile."""
+def _measure(make: Callable[[], Model]) -> tuple[Model, float, float, int | None]:
+    """A model, the time and processor time to make it, and the most memory that the process held meanwhile."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the peak
-    started = time.perf_counter()
+    started, before = time.perf_counter(), time.process_time()
     model = make()
-    seconds = time.perf_counter() - started
+    seconds = time.perf_counter() - started, time.process_time() - before
     try:
         found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"))
     except OSError:
-        return model, seconds, None
-    return model, seconds, None if found is None else int(found[1]) * 1024
+        return model, *seconds, None
+    return model, *seconds, None if found is None else int(found[1]) * 1024

@@ -92,7 +92,7 @@ class Reasons:
         boost = np.zeros((len(recommended), 1))
         if boosts is not None and len(boosts.items):
             found = np.minimum(np.searchsorted(boosts.items, recommended), len(boosts.items) - 1)
-            boost[:, 0] = np.where(boosts.items[found] == recommended, boosts.values[found], 0)
+            boost[:, 0] = np.where(boosts.items[found] == recommended, boosts.where(found).values, 0)
         query = ranker.query(history, event_weights)
         gain = np.maximum(ranker.score_points(query, items) - ranker.score_points(query, centre), 0)[:, None]
         gain[total == 0] = 0

@@ -98,7 +98,7 @@ def _evaluate_cold(
     parts = parts_of(dataset)
     if "test" not in parts:
         raise InputError(f"{data} has no test part, only {', '.join(parts)}: prepare it with --split leave_last_out")
-    config = _settings_of(load(model))
+    config = _settings_of(load(model), next(iter(parts.values())))
     options: dict[str, Any] = {"share": share, "seed": seed, "k": k, "say": say}
     found = list(evaluate_cold(before_test(parts), parts["test"], attributes, config, **options))
     metric = f"ndcg@{k}"
@@ -123,17 +123,14 @@ def _evaluate_cold(
     )
 
 
-def _settings_of(model: Model) -> TrainingConfig:
-    """The config of a model, with its learning rate left open if it is the one that training chooses."""
+def _settings_of(model: Model, events: Interactions) -> TrainingConfig:
+    """The config of a model, with its learning rate left open if it is what training on these events would choose."""
     from lorentzrec.model.config import TrainingConfig
 
     config = TrainingConfig(**model.config.to_dict())
-    chosen = (
-        None
-        if model.histories is None
-        else config.replace(learning_rate=None).resolve_for(model.histories, attributes=model.attributes is not None)
-    )
-    return config if chosen is None or chosen != model.config else config.replace(learning_rate=None)
+    open_rate = config.replace(learning_rate=None)
+    chosen = open_rate.resolve_for(events, attributes=model.attributes is not None)
+    return open_rate if chosen.learning_rate == config.learning_rate else config
 
 
 def to_dict(reports: Mapping[str, Mapping[str, Report]]) -> dict[str, Any]:

@@ -195,11 +195,11 @@ class ItemAttributes:
             other, items=self.items, offsets=offsets_of(counts), rows=found[known].astype(np.int32), notes=notes
         )
 
-    def append(self, more: ItemAttributes) -> ItemAttributes:
-        """Followed by other items with the same `values`."""
+    def append(self, more: ItemAttributes, items: Vocabulary) -> ItemAttributes:
+        """Followed by other items with the same `values`; `items`: all of them."""
         return replace(
             self,
-            items=self.items.union(more.items),
+            items=items,
             offsets=np.concatenate([self.offsets, self.offsets[-1] + more.offsets[1:]]),
             rows=np.concatenate([self.rows, more.rows]),
         )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.learning.kernels.attributes import compose_points, pass_to_vectors
-from lorentzrec.learning.kernels.structures import Step, Table, Workspace
+from lorentzrec.learning.kernels.structures import Composed, Step, Table, Workspace
 from lorentzrec.learning.tables import attributes_of, composed_of
 from lorentzrec.model.config import ResolvedConfig
 

@@ -48,7 +48,7 @@ def add_items(model: Model, events: Interactions | None, attributes: Any = None)
         described, notes = _described(model, attributes)
         items = items.union(described.items)
     if len(items) == known:
-        raise InputError("the model knows all of these items: give new items, or update the model")
+        raise InputError("the model knows all items that were given: add new ones, or update the model")
     histories = reindex(histories, users, items)
     own = None if user_points is None else np.arange(len(users)) < len(user_points)
     item_points, history_points, placed = place_from_histories(
@@ -86,24 +86,18 @@ def add_items(model: Model, events: Interactions | None, attributes: Any = None)
     if events is not None:
         # Items that are not placed have the row -1.
         counts = np.bincount(kept.items.rows(events.items.series)[events.item_rows] + 1, minlength=known + new + 1)[1:]
-    attribute_points, memory = model.attributes, model.memory
+    attribute_points, memory = model.attributes, None if model.memory is None else _with_empty_rows(model.memory, new)
+    alike = 0
     if attribute_points is not None:
-        attribute_points = replace(attribute_points, of_items=attribute_points.of_items.align(kept.items))
-    if memory is not None:
-        memory = _with_empty_rows(memory, new)
-        alike = 0
-        if described is not None and attribute_points is not None:
-            described = described.align(Vocabulary(kept.items.series[known:], name="item"))
-            memory, alike = (
-                _with_alike(memory, attribute_points.of_items, described, known),
-                int((described.counts > 0).sum()),
-            )
-            notes.append(Note(NoteKind.ALIKE_IN_MEMORY, {"items": alike}))
-        if alike < new:
-            notes.append(Note(NoteKind.NOT_IN_MEMORY, {"items": new - alike}))
-    if described is not None and attribute_points is not None:
-        joined = attribute_points.of_items.align(model.items).append(described)
-        attribute_points = replace(attribute_points, of_items=replace(joined, items=kept.items))
+        added = Vocabulary(kept.items.series[known:], name="item")
+        described = attribute_points.of_items.align(added) if described is None else described.align(added)
+        if memory is not None:
+            memory, alike = _with_alike(memory, attribute_points.of_items, described), int((described.counts > 0).sum())
+        attribute_points = replace(attribute_points, of_items=attribute_points.of_items.append(described, kept.items))
+    if alike:
+        notes.append(Note(NoteKind.ALIKE_IN_MEMORY, {"items": alike}))
+    if memory is not None and alike < new:
+        notes.append(Note(NoteKind.NOT_IN_MEMORY, {"items": new - alike}))
     separate = model.history_points is not model.item_points
     return replace(
         model,
@@ -158,13 +152,14 @@ def _with_attributes(
     return midpoints(precise(both, config), rows, len(points), hyperbolic=config.hyperbolic, weights=weights.ravel())[0]
 
 
-def _with_alike(memory: Memory, known: ItemAttributes, new: ItemAttributes, first: int) -> Memory:
-    """The memory with new items, from row `first` on, as neighbours of the known items with similar attributes."""
-    known = known.align(Vocabulary(known.items.series[:first], name="item"))
+def _with_alike(memory: Memory, known: ItemAttributes, new: ItemAttributes) -> Memory:
+    """The memory with new items, which follow the known ones, as neighbours of those with similar attributes."""
+    if not len(new.rows):
+        return memory
     pairs = new.alike(known, ALIKE_NEIGHBOURS)
     strength = float(np.quantile(memory.values, ALIKE_QUANTILE)) if len(memory) else 1.0
     owners = np.concatenate([np.repeat(np.arange(memory.item_count), np.diff(memory.offsets)), pairs.others])
-    columns = np.concatenate([memory.columns, first + pairs.items])
+    columns = np.concatenate([memory.columns, len(known) + pairs.items])
     values = np.concatenate([memory.values, strength * pairs.likeness])
     order = np.lexsort((columns, owners))
     return replace(
@@ -172,6 +167,24 @@ def _with_alike(memory: Memory, known: ItemAttributes, new: ItemAttributes, firs
         offsets=offsets_of(np.bincount(owners, minlength=memory.item_count)),
         columns=columns[order].astype(np.int32),
         values=values[order].astype(np.float32),
+    )
+
+
+def with_attributes_as_items(model: Model) -> Model:
+    """A model of the attributes alone, for maps and exports: the count of each is that of the items that have it."""
+    if model.attributes is None:
+        raise InputError("the model was trained without attributes: train it with them")
+    return replace(
+        model,
+        items=model.attributes.of_items.values,
+        item_points=model.attributes.points,
+        history_points=model.attributes.history_points,
+        item_counts=model.attributes.of_items.item_counts,
+        users=None,
+        histories=None,
+        memory=None,
+        attributes=None,
+        optimiser_state=None,
     )
 
 

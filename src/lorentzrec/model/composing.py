@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import Booleans, Floats
+from lorentzrec.data.arrays import Booleans, Floats, Integers
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.geometry.midpoint import normalise_sum
 from lorentzrec.model.config import TrainingConfig
@@ -25,6 +25,30 @@ class AttributePoints:
     """One row per attribute, as `Model.item_points`."""
     history_points: NDArray[np.float32]
     """As `Model.history_points`: the same array unless targets are separate."""
+
+    @property
+    def depths(self) -> Integers:
+        """Categories on the path to each attribute, itself included: 2 for `category=Women > Shoes`; 0 for attributes
+        that are not paths."""
+        paths = [f"{column.name}=" for column in self.of_items.columns if column.kind == "path"]
+        texts = map(str, self.of_items.values.series)
+        return np.array([(text.count(" > ") + 1) * text.startswith((*paths, "\0")) for text in texts], np.int64)
+
+    def radii(self, *, hyperbolic: bool) -> Floats:
+        """Distance of each point from the origin."""
+        space = self.points[:, 1:] if hyperbolic else self.points
+        lengths = np.linalg.norm(space.astype(np.float64), axis=1)
+        return np.arcsinh(lengths) if hyperbolic else lengths
+
+    def depth_correlation(self, *, hyperbolic: bool) -> float | None:
+        """The rank correlation of depth and radius over the attributes that are paths; None if all are equally deep."""
+        from scipy.stats import spearmanr
+
+        depths = self.depths
+        paths = depths > 0
+        if len(np.unique(depths[paths])) < 2:
+            return None
+        return float(spearmanr(depths[paths], self.radii(hyperbolic=hyperbolic)[paths]).statistic)
 
 
 def compose(

@@ -113,6 +113,8 @@ class LiveRanker:
 
     def top(self, query: Query, k: int, excluded: Rows, allowed: Rows | None) -> Ranked:
         """The best `k` by the model's score, or the nearest to a point; none of `excluded`, only of `allowed`."""
+        if not isinstance(self.all_items, ExtendedRanker):
+            return self._top_known(query, k, excluded, allowed)
         best = self._top_known(query, k, self._known(excluded), None if allowed is None else self._known(allowed))
         new = self.new_items(query, k, excluded, allowed)
         if not len(new[0]):
@@ -137,7 +139,7 @@ class LiveRanker:
 
     def _known(self, rows: Rows) -> Rows:
         """Without the rows of new items."""
-        return rows[rows < len(self._counts)] if isinstance(self.all_items, ExtendedRanker) else rows
+        return rows[rows < len(self._counts)]
 
     def _top_known(self, query: Query, k: int, excluded: Rows, allowed: Rows | None) -> Ranked:
         boosts = self.all_items.boosts(query.history)
@@ -155,8 +157,8 @@ class LiveRanker:
     def popular(self, k: int, excluded: Rows, allowed: Rows | None) -> Ranked:
         """The `k` items with the most events in training, scored by that number; ties by row."""
         rows = self._popular
-        allowed = None if allowed is None else self._known(allowed)
         if allowed is not None:
+            allowed = self._known(allowed)
             permitted = np.zeros(len(self._counts), bool)
             permitted[allowed] = True
             rows = rows[permitted[rows]]

@@ -209,7 +209,7 @@ def test_exploration(store: Store) -> None:
         ({"title": "x" * 1001}, "title"),
         ({"category": ""}, "category"),
         ({"price": -1}, "price"),
-        ({"attributes": {"brand": "x"}}, "unknown field `attributes`"),
+        ({"attributes": {"brand": "x"}}, "was trained without attributes: send `like`"),
         ([], "body: Expected `object`"),
     ],
 )

@@ -11,7 +11,7 @@ from lorentzrec.cli.inputs import attribute_frame, read_ids, training_events, wi
 from lorentzrec.cli.options import event_file_options
 from lorentzrec.cli.output import print_result
 from lorentzrec.cli.results import refuse_unwritable
-from lorentzrec.cli.train import load_config, show_model
+from lorentzrec.cli.train import show_model
 from lorentzrec.counting import Count
 
 
@@ -66,8 +66,8 @@ def update(
 ) -> None:
     """Update a model with the events since its training.
 
-    The new events are trained on together with a sample of the earlier ones, in few epochs at a low learning rate. New
-    items and customers are added. The model itself does not change.
+    The new events are trained on together with a sample of the earlier ones, in 5 epochs at the learning rate that
+    training had half-way. New items and customers are added. The model itself does not change.
 
     $ lorentzrec update model shop --out tomorrow
     $ lorentzrec update model shop --out tomorrow --prune-after 90
@@ -78,13 +78,13 @@ def update(
     prune_after DAYS: Remove items without an event in the last days.
     live FILE: Remove all items but those in the file, one id per line.
     """
-    from lorentzrec.learning.updating import REHEARSED_SHARE
+    from lorentzrec.learning.updating import REHEARSED_SHARE, updating_config
     from lorentzrec.learning.updating import update as bring_up_to_date
     from lorentzrec.model.artifact import load
 
     refuse_unwritable(out, "lorentzrec model")
     known = load(model)
-    config = load_config(None, settings, known)
+    config = updating_config(known).with_settings(settings or [])
     kept = None if live is None else [known.items.parse(text) for text in read_ids(live)]
     events, _ = training_events(data, **file_options)
     updated = bring_up_to_date(

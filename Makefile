@@ -17,7 +17,7 @@ node_packages := $(if $(shell command -v npm),$(foreach name,azurite cosmos axe,
 
 .SILENT:
 .NOTPARALLEL:  # two targets never run pip in one environment at the same time
-.PHONY: help demo test soak check site bench bench-serve constraints
+.PHONY: help demo test soak check site package bench bench-serve constraints
 
 help: ## print this list
 	awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,18 @@ site: $(VENV)/installed-dev ## the documentation site, in .build/site
 	$(VENV)/bin/python docs/settings_page.py
 	$(VENV)/bin/python -m sphinx -q -W -b html docs .build/site
 
+# The wheel is built from the sdist, so that both are tested by one installation.
+package: $(VENV)/installed-dev ## build sdist and wheel in .build/package, install the wheel into an empty environment, train and recommend
+	rm -rf .build/package
+	$(VENV)/bin/python -m hatchling build --target sdist --directory .build/package
+	$(VENV)/bin/python -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation \
+	  --wheel-dir .build/package .build/package/lorentzrec-*.tar.gz
+	$(PYTHON) -m venv .build/package/venv
+	.build/package/venv/bin/python -m pip install -qq --disable-pip-version-check \
+	  $(addprefix --constraint ,$(CONSTRAINTS)) .build/package/lorentzrec-*.whl
+	NUMBA_CACHE_DIR=$(CURDIR)/.build/numba/package .build/package/venv/bin/python -I tests/installed_package.py
+	rm -rf .build/package/venv
+
 bench: $(VENV)/installed-bench ## run the benchmarks, alongside comparable libraries
 	$(VENV)/bin/lorentzrec bench
 
@@ -74,6 +86,10 @@ $(VENV)/installed-%: pyproject.toml $(CONSTRAINTS)
 	touch $@.partial
 	$(VENV)/bin/python -m pip install -qq --disable-pip-version-check $(addprefix --constraint ,$(CONSTRAINTS)) \
 	  --editable '.[$($*_extras)]'
+	$(if $(filter dev,$*),$(VENV)/bin/python -m pip install -qq --disable-pip-version-check --no-deps \
+	  --requirement tests/adapters/requirements.txt)
 	mv $@.partial $@
+
+$(VENV)/installed-dev: tests/adapters/requirements.txt
 
 $(VENV)/installed-dev $(VENV)/installed-bench $(VENV)/installed-bench-serve: $(VENV)/installed-demo

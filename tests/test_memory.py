@@ -22,7 +22,8 @@ from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import NoteKind
 from lorentzrec.model.ranking import History
-from lorentzrec.serving.recommending.query import RankingOptions, ReasonKind
+from lorentzrec.model.reasons import ReasonKind
+from lorentzrec.serving.recommending.query import RankingOptions
 from lorentzrec.serving.recommending.recommender import Recommender
 from lorentzrec.serving.versions.index import Index, IndexedRanker, IndexKind
 from lorentzrec.serving.versions.version import open_version, write_version

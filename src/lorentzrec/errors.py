@@ -67,8 +67,11 @@ class RecordDamaged(ArtifactError):  # noqa: N818 - the name states the conditio
 
 
 def how_to_get(extra: str) -> str:
-    """The next action where an optional dependency is missing; the package is on no index, only in a checkout."""
-    return f"pip install '.[{extra}]' in a checkout of lorentzrec"
+    """The next action where an optional dependency is missing.
+
+    pip finds the extras in the installed package, be it a wheel or a checkout, and needs no index that has it.
+    """
+    return f"pip install 'lorentzrec[{extra}]'"
 
 
 @dataclass(frozen=True)

@@ -123,9 +123,9 @@ class MidpointRecommender:
         model, single = self._trained, np.isscalar(itemid)
         out = set() if filter_items is None else set(_plain(filter_items))
         allowed = None if items is None else set(_plain(items))
-        found = []
-        for one in [itemid] if single else _plain(itemid):
-            nearest = model.similar_items(one, k=len(model.items) if out or allowed is not None else max(N, 2))
+        wanted, found = [itemid] if single else _plain(itemid), []
+        k = len(model.items) if out or allowed is not None else max(N, 2)
+        for one, nearest in zip(wanted, model.similar_items_many(wanted, k), strict=True):
             pairs = [(one, 0.0), *nearest]
             pairs = [pair for pair in pairs if pair[0] not in out and (allowed is None or pair[0] in allowed)][:N]
             found.append(

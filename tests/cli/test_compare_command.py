@@ -70,7 +70,7 @@ def test_impossible_searches(shop: Path, tmp_path: Path, options: tuple[str, ...
 def test_missing_optuna_is_named(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
     line = error_of("tune", shop, "--out", tmp_path / "tuning")
-    assert line == "tuning needs Optuna: pip install '.[tune]' in a checkout of lorentzrec"
+    assert line == "tuning needs Optuna: pip install 'lorentzrec[tune]'"
     assert not (tmp_path / "tuning").exists()
 
 

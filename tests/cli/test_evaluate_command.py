@@ -46,6 +46,16 @@ def test_both_protocols_stand_side_by_side(model: Path, shop: Path) -> None:
     assert "note: the popularity of the held-out items themselves" in result.stderr
 
 
+def test_chosen_metrics(model: Path, shop: Path) -> None:
+    result = run_json("evaluate", model, shop, "--metrics", "map, gini")["systems"]["model"]
+    assert list(result["full"]["metrics"]) == ["map@10", "gini@10"]
+    assert list(result["sampled"]["metrics"]) == ["map@10"]
+    shown = run("evaluate", model, shop, "--metrics", "gini").stdout
+    assert "gini@10" in shown
+    assert "sampled" not in shown
+    assert error_of("evaluate", model, shop, "--metrics", "auc").startswith("there is no metric 'auc' of full ranking")
+
+
 def test_histories_go_up_to_the_test() -> None:
     """ann: tea, cup, pot, jam; the last two are held out, and the histories are everything before them."""
     data = Interactions.from_pairs(["ann"] * 4 + ["bob"], ["tea", "cup", "pot", "jam", "tea"], times=[1, 2, 3, 4, 5])

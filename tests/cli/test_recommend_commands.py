@@ -40,6 +40,38 @@ def test_what_may_and_may_not_be_recommended(model: Path, tmp_path: Path) -> Non
     assert set(ids(run_json(*query, "--exclude", "i4, i9"))) == {"i3", "i5"}
 
 
+def test_options_of_the_service(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "items.csv").write_text(
+        "item,title,category\n" + "".join(f"i{number},Item {number},{'ab'[number % 2]}\n" for number in range(30))
+    )
+    query = ("recommend", model, "--history", "i1,i2", "--context", "i5", "-k", "4", "--titles", tmp_path / "items.csv")
+    options = ("--category", "b", "--diversity", "0.5", "--reasons")
+    expected = load(model).recommend(
+        ["i1", "i2"],
+        k=4,
+        context=["i5"],
+        diversity=0.5,
+        reasons=True,
+        categories=["b"],
+        item_table=pl.read_csv(tmp_path / "items.csv"),
+    )
+    assert expected.reasons is not None
+    assert run_json(*query, *options)["items"] == [
+        {
+            "id": item,
+            "score": score,
+            "title": f"Item {str(item)[1:]}",
+            "because": [reason._asdict() for reason in because],
+        }
+        for (item, score), because in zip(expected, expected.reasons, strict=True)
+    ]
+    assert all(int(str(item)[1:]) % 2 for item in expected.ids)
+    shown = run(*query, *options).stdout
+    assert "because of" in shown
+    assert "% near)" in shown.replace("%, near", "% near")
+    assert "because of" not in run(*query).stdout
+
+
 def test_an_id_may_hold_a_comma(tmp_path: Path) -> None:
     (tmp_path / "events.csv").write_text('user,item\na,"x,y"\na,x\nb,y\nb,"x,y"\n')
     run("train", tmp_path / "events.csv", "--out", tmp_path / "model", *SETTINGS)
@@ -106,6 +138,8 @@ def test_titles_of_a_dataset(model: Path, events_file: Path, titles_file: Path, 
         (("recommend", "MODEL", "--history", "i1", "-k", "0"), "k is 0: give a whole number of items, 1 or more"),
         (("recommend", "MODEL"), "recommend takes either --history or --user: give one of them"),
         (("recommend", "MODEL", "--history", "i1", "--user", "u1"), "recommend takes either --history or --user"),
+        (("recommend", "MODEL", "--history", "i1", "--diversity", "2"), "diversity is 2.0: give a number from 0 to 1"),
+        (("recommend", "MODEL", "--history", "i1", "--category", "a"), "--category needs a table with the categories"),
         (("recommend", "MODEL", "--user", "nobody"), "the user 'nobody' is not known to this model"),
         (("recommend", "MODEL", "--history", "@none.txt"), "none.txt cannot be read as a list of ids"),
         (("recommend", "MODEL", "--history", "i1", "--titles", "none.csv"), "none.csv does not exist: check the path"),

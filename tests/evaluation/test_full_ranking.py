@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lorentzrec.data.vocabulary import Id
 from lorentzrec.evaluation import held_out
-from lorentzrec.evaluation.full_ranking import popularity_quantiles
+from lorentzrec.evaluation.list_metrics import popularity_quantiles
 from lorentzrec.evaluation.protocol import evaluate
 from lorentzrec.evaluation.report import render_counts
 

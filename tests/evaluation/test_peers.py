@@ -39,6 +39,6 @@ def test_a_missing_peer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "has_implicit", lambda: False)
     with pytest.raises(
         InputError,
-        match="implicit is not installed: pip install '\\.\\[bench\\]' in a checkout of lorentzrec, or leave",
+        match="implicit is not installed: pip install 'lorentzrec\\[bench\\]', or leave",
     ):
         ImplicitALS(TRAIN)

@@ -159,7 +159,7 @@ def test_without_faiss_ranking_is_exact_with_a_note(
     expected = Recommender(open_version(folder)).recommend(["i5"])
     monkeypatch.setitem(sys.modules, "faiss", None)
     opened = open_version(folder)
-    extra = "pip install '.[ann]' in a checkout of lorentzrec"
+    extra = "pip install 'lorentzrec[ann]'"
     assert opened.notes == (f"version {opened.name} has an index, but items are ranked exactly without faiss: {extra}",)
     assert Recommender(opened).recommend(["i5"]) == expected
     manifest = write_version(tmp_path / "version", shop_model(items=ITEMS))

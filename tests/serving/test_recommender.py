@@ -184,7 +184,7 @@ def test_reasons_are_items_of_the_history_and_add_up(recommender: Recommender) -
 def test_reasons_computed_in_parts_are_the_same(recommender: Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
     options = RankingOptions(20, reasons=True)
     at_once = recommender.recommend(HISTORY, options)
-    monkeypatch.setattr("lorentzrec.serving.recommending.recommender.SHARES_AT_ONCE", 7 * len(HISTORY))
+    monkeypatch.setattr("lorentzrec.model.reasons.SHARES_AT_ONCE", 7 * len(HISTORY))
     in_parts = recommender.recommend(HISTORY, options)
     for one, other in zip(at_once.items, in_parts.items, strict=True):
         assert [reason.item for reason in one.because] == [reason.item for reason in other.because]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lorentzrec.cli.inputs import parse_ids, read_titles
+from lorentzrec.cli.inputs import item_table_at, parse_ids, read_titles
 from lorentzrec.cli.output import print_result, progress, table
 from lorentzrec.cli.results import refuse_target
 from lorentzrec.cli.train import refuse_options
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from lorentzrec.model.ranking import Recommendations
 
+_KINDS = {"near": "near", "often_after": "often after", "often_with": "often with"}
 _ENGINE: Any = typer.Option(rich_help_panel="Engine")
 
 
@@ -32,6 +33,10 @@ def recommend(
     k: int = 10,
     exclude: list[str] | None = None,
     items: list[str] | None = None,
+    context: list[str] | None = None,
+    category: list[str] | None = None,
+    diversity: float = 0.0,
+    reasons: bool = False,
     titles: str | None = None,
     json: bool = False,
 ) -> None:
@@ -42,14 +47,21 @@ def recommend(
     $ lorentzrec recommend model --history sku-1,sku-9
     $ lorentzrec recommend model --user u-17 -k 20 --titles shop
     $ lorentzrec recommend model --history @basket.txt --items @in-stock.txt --json
+    $ lorentzrec recommend model --user u-17 --context sku-4 --category Jacket --diversity 0.3 --reasons --titles shop
 
     history: Items of the history, oldest first: ids separated by commas, or @FILE with one per line. Repeatable.
     user: A customer of the training data.
     exclude: Items that are never recommended, in the same form.
     items: Recommend only these, in the same form.
+    context: Items viewed just now, in the same form: they count as the newest of the history.
+    category: Recommend only items of this category, according to the table given as --titles. Repeatable.
+    diversity: From 0, the best items, to 1, items far from one another.
+    reasons: Also list the items of the history that contribute most to each recommendation.
     """
     from lorentzrec.model.artifact import load
 
+    if category and titles is None:
+        raise InputError("--category needs a table with the categories of items: give it as --titles")
     trained = load(model)
     if (history is None) == (user is None):
         raise InputError("recommend takes either --history or --user: give one of them")
@@ -59,6 +71,11 @@ def recommend(
         k=k,
         exclude=parse_ids(exclude or [], trained.items),
         items=None if items is None else parse_ids(items, trained.items),
+        context=parse_ids(context or [], trained.items),
+        categories=category or (),
+        item_table=item_table_at(titles) if category and titles is not None else None,
+        diversity=diversity,
+        reasons=reasons,
     )
     _print(found, model, titles, json)
 
@@ -77,12 +94,16 @@ def similar(model: Path, item: str, *, k: int = 10, titles: str | None = None, j
 
 
 def recommendation_table(found: Recommendations, titles: dict[str, str | None], title: str | None = None) -> Table:
-    """The items in order, with titles if there are any."""
+    """The items in order, with titles and reasons if there are any."""
     columns = {"": "right dim", "item": "left bold"} | ({"title": "left"} if titles else {}) | {"score": "right"}
     rows = [
-        (rank, item, *([titles.get(str(item))] if titles else []), f"{score:.4f}")
+        [rank, item, *([titles.get(str(item))] if titles else []), f"{score:.4f}"]
         for rank, (item, score) in enumerate(found, start=1)
     ]
+    if found.reasons is not None:
+        columns |= {"because of": "left"}
+        for row, because in zip(rows, found.reasons, strict=True):
+            row.append(", ".join(f"{reason.item} ({reason.share:.0%}, {_KINDS[reason.kind]})" for reason in because))
     return table(columns, rows, title=title)
 
 
@@ -91,6 +112,8 @@ def _print(found: Recommendations, model: Path, titles: str | None, json: bool) 
     items: list[dict[str, Any]] = [
         {"id": item, "score": score} | ({"title": names.get(str(item))} if names else {}) for item, score in found
     ]
+    for item, because in zip(items, found.reasons or (), strict=found.reasons is not None):
+        item["because"] = [reason._asdict() for reason in because]
     result = {"items": items, "model": str(model), "fallback": found.fallback}
     notes = [found.fallback] if found.fallback else []
     print_result(result, recommendation_table(found, names), json=json, notes=notes)

@@ -56,7 +56,48 @@ def reciprocal_rank(ranks: Ranks, k: int) -> Floats:
     return np.diff(hits, axis=1) @ (1.0 / np.arange(1, k + 1))
 
 
-METRICS = {"hr": hit_rate, "recall": recall, "ndcg": ndcg, "mrr": reciprocal_rank}
+def precision(ranks: Ranks, k: int) -> Floats:
+    """Precision@k: held-out items among the first k, over k."""
+    return _expected_sum(ranks, k, np.ones(k)) / k
+
+
+def average_precision(ranks: Ranks, k: int) -> Floats:
+    """MAP@k: the sum of precision@rank over held-out items among the first k, over min(k, positives).
+
+    In a tie group with h held-out items of t, whose first place is a + 1 and which comes after H held-out items, place
+    r has one with probability h / t. Before it are then H + (r - a - 1) (h - 1) / (t - 1) others, in expectation.
+    """
+    if len(ranks.owners) == 0:
+        return np.zeros(len(ranks.positives))
+    order, starts, sizes = _tie_groups(ranks)
+    owners, above, tied = (column[order] for column in ranks[:3])
+    group_starts, held = np.repeat(starts, sizes), np.repeat(sizes, sizes)
+    before = group_starts - np.searchsorted(owners, owners)
+    harmonic = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, k + 1))])
+    first, last = np.minimum(above, k), np.minimum(above + tied, k)
+    inverse = harmonic[last] - harmonic[first]
+    earlier_places = last - first - (above + 1) * inverse  # the sum of (r - a - 1) / r over places of the group
+    within = (held - 1) / np.maximum(tied - 1, 1) * earlier_places
+    gained = ((1 + before) * inverse + within) / tied
+    return np.bincount(owners, gained, len(ranks.positives)) / np.minimum(k, ranks.positives)
+
+
+METRICS = {
+    "hr": hit_rate,
+    "recall": recall,
+    "ndcg": ndcg,
+    "mrr": reciprocal_rank,
+    "precision": precision,
+    "map": average_precision,
+}
+"""What is computed from ranks, for each customer."""
+
+
+def _tie_groups(ranks: Ranks) -> tuple[Integers, Integers, Integers]:
+    """The order of the items by customer and rank; where groups of tied items begin in it, and their sizes."""
+    order = np.lexsort((ranks.above, ranks.owners))
+    starts = np.flatnonzero(np.diff(ranks.owners[order], prepend=-1) | np.diff(ranks.above[order], prepend=-1))
+    return order, starts, np.diff(starts, append=len(order))
 
 
 def _expected_sum(ranks: Ranks, k: int, gains: Floats) -> Floats:
@@ -76,10 +117,9 @@ def _all_missed(ranks: Ranks, cutoffs: Integers) -> Floats:
     missed = np.ones((len(ranks.positives), len(cutoffs)))
     if len(ranks.owners) == 0:
         return missed
-    order = np.lexsort((ranks.above, ranks.owners))
+    order, starts, sizes = _tie_groups(ranks)
     owners, above, tied = (column[order] for column in ranks[:3])
-    starts = np.flatnonzero(np.diff(owners, prepend=-1) | np.diff(above, prepend=-1))
-    earlier = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
+    earlier = np.arange(len(order)) - np.repeat(starts, sizes)
     slots = np.clip(cutoffs - above[:, None], 0, tied[:, None])
     behind = np.maximum(tied[:, None] - slots - earlier[:, None], 0)
     present, first = np.unique(owners, return_index=True)

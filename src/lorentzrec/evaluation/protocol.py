@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from lorentzrec.data.interactions import Interactions, refuse_other_data
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ConfigError, InputError
-from lorentzrec.evaluation.full_ranking import FullRanking
+from lorentzrec.evaluation.full_ranking import DEFAULT_METRICS, LISTED, FullRanking
 from lorentzrec.evaluation.held_out import HeldOut, hold_out
 from lorentzrec.evaluation.metrics import METRICS
 from lorentzrec.evaluation.report import Metric, Report, render_counts
-from lorentzrec.evaluation.sampled_ranking import SampledRanking
+from lorentzrec.evaluation.sampled_ranking import SAMPLED_METRICS, SampledRanking
 from lorentzrec.evaluation.significance import bootstrap_intervals
 from lorentzrec.threads import SINGLE_THREADED_BLAS, available_cores
 
@@ -56,6 +56,7 @@ def evaluate(
     histories: Interactions | None = None,
     users: int | None = None,
     seed: int = 0,
+    metrics: Sequence[str] | None = None,
     intervals: bool = True,
     threads: int | None = None,
     watch: Callable[[float], None] | None = None,
@@ -67,6 +68,9 @@ def evaluate(
     k: length of the lists, or several lengths.
     histories: earlier events of the customers; None: the model's training histories.
     users: number of customers to evaluate, chosen at random; None: all.
+    metrics: names without k. Full ranking has hr, recall, ndcg, mrr, popularity and coverage by default, and also
+        precision, map, novelty, diversity and gini. Sampled ranking has hr and ndcg by default, and also recall, mrr,
+        precision and map.
     intervals: compute a 95 % bootstrap interval for each mean over customers.
     threads: None: all cores; the result does not depend on it.
     watch: called with the share of customers that are done.
@@ -74,22 +78,24 @@ def evaluate(
     _refuse_other_types(model, test)
     cutoffs = sorted({k} if isinstance(k, int) else set(k))
     _check(protocol, cutoffs, negatives, users, seed)
+    chosen = choose_metrics(protocol, metrics)
     before = model.histories if histories is None else histories
     if before is None:
         raise InputError("the model has no training histories: pass the events before the test as histories=")
     held_out = hold_out(test, before, model.items, model.item_counts, users, seed)
     ranking: FullRanking | SampledRanking
     if protocol == "full":
-        ranking = FullRanking(held_out, model.item_counts, cutoffs)
+        ranking = FullRanking(held_out, model.item_counts, cutoffs, chosen)
     else:
-        ranking = SampledRanking(held_out, cutoffs, negatives, seed)
+        ranking = SampledRanking(held_out, cutoffs, negatives, seed, chosen)
     _rank_everyone(model, held_out, ranking, threads or available_cores(), watch)
-    values = np.stack(list(ranking.per_user.values()), axis=1)
+    columns = np.array(list(ranking.per_user.values())).reshape(-1, len(held_out.users))
+    values = np.ascontiguousarray(columns.T)
     ends = [array.tolist() for array in bootstrap_intervals(values, seed=seed)] if intervals else []
-    metrics = dict(zip(ranking.per_user, map(Metric, values.mean(axis=0).tolist(), *ends), strict=True))
+    means = dict(zip(ranking.per_user, map(Metric, values.mean(axis=0).tolist(), *ends), strict=True))
     return Report(
         protocol=protocol,
-        metrics=metrics | {name: Metric(value) for name, value in ranking.over_all.items()},
+        metrics=means | {name: Metric(value) for name, value in ranking.over_all.items()},
         per_user=ranking.per_user,
         users=held_out.users,
         counts=(counts := held_out.counts | ranking.counts),
@@ -103,26 +109,45 @@ def evaluate_systems(
     k: int | Sequence[int] = 10,
     *,
     negatives: int = 100,
+    metrics: Sequence[str] | None = None,
     watch: Callable[[float], None] = lambda share: None,
     **options: Any,
 ) -> dict[str, dict[str, Report]]:
-    """Evaluate several systems under both protocols: system -> protocol -> report. `options`: as in `evaluate`."""
-    runs = [(name, protocol) for name in systems for protocol in get_args(ProtocolName)]
+    """Evaluate several systems under both protocols: system -> protocol -> report. `options`: as in `evaluate`.
+
+    With `metrics`, sampled ranking has those of them that it can compute, and is left out if there are none.
+    """
+    chosen: dict[ProtocolName, Sequence[str] | None] = dict.fromkeys(get_args(ProtocolName), metrics)
+    if metrics is not None:
+        chosen = {"full": choose_metrics("full", metrics), "sampled": [name for name in metrics if name in METRICS]}
+    runs = [(name, protocol) for name in systems for protocol, names in chosen.items() if names is None or names]
     reports: dict[str, dict[str, Report]] = {name: {} for name in systems}
     for number, (name, protocol) in enumerate(runs):
 
         def watch_run(share: float, before: int = number) -> None:
             watch((before + share) / len(runs))
 
-        options |= {"negatives": negatives, "watch": watch_run}
+        options |= {"negatives": negatives, "watch": watch_run, "metrics": chosen[protocol]}
         reports[name][protocol] = evaluate(systems[name], test, protocol, k, **options)
     return reports
+
+
+def choose_metrics(protocol: ProtocolName, metrics: Sequence[str] | None) -> tuple[str, ...]:
+    """The metrics to compute, without repetitions; those of a protocol by default."""
+    if metrics is None:
+        return DEFAULT_METRICS if protocol == "full" else SAMPLED_METRICS
+    known = (*METRICS, *LISTED) if protocol == "full" else tuple(METRICS)
+    wrong = [name for name in metrics if name not in known] if not isinstance(metrics, str) else [metrics]
+    if wrong or not metrics:
+        found = f"there is no metric {wrong[0]!r} of {protocol} ranking" if wrong else "there is no metric to compute"
+        raise ConfigError(f"{found}: give a list of {', '.join(known)}")
+    return tuple(dict.fromkeys(metrics))
 
 
 def cutoff_of(metric: str) -> int:
     """The k of a metric of full ranking that is a mean over customers: 20 for "ndcg@20"."""
     name, _, k = metric.partition("@")
-    if name not in METRICS or not k.isdecimal() or int(k) < 1:
+    if name not in DEFAULT_METRICS or name not in METRICS or not k.isdecimal() or int(k) < 1:
         raise ConfigError(f"there is no metric {metric!r}: use hr, recall, ndcg or mrr, such as ndcg@20")
     return int(k)
 

@@ -13,6 +13,9 @@ from lorentzrec.data.vocabulary import Id
 from lorentzrec.evaluation.held_out import HeldOut
 from lorentzrec.evaluation.metrics import METRICS, Ranks
 
+SAMPLED_METRICS = ("hr", "ndcg")
+"""What is computed by default."""
+
 
 class SampledRanking:
     """Collects the metrics of each customer, the mean over their held-out items, from scores of blocks of customers.
@@ -21,11 +24,18 @@ class SampledRanking:
     that all models of one catalogue have the same ranking task.
     """
 
-    def __init__(self, held_out: HeldOut, cutoffs: Sequence[int], negatives: int, seed: int) -> None:
-        self.held_out = held_out
-        self.cutoffs = cutoffs
+    def __init__(
+        self,
+        held_out: HeldOut,
+        cutoffs: Sequence[int],
+        negatives: int,
+        seed: int,
+        metrics: Sequence[str] = SAMPLED_METRICS,
+    ) -> None:
+        """`metrics`: names of `METRICS`."""
+        self.held_out, self.cutoffs, self.metrics = held_out, cutoffs, metrics
         self.seed = seed
-        self.per_user = {f"{name}@{k}": np.zeros(len(held_out.users)) for k in cutoffs for name in ("hr", "ndcg")}
+        self.per_user = {f"{name}@{k}": np.zeros(len(held_out.users)) for k in cutoffs for name in metrics}
         self.over_all: dict[str, float] = {}
         self.counts = {"negatives": negatives, "few_negatives": 0}
         self.notes: tuple[str, ...] = ()
@@ -56,7 +66,7 @@ class SampledRanking:
         ranks = Ranks(np.arange(len(places)), above, tied, np.ones(len(places), np.int64))
         positives = self.held_out.positives[user_rows]
         for k in self.cutoffs:
-            for name in ("hr", "ndcg"):
+            for name in self.metrics:
                 found = np.bincount(places, METRICS[name](ranks, k), len(user_rows))
                 self.per_user[f"{name}@{k}"][user_rows] = found / positives
         return few_negatives

@@ -18,13 +18,17 @@ from lorentzrec.data.arrays import gather_groups
 from lorentzrec.data.interactions import Interactions, offsets_of
 from lorentzrec.data.vocabulary import UNKNOWN, Id, Vocabulary
 from lorentzrec.errors import ConfigError, InputError
-from lorentzrec.geometry import FloatArray
 from lorentzrec.html import html_table
 from lorentzrec.memory import Memory
+from lorentzrec.model.categories import rows_of_categories
+from lorentzrec.model.composing import AttributePoints
 from lorentzrec.model.config import ResolvedConfig
-from lorentzrec.model.fallbacks import Cause, Fallback, history_fallbacks, unknown_fallbacks
+from lorentzrec.model.diversity import check_diversity, diversify, pool_size
+from lorentzrec.model.fallbacks import Cause, Fallback, unknown_fallbacks
 from lorentzrec.model.notes import Note
-from lorentzrec.model.ranking import History, Ranker, RecommendationBatch, Recommendations
+from lorentzrec.model.queries import Queries, Query, check_count, known_rows, plain_list, rows_of
+from lorentzrec.model.ranking import Ranker, RecommendationBatch, Recommendations
+from lorentzrec.model.reasons import Reason, Reasons
 from lorentzrec.model.record import EpochRecord
 from lorentzrec.topk import top_k
 
@@ -32,14 +36,14 @@ QUERIES_PER_BLOCK = 4096
 """Queries that `recommend_many` holds as points at one time."""
 
 
-class _Query(NamedTuple):
-    """One customer to recommend for."""
+class _Options(NamedTuple):
+    """How to recommend, for all queries of a batch."""
 
-    history: History
-    """The items they have interacted with."""
-    point: FloatArray | None
-    """None: recommend the popular items."""
-    fallbacks: tuple[Fallback, ...]
+    k: int
+    allowed: NDArray[np.int64] | None
+    diversity: float
+    reasons: bool
+    threads: int | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +69,8 @@ class Model:
     """The training histories, in the rows of `users` and `items`; None if the model was saved without them."""
     memory: Memory | None = None
     """What was bought after what, added to the scores; None if the points alone are better."""
+    attributes: AttributePoints | None = None
+    """Points of attributes, if the model was trained with any."""
     newest_time: float | None = None
     """Unix seconds of the newest training event; None if the events have no times, or the model is of 0.1."""
     optimiser_state: Mapping[str, NDArray[Any]] | None = None
@@ -99,6 +105,11 @@ class Model:
             self._freeze("user_points", np.float32, (0 if self.users is None else len(self.users), shape[1]))
         if self.memory is not None and self.memory.item_count != len(self.items):
             raise InputError("the memory of a model has other items than the model: build it from its training data")
+        if self.attributes is not None:
+            points = len(self.attributes.of_items.values), shape[1]
+            found = {self.attributes.points.shape, self.attributes.history_points.shape}
+            if found != {points} or self.attributes.of_items.items != self.items:
+                raise InputError("the attributes of a model do not fit its items and its points: train it again")
         rows = {
             "items": len(self.items),
             "histories": len(self.items if self.user_points is None else self.user_points),
@@ -157,6 +168,11 @@ class Model:
         exclude_history: bool = True,
         items: Iterable[Id] | None = None,
         weights: Iterable[float] | None = None,
+        context: Iterable[Id] = (),
+        categories: Iterable[str] = (),
+        item_table: Any = None,
+        diversity: float = 0.0,
+        reasons: bool = False,
     ) -> Recommendations:
         """The best `k` items for a `history` (item ids, oldest first) or for a `user` known from training.
 
@@ -164,6 +180,11 @@ class Model:
         exclude_history: do not recommend what the history, or the user's history in training, already holds.
         items: an allow-list; nothing else is recommended.
         weights: a positive number for each event of `history`, as in training.
+        context: items viewed just now; they count as the newest of the history, with weight 1.
+        categories: only items of these categories; `item_table` is a frame with the columns item (or id) and category.
+        diversity: 0 for the best items, up to 1 for items far from one another; no effect on popular items.
+        reasons: also return the items of the history that contribute most to each item. There are none for popular
+            items, and for a user with a point of their own.
 
         Fewer than `k` come back where fewer are left. Why they are not simply the best items is in `fallback`.
         """
@@ -175,6 +196,11 @@ class Model:
             exclude_history=exclude_history,
             items=items,
             weights=None if weights is None else [weights],
+            context=None if not (now := plain_list(context, "context")) else [now],
+            categories=categories,
+            item_table=item_table,
+            diversity=diversity,
+            reasons=reasons,
         )[0]
 
     def recommend_many(
@@ -187,58 +213,79 @@ class Model:
         exclude_history: bool = True,
         items: Iterable[Id] | None = None,
         weights: Iterable[Iterable[float]] | None = None,
+        context: Iterable[Iterable[Id]] | None = None,
+        categories: Iterable[str] = (),
+        item_table: Any = None,
+        diversity: float = 0.0,
+        reasons: bool = False,
         threads: int | None = None,
     ) -> RecommendationBatch:
         """`recommend` for each of many histories or users: the same results, on all cores and in bounded memory.
 
-        The result is a list that also has `to_frame()`.
+        `weights` and `context` have a list for each history or user. The result is a list that also has `to_frame()`.
         """
-        _check_count(k)
-        users = None if users is None else _plain_list(users, "users")
+        check_count(k)
+        check_diversity(diversity)
+        users = None if users is None else plain_list(users, "users")
         if users is None and histories is not None:
-            queries = self._history_queries(histories, weights)
+            queries = self._queries.of_histories(histories, weights, context)
         elif users is not None and histories is None and weights is None:
-            queries = self._user_queries(users, exclude_history)
+            queries = self._queries.of_users(users, exclude_history, context)
         else:
             raise InputError("give either a history, with weights if you like, or a user")
-        never = _rows(self.items, exclude, "exclude")
+        never = rows_of(self.items, exclude, "exclude")
         never = never[never != UNKNOWN]
         allowed: NDArray[np.int64] | None = None
         fallbacks: tuple[Fallback, ...] = ()
         if items is not None:
-            allowed = _rows(self.items, items, "items")
+            allowed = rows_of(self.items, items, "items")
             fallbacks = unknown_fallbacks(Cause.UNKNOWN_ALLOWED_ITEMS, allowed)
             allowed = allowed[allowed != UNKNOWN]
+        if wanted := plain_list(categories, "categories"):
+            in_categories, unknown = rows_of_categories(self.items, item_table, wanted)
+            allowed = in_categories if allowed is None else np.intersect1d(allowed, in_categories)
+            fallbacks += unknown
+        options = _Options(k, allowed, diversity, reasons, threads)
         results: list[Recommendations] = []
         while block := list(islice(queries, QUERIES_PER_BLOCK)):
             excluded = [np.concatenate([never, query.history.items]) if exclude_history else never for query in block]
             block = [query._replace(fallbacks=query.fallbacks + fallbacks) for query in block]
-            results += self._recommend(block, k, excluded, allowed, threads)
+            results += self._recommend(block, excluded, options)
         return RecommendationBatch(results, users)
 
     def score(
         self, items: Iterable[Id], history: Iterable[Id] | None = None, user: Id | None = None
     ) -> dict[Id, float]:
         """The score of each of these items for a `history` or a `user`, by item id; unknown items are left out."""
-        wanted = _plain_list(items, "items")
+        wanted = plain_list(items, "items")
         return dict(self.recommend(history, user, k=max(len(wanted), 1), exclude_history=False, items=wanted))
 
     def similar_items(self, item: Id, k: int = 10) -> Recommendations:
         """The `k` items whose points are nearest to that of `item`, scored by minus the distance; never `item`."""
-        _check_count(k)
-        row = _known_rows(self.items, [item], "item")
-        rows, scores = self._nearest.top(self._nearest.precise(self.item_points[row[0]]), k, excluded=row)
-        return Recommendations(self.items.ids(rows), scores)
+        return self.similar_items_many([item], k)[0]
+
+    def similar_items_many(
+        self, items: Iterable[Id], k: int = 10, *, threads: int | None = None
+    ) -> RecommendationBatch:
+        """`similar_items` for each of many items, on all cores; in `to_frame()`, the column query has the item."""
+        check_count(k)
+        wanted = plain_list(items, "items")
+        rows = known_rows(self.items, wanted, "item")
+        ranked = self._nearest.top_many(
+            self._nearest.precise(self.item_points[rows]), k, list(rows[:, None]), threads=threads
+        )
+        found = [Recommendations(self.items.ids(nearest), scores) for nearest, scores in ranked]
+        return RecommendationBatch(found, queries=wanted)
 
     def similar_users(self, user: Id, k: int = 10) -> Recommendations:
         """The `k` customers of the training data nearest to `user`, scored by minus the distance; `user` is the first.
 
         A customer is the point that recommendations are made from: the midpoint of the training history, or their own.
         """
-        _check_count(k)
+        check_count(k)
         if self.users is None or (self.histories is None and self.user_points is None):
             raise InputError("this model has no training histories: save it with histories=True")
-        row = _known_rows(self.users, [user], "user")[0]
+        row = known_rows(self.users, [user], "user")[0]
         owners, ranker = self._customers
         place = int(np.searchsorted(owners, row))
         if place == len(owners) or owners[place] != row:
@@ -283,17 +330,21 @@ class Model:
             scores[unknown] = np.unique(self.item_counts, return_inverse=True)[1]
         return scores
 
-    def add_items(self, *, events: Interactions) -> Model:
-        """A model with more items, placed by their first events without training; this one does not change.
+    def add_items(self, *, events: Interactions | None = None, attributes: Any = None) -> Model:
+        """A model with more items, placed without training; this one does not change.
 
         events: what customers did after the training data, with new items and known ones, in order. An item becomes the
         midpoint of the queries of its customers. All events are added to the histories and to the popularity of items.
-        New items that cannot be placed, since their customers have no event with a known item, are left out with a
-        note.
+        attributes: a data frame with a row per new item: `item`, and the attribute columns that the model was trained
+        with. An item without events becomes the midpoint of its attributes; with events, the more of them it has, the
+        less its attributes count.
+
+        New items that cannot be placed, since their customers have no event with a known item and they have no known
+        attributes, are left out with a note.
         """
         from lorentzrec.model.catalogue import add_items
 
-        return add_items(self, events)
+        return add_items(self, events, attributes)
 
     def save(self, path: str | Path, *, histories: bool = True) -> None:
         """Write the model as a folder that `lorentzrec.load` reads.
@@ -324,6 +375,14 @@ class Model:
         return Ranker(self.item_points, geometry=self.config.geometry, score="distance")
 
     @cached_property
+    def _queries(self) -> Queries:
+        return Queries(self._ranker, self.items, self.users, self.histories, self.user_points)
+
+    @cached_property
+    def _reasons(self) -> Reasons:
+        return Reasons(self._ranker)
+
+    @cached_property
     def _customers(self) -> tuple[NDArray[np.int64], Ranker]:
         """The rows of the customers that have a point, and what ranks these points."""
         if self.user_points is not None:
@@ -339,113 +398,37 @@ class Model:
             points = queries.astype(np.float32)
         return owners, Ranker(points, geometry=self.config.geometry, score="distance")
 
-    def _query(self, history: History, point_row: int) -> FloatArray | None:
-        """The customer's own point if they have one and it was trained, else the midpoint of a history, else None."""
-        if self.user_points is not None and point_row != UNKNOWN:
-            trained = self.histories is None or len(self.histories.history(point_row)) > 0
-            if trained:
-                return self._ranker.precise(self.user_points[point_row])
-        return self._ranker.query(*history) if len(history.items) else None
-
-    def _user_queries(self, users: Iterable[Id], exclude_history: bool) -> Iterator[_Query]:
-        if self.users is None or (self.histories is None and self.user_points is None):
-            raise InputError(
-                "this model has no training histories and supports histories only: give a history, "
-                "or save the model with histories=True"
-            )
-        if self.histories is None and exclude_history:
-            raise InputError(
-                "this model has no training histories and does not know what a user has seen: "
-                "pass exclude_history=False, or save the model with histories=True"
-            )
-        for row in _known_rows(self.users, users, "user"):
-            history = History(np.empty(0, np.int32)) if self.histories is None else _events(self.histories, row)
-            query = self._query(history, row)
-            yield _Query(history, query, () if query is not None else (Fallback(Cause.UNTRAINED_USER),))
-
-    def _history_queries(
-        self, histories: Iterable[Iterable[Id]], weights: Iterable[Iterable[float]] | None
-    ) -> Iterator[_Query]:
-        given = _plain_list(histories, "histories")
-        event_weights = [None] * len(given) if weights is None else _plain_list(weights, "weights")
-        if len(event_weights) != len(given):
-            raise InputError(f"there are {len(given)} histories and weights of {len(event_weights)}: give one for each")
-        for history, weights_of_history in zip(given, event_weights, strict=True):
-            rows = _rows(self.items, history, "history")
-            seen = rows[rows != UNKNOWN]
-            checked = (
-                None if weights_of_history is None else _checked_weights(weights_of_history, rows)[rows != UNKNOWN]
-            )
-            known = History(seen, checked)
-            query = self._query(known, UNKNOWN)
-            kind = "strings" if self.items.holds_strings else "integers"
-            fallbacks = history_fallbacks(rows, midpoint=self.user_points is not None, id_type=kind)
-            yield _Query(known, query, fallbacks)
-
     def _recommend(
-        self,
-        queries: list[_Query],
-        k: int,
-        excluded: list[NDArray[Any]],
-        allowed: NDArray[Any] | None,
-        threads: int | None,
+        self, queries: list[Query], excluded: list[NDArray[Any]], options: _Options
     ) -> Iterator[Recommendations]:
+        k, allowed, diversity = options.k, options.allowed, options.diversity
         informed = [place for place, query in enumerate(queries) if query.point is not None]
         points = np.array([queries[place].point for place in informed]).reshape(-1, self.item_points.shape[1])
         histories = [queries[place].history for place in informed]
-        ranked = self._ranker.top_many(points, k, [excluded[place] for place in informed], allowed, threads, histories)
+        ranked = self._ranker.top_many(
+            points,
+            pool_size(k, diversity),
+            [excluded[place] for place in informed],
+            allowed,
+            options.threads,
+            histories,
+        )
         found = dict(zip(informed, ranked, strict=True))
         for place, query in enumerate(queries):
             if place in found:
                 rows, scores = found[place]
+                chosen = diversify(self._ranker, rows, scores, k, diversity)
+                rows, scores = rows[chosen], scores[chosen]
             else:
                 rows = top_k(self.item_counts.astype(np.float64), k, excluded[place], allowed)
                 scores = self.item_counts[rows].astype(np.float32)
-            yield Recommendations(self.items.ids(rows), scores, query.fallbacks)
+            because = self._because(query, rows) if options.reasons else None
+            yield Recommendations(self.items.ids(rows), scores, query.fallbacks, because)
 
-
-def _events(histories: Interactions, user_row: int) -> History:
-    """What one customer did in training."""
-    span = slice(histories.offsets[user_row], histories.offsets[user_row + 1])
-    return History(histories.item_rows[span], None if histories.weights is None else histories.weights[span])
-
-
-def _check_count(k: int) -> None:
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise InputError(f"k is {k!r}: give a whole number of items, 1 or more")
-
-
-def _plain_list(values: Iterable[Any], name: str) -> list[Any]:
-    """A list, unless `values` is a single id, which would fall apart into letters."""
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise InputError(f"{name} is {values!r}, not a list: put it in brackets")
-    return list(values)
-
-
-def _rows(vocabulary: Vocabulary, ids: Iterable[Id], name: str) -> NDArray[np.int64]:
-    """The rows of ids, `UNKNOWN` where the model does not hold one."""
-    plain = _plain_list(ids, name)
-    try:
-        return vocabulary.rows(plain)
-    except TypeError:
-        raise InputError(f"{name} contains something that is not an id: give a list of strings or integers") from None
-
-
-def _known_rows(vocabulary: Vocabulary, ids: Iterable[Id], name: str) -> NDArray[np.int64]:
-    """The rows of ids that must all be known."""
-    plain = _plain_list(ids, name)
-    rows = _rows(vocabulary, plain, name)
-    if len(rows) and rows.min() == UNKNOWN:
-        stranger, kind = plain[int(rows.argmin())], "strings" if vocabulary.holds_strings else "integers"
-        raise InputError(f"the {name} {stranger!r} is not known to this model (ids here are {kind}): check the id")
-    return rows
-
-
-def _checked_weights(weights: Iterable[float], rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    try:
-        checked = np.array(_plain_list(weights, "weights"), np.float64)
-    except (TypeError, ValueError):
-        checked = np.full(1, np.nan)
-    if checked.shape != rows.shape or not ((checked > 0) & np.isfinite(checked)).all():
-        raise InputError(f"weights are not {len(rows)} positive numbers: give one for each event of the history")
-    return checked
+    def _because(self, query: Query, rows: NDArray[np.int64]) -> tuple[tuple[Reason, ...], ...]:
+        if query.point is None or query.own_point:
+            return ((),) * len(rows)
+        return tuple(
+            tuple(Reason(self.items.id(row), share, kind) for row, share, kind in parts)
+            for parts in self._reasons.strongest(query.history, rows)
+        )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from lorentzrec.data.vocabulary import Id
+    from lorentzrec.model.reasons import Reason
 
 Rows: TypeAlias = topk.Rows
 
@@ -48,6 +49,8 @@ class Recommendations:
     ids: list[Id]
     scores: NDArray[np.float32]
     fallbacks: tuple[Fallback, ...] = ()
+    reasons: tuple[tuple[Reason, ...], ...] | None = None
+    """For each item, the items of the history that contribute most to it; None unless requested."""
 
     @property
     def fallback(self) -> str | None:
@@ -65,10 +68,11 @@ class Recommendations:
         return zip(self.ids, self.scores.tolist(), strict=True)
 
     def to_frame(self) -> pl.DataFrame:
-        """A Polars frame: rank (from 1), item, score."""
+        """A Polars frame: rank (from 1), item, score, and with reasons a list in the column because."""
         import polars as pl
 
-        return pl.DataFrame({"rank": np.arange(1, len(self) + 1), "item": self.ids, "score": self.scores})
+        columns = {"rank": np.arange(1, len(self) + 1), "item": self.ids, "score": self.scores}
+        return pl.DataFrame(columns).with_columns(*_reason_columns([self]))
 
     def _repr_html_(self) -> str:
         """The items as a table, in notebooks."""
@@ -81,17 +85,23 @@ class Recommendations:
 class RecommendationBatch(list[Recommendations]):
     """What `recommend_many` returns: a list with the recommendations of each query, in the order of the queries."""
 
-    def __init__(self, results: Iterable[Recommendations], users: list[Id] | None = None) -> None:
-        """`users`: their ids, if the queries were users."""
+    def __init__(
+        self, results: Iterable[Recommendations], users: list[Id] | None = None, queries: Sequence[Id] | None = None
+    ) -> None:
+        """`users`: their ids, if the queries were users. `queries`: names for other queries; numbers by default."""
         super().__init__(results)
         self.users = users
+        self._queries = range(len(self)) if queries is None else queries
 
     def to_frame(self) -> pl.DataFrame:
-        """A Polars frame with a row per recommended item: user (or query, numbered from 0), rank, item, score."""
+        """A Polars frame with a row per recommended item: user or query, rank, item, score.
+
+        Queries are numbered from 0, unless they are items. With reasons there is also the column because.
+        """
         import polars as pl
 
         lengths = [len(one) for one in self]
-        queries = range(len(self)) if self.users is None else self.users
+        queries = self._queries if self.users is None else self.users
         ranks = [rank for length in lengths for rank in range(1, length + 1)]
         return pl.DataFrame(
             {
@@ -102,7 +112,19 @@ class RecommendationBatch(list[Recommendations]):
                 "item": [item for one in self for item in one.ids],
                 "score": np.concatenate([one.scores for one in self] or [np.empty(0, np.float32)]),
             }
-        )
+        ).with_columns(*_reason_columns(self))
+
+
+def _reason_columns(results: Sequence[Recommendations]) -> list[pl.Series]:
+    """The reasons of some recommendations as a column of lists; no column without reasons."""
+    import polars as pl
+
+    lists = [reasons for one in results if one.reasons is not None for reasons in one.reasons]
+    if not lists:
+        return []
+    ids = pl.Series([id for one in results for id in one.ids]).dtype
+    kind = pl.List(pl.Struct({"item": ids, "share": pl.Float64, "kind": pl.String}))
+    return [pl.Series("because", [[reason._asdict() for reason in reasons] for reasons in lists], dtype=kind)]
 
 
 class History(NamedTuple):

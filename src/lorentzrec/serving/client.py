@@ -117,7 +117,8 @@ class Client:
     def add_item(self, item: Id, *, like: Sequence[Id] = (), **details: Any) -> NewItemResponse:
         """Create an item that the version does not contain, or replace what was sent about it.
 
-        like: similar items of the version, whose midpoint places it. details: title, category, price, image.
+        like: similar items of the version, whose midpoint places it. details: title, category, price, image, and, if
+        the model was trained with them, attributes by column.
         """
         return self._send(NewItemResponse, "PUT", f"/v1/items/{_part(item)}", {"like": like, **details})
 

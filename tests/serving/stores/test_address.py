@@ -26,7 +26,7 @@ def test_a_missing_extra_is_named(url: str, package: str, extra: str, monkeypatc
         if name.startswith(("lorentzrec.serving.stores.postgres", "lorentzrec.serving.stores.cosmos")):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(InputError, match=rf"needs {package}: pip install '\.\[{extra}\]' in a checkout"):
+    with pytest.raises(InputError, match=rf"needs {package}: pip install 'lorentzrec\[{extra}\]'"):
         open_store(url)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -136,14 +136,10 @@ def test_tables_of_a_newer_release(postgres_server: PostgresServer, store: Store
 
 
 def test_tables_of_an_older_release(
-    postgres_server: PostgresServer, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    postgres_server: PostgresServer, postgres_url: str, make_older_store: Callable[[int], None]
 ) -> None:
     """Its events stay, but for those that are now the same: an item at one time under two ids."""
-    from lorentzrec.serving.stores import postgres_schema
-
-    with monkeypatch.context() as older:
-        older.setattr(postgres_schema, "MIGRATIONS", postgres_schema.MIGRATIONS[:1])
-        open_store(postgres_url, create=True).close()
+    make_older_store(1)
     for time, id in ((1, "1"), (1, "2"), (2, "3")):
         keys = f"'{key_of('ann')}', '{key_of(id)}'"
         postgres_server.run(f"INSERT INTO lorentzrec.events VALUES ({keys}, {time}, 'ann', 'tea', '{id}')", "test")

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from litestar.concurrency import sync_to_thread
 
+from lorentzrec.model.diversity import pool_size
 from lorentzrec.serving.http.problems import Overloaded
-from lorentzrec.serving.recommending.diversity import pool_size
 
 Result = TypeVar("Result")
 

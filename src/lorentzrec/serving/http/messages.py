@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
@@ -121,6 +121,10 @@ class LiveItemsChange(Struct, frozen=True, forbid_unknown_fields=True):
     remove: Sequence[Id] = ()
 
 
+AttributeText: TypeAlias = Annotated[str, Meta(max_length=1_000)]
+AttributeValue: TypeAlias = AttributeText | float | Annotated[Sequence[AttributeText], Meta(max_length=100)]
+
+
 class NewItemRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """An item that the version does not contain. Similar items, or else its category, place it until it has events."""
 
@@ -131,6 +135,8 @@ class NewItemRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """An address."""
     like: Annotated[Sequence[Id], Meta(max_length=100)] = ()
     """Similar items of the version: the new item is placed at their midpoint."""
+    attributes: Annotated[Mapping[str, AttributeValue], Meta(max_length=100)] = {}
+    """Values of the columns that the model was trained with: texts, lists of texts, or numbers."""
 
 
 class RowsRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -165,13 +171,15 @@ class ItemsResponse(Struct, frozen=True):
 
 
 class NewItemResponse(Struct, frozen=True):
-    """A new item is stored, and recommended by every worker within two seconds if it is placed."""
+    """A new item is stored, and recommended by every worker, usually within two seconds, if it is placed."""
 
     id: str
     placed: bool
     """Whether similar items or a category of the version place it. If not, its first events will."""
     unknown_items: int
     """The number of similar items that the version does not contain. They are stored: the next version may."""
+    unknown_attributes: int
+    """The number of attributes that the model does not know. They are stored, too."""
     model: str
 
 

@@ -13,7 +13,7 @@ from lorentzrec.geometry import FloatArray
 from lorentzrec.memory import Boosts
 from lorentzrec.model.placement import PlacedItems
 from lorentzrec.model.ranking import NO_ROWS, History, Ranker, Rows
-from lorentzrec.serving.recommending.reasons import Reasons
+from lorentzrec.model.reasons import Reasons
 from lorentzrec.serving.versions.index import INDEXED_ITEMS, Index, IndexedRanker, Score
 
 FEW_REMOVED = 50

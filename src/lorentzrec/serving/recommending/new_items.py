@@ -11,11 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.data.vocabulary import UNKNOWN
+from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
+from lorentzrec.model.catalogue import EVENTS_OF_ATTRIBUTES
 from lorentzrec.model.placement import PlacedItems, Surroundings, midpoints, move_to_distance, surroundings_of
 from lorentzrec.model.ranking import Ranker
 from lorentzrec.serving.stores.new_items import ItemDetails, NewItem
 from lorentzrec.serving.stores.store import HistoryEvent
+from lorentzrec.serving.versions.attribute_points import VersionAttributes
 from lorentzrec.serving.versions.item_directory import Item
 from lorentzrec.serving.versions.version import Version
 
@@ -79,9 +82,10 @@ class Placer:
 
     The midpoint of the queries of its customers and of similar items, each of which counts once, gives the direction of
     an item from the centre of all queries, as in `placement.py`. Its distance from there is the mean of those of the
-    similar items and, for each customer, that of the median item. Without similar items, its category counts as one
-    customer. With separate targets, its history point is the midpoint of the targets that followed it, and of the
-    history points of similar items or of the category; if there are none, it is the same as its point.
+    similar items and, for each customer, that of the median item. Known attributes count as `EVENTS_OF_ATTRIBUTES`
+    similar items at their midpoint. Without similar items and attributes, its category counts as one customer. With
+    separate targets, its history point is the midpoint of the targets that followed it, and of the history points of
+    similar items, attributes or the category; if there are none, it is the same as its point.
     """
 
     def __init__(self, version: Version) -> None:
@@ -96,9 +100,11 @@ class Placer:
         ids.update(*(item.details.like for item in items if item.details is not None))
         listed = sorted(ids)
         rows = dict(zip(listed, self.version.items.rows(listed).tolist(), strict=True))
-        own = self._place(self.version.ranker, items, histories, rows)
+        own = self._place(self.version.ranker, items, histories, rows, self.version.attributes)
         twin_ranker = self.version.twin_ranker
-        twin = None if twin_ranker is None else self._place(twin_ranker, items, histories, rows)
+        twin = None
+        if twin_ranker is not None:
+            twin = self._place(twin_ranker, items, histories, rows, self.version.twin_attributes)
         return [
             None
             if not placed
@@ -116,6 +122,7 @@ class Placer:
         items: Sequence[NewItem],
         histories: Mapping[str, Sequence[HistoryEvent]],
         rows: Mapping[str, int],
+        attributes: VersionAttributes | None,
     ) -> PlacedItems:
         queries, followers = _Parts(ranker), _Parts(ranker)
         centre, usual = self._surroundings_of(ranker)
@@ -140,12 +147,21 @@ class Placer:
                     np.power(ranker.recency, np.arange(len(later))),
                 )
             details = item.details or ItemDetails()
+            values = None if attributes is None else _known_values(attributes, details)
+            if attributes is not None and values:
+                for parts, of in ((queries, attributes.points), (followers, attributes.history_points)):
+                    middle = self._midpoint(ranker, ranker.precise(of[values]))
+                    parts.add(place, middle, np.full(1, EVENTS_OF_ATTRIBUTES))
+                    if parts is queries:
+                        distances[place] += distance(centre, middle).tolist() * round(EVENTS_OF_ATTRIBUTES)
             like = np.array([rows[id] for id in details.like if rows[id] != UNKNOWN], np.int64)
             if len(like):
                 queries.add(place, ranker.precise_items(like))
                 distances[place] += distance(centre, ranker.precise_items(like)).tolist()
                 followers.add(place, ranker.precise_histories(like))
-            elif details.category is not None and (code := self._codes.get(details.category)) is not None:
+            elif (
+                not values and details.category is not None and (code := self._codes.get(details.category)) is not None
+            ):
                 of_category = self._centre(ranker, code)
                 queries.add(place, of_category[0])
                 distances[place].append(usual)
@@ -171,13 +187,24 @@ class Placer:
         key = (id(ranker), code)
         if key not in self._centres:
             rows = np.flatnonzero(self.version.category_codes == code)
-            found = []
-            for points in (ranker.precise_items(rows), ranker.precise_histories(rows)):
-                parts = _Parts(ranker)
-                parts.add(0, points)
-                found.append(ranker.precise(parts.midpoints(1)[0]))
-            self._centres[key] = (found[0], found[1])
+            points = ranker.precise_items(rows), ranker.precise_histories(rows)
+            self._centres[key] = self._midpoint(ranker, points[0]), self._midpoint(ranker, points[1])
         return self._centres[key]
+
+    def _midpoint(self, ranker: Ranker, points: FloatArray) -> FloatArray:
+        """The midpoint of some points, as a row."""
+        parts = _Parts(ranker)
+        parts.add(0, points)
+        return ranker.precise(parts.midpoints(1)[0])
+
+
+def _known_values(attributes: VersionAttributes, details: ItemDetails) -> list[int]:
+    """The rows of an item's attributes; what does not fit this version, which may be newer, is left out."""
+    known = {name: text for name, text in details.attributes.items() if name in attributes.columns}
+    try:
+        return attributes.rows_of(known)[0]
+    except InputError:
+        return []
 
 
 class _Parts:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import Annotated, NamedTuple, TypeAlias
 
 from msgspec import Meta, Struct
 
 from lorentzrec.model.fallbacks import Fallback
+from lorentzrec.model.reasons import ReasonKind
 from lorentzrec.serving.stores.store import LONGEST_ID
 
 LARGEST_K = 1_000
@@ -52,19 +52,8 @@ class RankingOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """Makes `explore` repeatable: the same request with the same seed and the same new items has the same response."""
 
 
-class ReasonKind(StrEnum):
-    """How an item of the history leads to a recommendation."""
-
-    NEAR = "near"
-    """The recommended item is near to it."""
-    OFTEN_AFTER = "often_after"
-    """The recommended item is often bought soon after it."""
-    OFTEN_WITH = "often_with"
-    """The recommended item is often bought by the same customers; for events without an order."""
-
-
 class Reason(Struct, frozen=True):
-    """An item of the history that contributes to a recommendation; see `reasons.py`."""
+    """An item of the history that contributes to a recommendation, with its title; see `model/reasons.py`."""
 
     item: str
     title: str | None

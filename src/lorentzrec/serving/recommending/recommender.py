@@ -11,20 +11,16 @@ from numpy.typing import NDArray
 
 from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.errors import InputError
+from lorentzrec.model.diversity import diversify, pool_size
 from lorentzrec.model.fallbacks import Cause, Fallback, history_fallbacks, unknown_fallbacks
 from lorentzrec.model.ranking import History, Rows
-from lorentzrec.serving.recommending.diversity import diversify, pool_size
 from lorentzrec.serving.recommending.exploring import explore
 from lorentzrec.serving.recommending.live_ranker import LiveRanker, Query, Ranked
 from lorentzrec.serving.recommending.new_items import NewItems
-from lorentzrec.serving.recommending.query import Id, RankedItems, RankingOptions, Reason, ReasonKind, RecommendedItem
+from lorentzrec.serving.recommending.query import Id, RankedItems, RankingOptions, Reason, RecommendedItem
 from lorentzrec.serving.versions.item_directory import Item
 from lorentzrec.serving.versions.version import Version
 
-REASONS_SHOWN = 3
-"""The largest number of reasons for one item."""
-SHARES_AT_ONCE = 1_000_000
-"""Shares that one query holds in memory: 8 MB of them, and 16 to sort them."""
 EXPLORED = 1_000
 """New items that are drawn from in one query: the best ones, or all if there is no query."""
 DEFAULTS = RankingOptions()
@@ -176,27 +172,12 @@ class Recommender:
         )
 
     def _reasons(self, ranker: LiveRanker, history: History, rows: Rows) -> list[tuple[Reason, ...]]:
-        size = max(1, SHARES_AT_ONCE // len(history.items))
-        if len(rows) > size:
-            return self._reasons(ranker, history, rows[:size]) + self._reasons(ranker, history, rows[size:])
-        distinct, shares, remembered = ranker.reasons.shares(history.items, rows, history.weights)
-        memory = ranker.all_items.memory
-        often = ReasonKind.OFTEN_AFTER if memory is None or memory.ordered else ReasonKind.OFTEN_WITH
-        strongest = np.argsort(-shares, axis=1, kind="stable")[:, :REASONS_SHOWN]
-        used = np.unique(strongest)
-        named = dict(zip(used.tolist(), self._items(distinct[used]), strict=True))
+        found = ranker.reasons.strongest(history, rows)
+        used = np.unique([part.row for reasons in found for part in reasons]).astype(np.int64)
+        named = dict(zip(used.tolist(), self._items(used), strict=True))
         return [
-            tuple(
-                Reason(
-                    named[place].id,
-                    named[place].title,
-                    float(line[place]),
-                    often if by_memory[place] else ReasonKind.NEAR,
-                )
-                for place in best
-                if line[place] > 0
-            )
-            for line, by_memory, best in zip(shares, remembered, strongest.tolist(), strict=True)
+            tuple(Reason(named[row].id, named[row].title, share, kind) for row, share, kind in reasons)
+            for reasons in found
         ]
 
     def find_items(self, ids: Sequence[str]) -> list[Item | None]:

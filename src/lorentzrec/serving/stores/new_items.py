@@ -7,8 +7,8 @@ the histories of these customers, so nothing derived is left when a customer is 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import NamedTuple, Self
 
 MOST_CUSTOMERS = 20
@@ -25,6 +25,8 @@ class ItemDetails:
     image: str | None = None
     like: tuple[str, ...] = ()
     """Ids of similar items."""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    """By the name of their column; several values are separated by |."""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@
     memory.safetensors   offsets, columns and values of the memory, if the model has one
     twin.safetensors     item_points and history_points of another model of the same items, in the same rows; optional
     twin-memory.safetensors  its memory, if it has one
+    attributes.*         see `attribute_points`; and twin-attributes.*
     items.sqlite         see `item_directory`
     index.faiss          see `index`; only where there are many items
 
@@ -45,6 +46,8 @@ from lorentzrec.model.artifact import (
 )
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.ranking import Ranker
+from lorentzrec.serving.versions import attribute_points
+from lorentzrec.serving.versions.attribute_points import VersionAttributes, read_attributes, write_attributes
 from lorentzrec.serving.versions.index import (
     EXTRA,
     INDEX,
@@ -89,6 +92,8 @@ class Version:
     map: NDArray[np.float32] | None
     """The position of each item in the Poincaré disk."""
     index: Index | None = None
+    attributes: VersionAttributes | None = None
+    twin_attributes: VersionAttributes | None = None
     notes: tuple[str, ...] = ()
     """For the operator of a service."""
 
@@ -143,6 +148,10 @@ def write_version(
                 write_arrays(partial / TWIN_MEMORY, memory_arrays(twin_memory))
         if model.memory is not None:
             write_arrays(partial / MEMORY, memory_arrays(model.memory))
+        if model.attributes is not None:
+            write_attributes(partial, model.attributes)
+        if twin is not None and twin.attributes is not None:
+            write_attributes(partial, twin.attributes, attribute_points.TWIN)
         report("writing the item directory")
         write_item_directory(partial / ITEMS, table, categories)
         described_index: dict[str, Any] | None = None
@@ -240,8 +249,22 @@ def _open_version(folder: Path, verify: bool, copies: Path | None) -> Version:
         category_codes=codes,
         map=points.get("map"),
         index=index,
+        attributes=_read_attributes(folder, manifest, "", width, copies),
+        twin_attributes=None
+        if twin is None
+        else _read_attributes(folder, manifest, attribute_points.TWIN, twin["item_points"].shape[-1], copies),
         notes=notes,
     )
+
+
+def _read_attributes(
+    folder: Path, manifest: Mapping[str, Any], prefix: str, width: int, copies: Path | None
+) -> VersionAttributes | None:
+    """The attributes of a model or its twin; None if it has none, as in versions of earlier releases."""
+    points, values = f"{prefix}{attribute_points.POINTS}", f"{prefix}{attribute_points.VALUES}"
+    if values not in manifest["files"]:
+        return None
+    return read_attributes(folder / values, read_arrays(folder / points, copies), width)
 
 
 def drop_copies(version: Version, copies: Path) -> None:

@@ -86,7 +86,14 @@ def describe_item(item: ItemInPath, data: JSONBody[NewItemRequest], worker: TheW
             409,
             "known-item",
         )
-    details = ItemDetails(data.title, data.category, data.price, data.image, like)
+    attributes = {name: _text_of(value) for name, value in data.attributes.items()}
+    if attributes and version.attributes is None:
+        raise InputError(
+            f"the model of version {version.name} was trained without attributes: send `like`, or publish a model that "
+            "was trained with them"
+        )
+    values, unknown = ([], 0) if version.attributes is None else version.attributes.rows_of(attributes)
+    details = ItemDetails(data.title, data.category, data.price, data.image, like, attributes)
     if not worker.store.call(lambda store: store.describe_item(id, details, most=most), writes=True):
         worker.versions.new_items.count_left_out(1)
         raise ServiceProblem(
@@ -97,7 +104,12 @@ def describe_item(item: ItemInPath, data: JSONBody[NewItemRequest], worker: TheW
         )
     worker.versions.nudge()
     known = sum(other >= 0 for other in rows)
-    return NewItemResponse(id, known > 0 or data.category in version.categories, len(like) - known, version.name)
+    placed = bool(known or values or data.category in version.categories)
+    return NewItemResponse(id, placed, len(like) - known, unknown, version.name)
+
+
+def _text_of(value: str | float | Sequence[str]) -> str:
+    return value if isinstance(value, str) else f"{value:g}" if isinstance(value, float | int) else "|".join(value)
 
 
 @delete(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.errors import InputError
 from lorentzrec.geometry import euclidean, hyperboloid
 from lorentzrec.model.ranking import Ranker, Rows
 
@@ -12,6 +13,11 @@ POOL = 5
 """Candidates per requested item ..."""
 LARGEST_POOL = 1000
 """... but no more than this, or than the number requested."""
+
+
+def check_diversity(diversity: float) -> None:
+    if not 0 <= diversity <= 1:
+        raise InputError(f"diversity is {diversity!r}: give a number from 0 to 1")
 
 
 def pool_size(k: int, diversity: float) -> int:

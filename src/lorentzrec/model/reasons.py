@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from copy import copy
+from enum import StrEnum
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,42 @@ from numpy.typing import NDArray
 from lorentzrec.geometry import FloatArray, euclidean
 from lorentzrec.geometry.midpoint import normalise_sum
 from lorentzrec.model.ranking import History, Ranker, Rows, recency_weights
+
+if TYPE_CHECKING:
+    from lorentzrec.data.vocabulary import Id
+
+REASONS_SHOWN = 3
+"""The largest number of reasons for one item."""
+SHARES_AT_ONCE = 1_000_000
+"""Shares that one query holds in memory: 8 MB of them, and 16 to sort them."""
+
+
+class ReasonKind(StrEnum):
+    """How an item of the history leads to a recommendation."""
+
+    NEAR = "near"
+    """The recommended item is near to it."""
+    OFTEN_AFTER = "often_after"
+    """The recommended item is often bought soon after it."""
+    OFTEN_WITH = "often_with"
+    """The recommended item is often bought by the same customers; for events without an order."""
+
+
+class Reason(NamedTuple):
+    """An item of the history that contributes to a recommendation."""
+
+    item: Id
+    share: float
+    """Its share of the contributions of the whole history."""
+    kind: ReasonKind
+
+
+class Contribution(NamedTuple):
+    """A `Reason` with the row of the item."""
+
+    row: int
+    share: float
+    kind: ReasonKind
 
 
 class Shares(NamedTuple):
@@ -57,6 +94,24 @@ class Reasons:
     def _centre(self) -> FloatArray:
         total = self._ranker.item_points.sum(axis=0, dtype=np.float64)
         return normalise_sum(total) if self._ranker.hyperbolic else total / len(self._ranker.item_points)
+
+    def strongest(self, history: History, recommended: Rows) -> list[list[Contribution]]:
+        """For each of `recommended`, the items of the history with the largest shares, `REASONS_SHOWN` at most."""
+        size = max(1, SHARES_AT_ONCE // len(history.items))
+        if len(recommended) > size:
+            return self.strongest(history, recommended[:size]) + self.strongest(history, recommended[size:])
+        items, shares, remembered = self.shares(history.items, recommended, history.weights)
+        memory = self._ranker.memory
+        often = ReasonKind.OFTEN_AFTER if memory is None or memory.ordered else ReasonKind.OFTEN_WITH
+        best = np.argsort(-shares, axis=1, kind="stable")[:, :REASONS_SHOWN]
+        return [
+            [
+                Contribution(int(items[place]), float(line[place]), often if by_memory[place] else ReasonKind.NEAR)
+                for place in places
+                if line[place] > 0
+            ]
+            for line, by_memory, places in zip(shares, remembered, best.tolist(), strict=True)
+        ]
 
     def shares(self, history: Rows, recommended: Rows, event_weights: FloatArray | None = None) -> Shares:
         """What the items of a history (rows, oldest first) contribute to `recommended`."""

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lorentzrec.model.diversity import diversify, pool_size
 from lorentzrec.model.ranking import Ranker
-from lorentzrec.serving.recommending.diversity import diversify, pool_size
 from serving.small_shop import shop_points
 
 

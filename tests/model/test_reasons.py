@@ -11,7 +11,7 @@ import pytest
 from lorentzrec.geometry import FloatArray
 from lorentzrec.geometry.midpoint import einstein_midpoint
 from lorentzrec.model.ranking import Ranker
-from lorentzrec.serving.recommending.reasons import Reasons
+from lorentzrec.model.reasons import Reasons
 from serving.small_shop import shop_points
 
 

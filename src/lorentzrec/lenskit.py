@@ -1,0 +1,93 @@
+"""The recommender as a scorer of LensKit, for its pipelines, batch runs and metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lorentzrec.data.interactions import Interactions
+from lorentzrec.data.vocabulary import Id
+from lorentzrec.errors import ConfigError
+from lorentzrec.learning.trainer import train
+from lorentzrec.model.config import TrainingConfig
+from lorentzrec.model.model import Model
+
+try:
+    from lenskit.data import Dataset, ItemList, QueryInput, RecQuery
+    from lenskit.pipeline import Component
+    from lenskit.training import Trainable, TrainingOptions
+    from pydantic import BaseModel
+except ModuleNotFoundError as error:
+    raise ConfigError(
+        f"lorentzrec.lenskit needs {error.name}, which is not installed: see docs/coming-from.md for how to install "
+        "LensKit next to this package"
+    ) from None
+
+
+class MidpointConfig(BaseModel, extra="allow"):  # type: ignore[misc, call-arg]
+    """Any fields of `TrainingConfig`."""
+
+
+class MidpointScorer(Component, Trainable):  # type: ignore[misc]
+    """`topn_pipeline(MidpointScorer(dimension=50))`.
+
+    The keyword arguments are the fields of `TrainingConfig`. Ratings are not used. A user of the training data is
+    scored by the training history, in the order of its timestamps, any other query by its items; items of the session
+    and of the context count as the newest. After training, `model` is the trained `lorentzrec.Model`.
+    """
+
+    config: MidpointConfig
+    model: Model
+
+    def train(self, data: Dataset, options: TrainingOptions = TrainingOptions()) -> None:  # noqa: B008 - LensKit's own
+        """Train on the interactions of a dataset."""
+        if hasattr(self, "model") and not options.retrain:
+            return
+        table = data.interaction_table(format="pandas", original_ids=True)
+        interactions = Interactions.from_pairs(
+            table["user_id"].tolist(),
+            table["item_id"].tolist(),
+            times=_seconds(table["timestamp"]) if "timestamp" in table.columns else None,
+        )
+        self.model = train(interactions, TrainingConfig.from_mapping(self.config.model_extra or {}), progress=False)
+
+    def __call__(self, query: QueryInput, items: ItemList) -> ItemList:
+        """The items with scores; those that the model does not know have none (NaN)."""
+        query = RecQuery.create(query)
+        wanted = items.ids().tolist()
+        recent = [
+            item
+            for part in (query.session_items, query.context_items)
+            if part is not None
+            for item in part.ids().tolist()
+        ]
+        history = _in_order(query.history_items)
+        known = query.user_id is not None and self.model.users is not None and query.user_id in self.model.users
+        queried: dict[str, Any] = {"history": history}
+        if known and (not history or set(history) == self._seen(query.user_id)):
+            queried = {"user": query.user_id}
+        found = self.model.recommend(
+            **queried, context=recent, k=max(len(wanted), 1), exclude_history=False, items=wanted
+        )
+        scores = dict(found)
+        return ItemList(items, scores=np.array([scores.get(item, np.nan) for item in wanted], np.float32))
+
+    def _seen(self, user: Id) -> set[Id]:
+        assert self.model.histories is not None
+        return set(self.model.histories.history_ids(user))
+
+
+def _in_order(history: ItemList | None) -> list[Id]:
+    """The items of a history, by timestamp if there is one."""
+    if history is None:
+        return []
+    times = history.field("timestamp")
+    ids = history.ids()
+    return list(ids.tolist() if times is None else ids[np.argsort(np.asarray(times), kind="stable")].tolist())
+
+
+def _seconds(times: Any) -> Any:
+    """Timestamps as seconds: LensKit keeps the type that it was given."""
+    values = times.to_numpy()
+    return values.astype("datetime64[ns]").astype(np.int64) / 1e9 if values.dtype.kind == "M" else values

@@ -1,0 +1,158 @@
+"""From ids to queries: histories and users as rows and points, and the checks of what a model is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.data.interactions import Interactions
+from lorentzrec.data.vocabulary import UNKNOWN, Id, Vocabulary
+from lorentzrec.errors import InputError
+from lorentzrec.geometry import FloatArray
+from lorentzrec.model.fallbacks import Cause, Fallback, history_fallbacks
+from lorentzrec.model.ranking import NO_ROWS, History, Ranker
+
+
+class Query(NamedTuple):
+    """One customer to recommend for."""
+
+    history: History
+    """The items they have interacted with."""
+    point: FloatArray | None
+    """None: recommend the popular items."""
+    fallbacks: tuple[Fallback, ...]
+    own_point: bool = False
+    """The point is that of the customer, and not the midpoint of the history."""
+
+
+@dataclass(frozen=True, eq=False)
+class Queries:
+    """Makes the queries of one model; see `Model` for its parts."""
+
+    ranker: Ranker
+    items: Vocabulary
+    users: Vocabulary | None
+    histories: Interactions | None
+    user_points: NDArray[np.float32] | None
+
+    def of_users(
+        self, users: list[Id], exclude_history: bool, context: Iterable[Iterable[Id]] | None
+    ) -> Iterator[Query]:
+        """A query for each of some users of the training data.
+
+        With a context, also a user with a point of their own is the midpoint of history and context.
+        """
+        if self.users is None or (self.histories is None and self.user_points is None):
+            raise InputError(
+                "this model has no training histories and supports histories only: give a history, "
+                "or save the model with histories=True"
+            )
+        if self.histories is None and (exclude_history or context is not None):
+            raise InputError(
+                "this model has no training histories and does not know what a user has seen: "
+                "pass exclude_history=False and no context, or save the model with histories=True"
+            )
+        contexts = self._contexts(context, len(users))
+        for row, now in zip(known_rows(self.users, users, "user"), contexts, strict=False):
+            history = History(NO_ROWS) if self.histories is None else _events(self.histories, row)
+            trained = self.histories is None or len(history.items) > 0
+            if len(now):
+                yield self._query(*_append(history, now))
+            elif not trained:
+                yield Query(history, None, (Fallback(Cause.UNTRAINED_USER),))
+            elif self.user_points is not None:
+                yield Query(history, self.ranker.precise(self.user_points[row]), (), own_point=True)
+            else:
+                yield Query(history, self.ranker.query(*history), ())
+
+    def of_histories(
+        self,
+        histories: Iterable[Iterable[Id]],
+        weights: Iterable[Iterable[float]] | None,
+        context: Iterable[Iterable[Id]] | None,
+    ) -> Iterator[Query]:
+        """A query for each history, with the weights of its events and a context if given."""
+        given = plain_list(histories, "histories")
+        event_weights = [None] * len(given) if weights is None else plain_list(weights, "weights")
+        if len(event_weights) != len(given):
+            raise InputError(f"there are {len(given)} histories and weights of {len(event_weights)}: give one for each")
+        contexts = self._contexts(context, len(given))
+        for history, weights_of_history, now in zip(given, event_weights, contexts, strict=False):
+            rows = rows_of(self.items, history, "history")
+            checked = None if weights_of_history is None else _checked_weights(weights_of_history, rows)
+            yield self._query(*_append(History(rows, checked), now))
+
+    def _query(self, rows: NDArray[Any], weights: NDArray[Any] | None) -> Query:
+        """The midpoint of a history, whose unknown items are left out; popular items if none is known."""
+        known = rows != UNKNOWN
+        history = History(rows[known], None if weights is None else weights[known])
+        kind = "strings" if self.items.holds_strings else "integers"
+        fallbacks = history_fallbacks(rows, midpoint=self.user_points is not None, id_type=kind)
+        return Query(history, self.ranker.query(*history) if known.any() else None, fallbacks)
+
+    def _contexts(self, context: Iterable[Iterable[Id]] | None, count: int) -> Iterator[NDArray[np.int64]]:
+        """The rows of the context of each query; without any, empty ones."""
+        if context is None:
+            return repeat(NO_ROWS)
+        given = plain_list(context, "context")
+        if len(given) != count:
+            raise InputError(f"there are {count} queries and the context of {len(given)}: give one for each")
+        return (rows_of(self.items, one, "context") for one in given)
+
+
+def _events(histories: Interactions, user_row: int) -> History:
+    """What one customer did in training."""
+    span = slice(histories.offsets[user_row], histories.offsets[user_row + 1])
+    return History(histories.item_rows[span], None if histories.weights is None else histories.weights[span])
+
+
+def _append(history: History, now: NDArray[np.int64]) -> History:
+    """The history followed by the items of the context, with weight 1."""
+    weights = None if history.weights is None else np.concatenate([history.weights, np.ones(len(now))])
+    return History(np.concatenate([history.items, now]), weights)
+
+
+def check_count(k: int) -> None:
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+        raise InputError(f"k is {k!r}: give a whole number of items, 1 or more")
+
+
+def plain_list(values: Iterable[Any], name: str) -> list[Any]:
+    """A list, unless `values` is a single id, which would fall apart into letters."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise InputError(f"{name} is {values!r}, not a list: put it in brackets")
+    return list(values)
+
+
+def rows_of(vocabulary: Vocabulary, ids: Iterable[Id], name: str) -> NDArray[np.int64]:
+    """The rows of ids, `UNKNOWN` where the model does not hold one."""
+    plain = plain_list(ids, name)
+    try:
+        return vocabulary.rows(plain)
+    except TypeError:
+        raise InputError(f"{name} contains something that is not an id: give a list of strings or integers") from None
+
+
+def known_rows(vocabulary: Vocabulary, ids: Iterable[Id], name: str) -> NDArray[np.int64]:
+    """The rows of ids that must all be known."""
+    plain = plain_list(ids, name)
+    rows = rows_of(vocabulary, plain, name)
+    if len(rows) and rows.min() == UNKNOWN:
+        stranger, kind = plain[int(rows.argmin())], "strings" if vocabulary.holds_strings else "integers"
+        raise InputError(f"the {name} {stranger!r} is not known to this model (ids here are {kind}): check the id")
+    return rows
+
+
+def _checked_weights(weights: Iterable[float], rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    try:
+        checked = np.array(plain_list(weights, "weights"), np.float64)
+    except (TypeError, ValueError):
+        checked = np.full(1, np.nan)
+    if checked.shape != rows.shape or not ((checked > 0) & np.isfinite(checked)).all():
+        raise InputError(f"weights are not {len(rows)} positive numbers: give one for each event of the history")
+    return checked

@@ -1,0 +1,100 @@
+"""New items that are placed by attributes, if the model was trained with them."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from lorentzrec.data.attributes import ItemAttributes
+from lorentzrec.errors import ArtifactError
+from lorentzrec.model.composing import AttributePoints
+from lorentzrec.model.model import Model
+from lorentzrec.serving.recommending.new_items import Placer
+from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.stores.new_items import ItemDetails, NewItem
+from lorentzrec.serving.versions.version import open_version, write_version
+from serving.running_service import service_here, shop_store, wait_until
+from serving.small_shop import ITEMS, shop_model, shop_points, shop_version
+
+FRAME = pl.DataFrame(
+    {
+        "item": [f"i{number}" for number in range(ITEMS)],
+        "kind": [("Shoes > Boots", "Shoes", "Hats > Caps")[number % 3] for number in range(ITEMS)],
+        "colour": [("red", "red|blue")[number % 2] for number in range(ITEMS)],
+        "price": [float(number) for number in range(ITEMS)],
+    }
+)
+SENT = {"kind": "Shoes > Boots", "colour": "blue", "price": "3"}
+
+
+def described_model(**options: Any) -> Model:
+    """The small shop with random points of attributes."""
+    model = shop_model(**options)
+    of_items = ItemAttributes.from_frame(FRAME).align(model.items)
+    vectors = [shop_points(len(of_items.values), model.config.geometry, seed) for seed in (5, 6)]
+    separate = model.history_points is not model.item_points
+    return replace(model, attributes=AttributePoints(of_items, vectors[0], vectors[separate]))
+
+
+@pytest.mark.parametrize("options", [{}, {"targets": "separate"}, {"geometry": "euclidean"}])
+def test_an_item_without_events_is_where_the_model_would_add_it(tmp_path: Path, options: dict[str, str]) -> None:
+    model = described_model(**options)
+    version = shop_version(tmp_path / "v", model, twin=described_model(geometry="euclidean"))
+    row = {"item": ["boot"], **{name: [text] for name, text in SENT.items()}}
+    larger = model.add_items(attributes=pl.DataFrame(row).with_columns(pl.col("price").cast(pl.Float64)))
+    item = NewItem("boot", ItemDetails(category="hats", attributes=SENT))
+    (point,) = Placer(version).place([item], {})
+    assert point is not None
+    assert point.item == pytest.approx(larger.item_points[-1], rel=1e-3, abs=1e-4)
+    assert point.history == pytest.approx(larger.history_points[-1], rel=1e-3, abs=1e-4)
+    assert point.twin_item is not None
+    assert not np.allclose(point.twin_item, 0)
+
+
+def test_a_version_whose_attributes_do_not_fit_is_damaged(tmp_path: Path) -> None:
+    write_version(tmp_path / "v", described_model())
+    values = tmp_path / "v" / "attributes.json"
+    content = values.read_text()
+    values.write_text(content.replace("colour=blue", "colour=blum"))
+    with pytest.raises(ArtifactError, match=r"attributes\.json is damaged"):
+        open_version(tmp_path / "v")
+    values.write_text(content)
+    assert open_version(tmp_path / "v").attributes is not None
+
+
+def test_attributes_over_http(tmp_path: Path) -> None:
+    with closing(shop_store(tmp_path)) as store, service_here(store.url) as service:
+        refused = service.put("/v1/items/boot", json={"attributes": {"kind": "Shoes"}})
+        assert refused.status_code == 400
+        assert "was trained without attributes: send `like`" in refused.json()["detail"]
+        name = str(write_version(tmp_path / "described", described_model())["name"])
+        store.upload(tmp_path / "described")
+        store.activate(name)
+        wait_until(lambda: service.get("/v1/model").json()["model"] == name)
+        sent = {"kind": "Shoes > Boots", "colour": ["blue", "pink"], "price": 3}
+        created = service.put("/v1/items/boot", json={"title": "Boot", "attributes": sent}).json()
+        assert (created["placed"], created["unknown_attributes"]) == (True, 1)
+        wait_until(lambda: service.get("/v1/model").json()["new_items"] == 1)
+        shown = service.post("/v1/recommend", json={"history": ["i3"], "k": ITEMS + 1}).json()["items"]
+        assert [item["id"] for item in shown if item["new"]] == ["boot"]
+        for wrong, detail in (
+            ({"size": "9"}, "'size' is not an attribute of the model: send kind, colour, price"),
+            ({"price": "cheap"}, "'cheap' is not a number"),
+            ({"kind": "A > A"}, "has a category twice"),
+            ({"kind": None}, "attributes[...]"),
+        ):
+            refused = service.put("/v1/items/hat", json={"attributes": wrong})
+            assert refused.status_code == 400
+            assert detail in refused.json()["detail"]
+        assert service.put("/v1/items/odd", json={"attributes": {"kind": "Sofas"}}).json()["placed"] is False
+    with closing(open_store(f"file:{tmp_path / 'store'}")) as store:
+        found = {item.id: item.details for item in store.new_items().items}
+        assert found["boot"] == ItemDetails(
+            "Boot", attributes={"kind": "Shoes > Boots", "colour": "blue|pink", "price": "3"}
+        )

@@ -1,0 +1,25 @@
+"""The notebooks run, and end as they did when their output was stored; that of Keras has its own test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+@pytest.mark.parametrize("name", ["quickstart", "your_own_csv", "geometry", "serving"])
+def test_the_notebook_runs(name: str, tmp_path: Path) -> None:
+    for package in ("nbclient", "ipykernel", "matplotlib", "litestar"):
+        pytest.importorskip(package, reason=f"{package} is not installed: pip install {package}")
+    import nbclient
+    import nbformat
+
+    notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
+    stored = [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
+    nbclient.NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    found = [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
+    assert found[-1][-1]["data"] == stored[-1][-1]["data"] == {"text/plain": "True"}
+    kinds = [{kind for output in outputs for kind in output.get("data", {})} for outputs in stored]
+    assert kinds == [{kind for output in outputs for kind in output.get("data", {})} for outputs in found]

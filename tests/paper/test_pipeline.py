@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cli.command_line import error_of, run
+from lorentzrec.errors import how_to_get
 from lorentzrec.synthetic.shop import SyntheticConfig
 from lorentzrec.tuning.parts import PartStore
 from lorentzrec_paper import pipeline, servers
@@ -96,7 +97,7 @@ def test_what_is_missing_is_named_with_the_next_action(tmp_path: Path, monkeypat
     monkeypatch.setattr(pipeline, "find_spec", find_nothing)
     monkeypatch.delenv("KERAS_BACKEND", raising=False)
     line = error_of("reproduce", "pipeline", "--out", tmp_path)
-    assert "obstore (pip install '.[azure]' in a checkout of lorentzrec)" in line
+    assert f"obstore ({how_to_get('azure')})" in line
     assert "tensorflow (pip install tensorflow, or set KERAS_BACKEND" in line
     assert not (tmp_path / "pipeline").exists()
 

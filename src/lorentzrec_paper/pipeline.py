@@ -271,7 +271,7 @@ def outcome_of(
                 "",
                 f"{keras.ndcg:.4f} and {local.ndcg:.4f}, {apart:.1%} apart",
                 "holds" if apart <= 0.02 else "fails",
-                "one seed; the engines may differ in blocks per step",
+                "one seed; on small data both take one block per step, and so the same steps",
             ),
         ),
         notes=(

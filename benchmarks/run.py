@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = ("start", "bpr", "wmrb", "memory", "ranking", "boosts", "new_items", "quality")
+BENCHMARKS = ("start", "bpr", "wmrb", "memory", "ranking", "boosts", "new_items", "attributes", "quality")
 """Preparing and synthesizing data take longer; run bench_prepare.py and bench_synthesize.py separately."""
 
 
@@ -23,7 +23,7 @@ def main() -> None:
     failed = []
     for name in options.names or BENCHMARKS:
         arguments = ["--quick"] if options.quick else []
-        if name in ("new_items", "quality") and options.data:
+        if name in ("new_items", "attributes", "quality") and options.data:
             arguments += ["--data", options.data]
         script = Path(__file__).with_name(f"bench_{name}.py")
         print(f"\n{script.name} {' '.join(arguments)}", flush=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lorentzrec._version import __version__
 
 if TYPE_CHECKING:
+    from lorentzrec.data.attributes import ItemAttributes as ItemAttributes
     from lorentzrec.data.interactions import Interactions as Interactions
     from lorentzrec.errors import ArtifactError as ArtifactError
     from lorentzrec.errors import ConfigError as ConfigError
@@ -35,6 +36,7 @@ _HOME = {
     "ConfigError": "errors",
     "InputError": "errors",
     "Interactions": "data.interactions",
+    "ItemAttributes": "data.attributes",
     "LorentzrecError": "errors",
     "MidpointRecommender": "estimator",
     "Model": "model.model",

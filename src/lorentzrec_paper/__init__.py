@@ -26,6 +26,7 @@ and add NAME to `EXPERIMENTS` in `experiment.py`. `run(context)` returns an `Out
   dataclass, or a list of them, that can be written as JSON. Read data inside the part only (`films.interactions(...)`
   reads once), so that a resumed run reads nothing.
 - `context.find_data(names)` returns the available data sets and prints a line about each that is missing or damaged.
+- `context.services` has the addresses of services that the user gave; `servers.py` starts those that are missing.
 - A number is ours or the paper's: each `Column` has an origin, which is part of its heading.
 - A figure is a function that draws to a path; it is called once for PNG and once for SVG. Drawing is in `figures.py`.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from lorentzrec_paper.results import Results
 
 
+def _service(variable: str, text: str) -> Any:
+    return typer.Option(envvar=variable, metavar="URL", help=text, rich_help_panel="Services")
+
+
 def reproduce(
     names: Annotated[list[str], typer.Argument(metavar="NAME", help="Experiments, or all of the paper's.")],
     data: Annotated[Path | None, typer.Option(help="Folder of the public data sets; else LORENTZREC_DATA.")] = None,
@@ -26,9 +30,23 @@ def reproduce(
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer seeds and smaller data, for a first impression.")
     ] = False,
+    blobs: Annotated[
+        str | None, _service("LORENTZREC_BLOBS", "pipeline: folder for events and dataset; default: Azurite.")
+    ] = None,
+    store: Annotated[
+        str | None, _service("LORENTZREC_STORE", "pipeline: empty store to publish to; default: an emulator.")
+    ] = None,
+    master: Annotated[
+        str | None, _service("LORENTZREC_MASTER", "pipeline: Spark's master URL, or sc://HOST; default: this machine.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Run experiments of the paper: simulations, midpoints, networks, amazon, movielens, asos, or all.
+
+    pipeline is not part of all. It runs the paper's system from end to end and times each stage, with Keras and with
+    the local engine: events in Azure Blob Storage, preparation on Spark, training, Cosmos DB, the service, its client.
+    Without addresses it starts Azurite and cosmosdb-server, which npm installs. Credentials come from the environment:
+    AZURE_STORAGE_CONNECTION_STRING, COSMOS_KEY and so on.
 
     Two more are not the paper's. They take hours, so they are not part of all. twins tunes the hyperboloid and its
     Euclidean twin with the same number of trials on six data sets, and tests which of them ranks better. ablations
@@ -55,9 +73,12 @@ def reproduce(
             data=folder,
             parts=PartStore(out / experiment.name / "parts"),
             quick=quick,
+            services=experiments.Services(blobs, store, master),
             say=partial(_say, experiment.name),
         )
         options = [*(["--data", "DIR"] if folder.path else []), *(["--quick"] if quick else [])]
+        given = {"--blobs": blobs, "--store": store, "--master": master}
+        options += [word for name, value in given.items() if value for word in (name, "URL")]  # URLs may hold passwords
         try:
             command = ["lorentzrec", "reproduce", experiment.name, *options]
             found.append(run_and_write(experiment, context, out, command))
@@ -107,6 +128,8 @@ COMMAND = (
     "reproduce simulations midpoints",
     "reproduce networks movielens --data ~/data --out results",
     "reproduce all --data ~/data --quick",
+    "reproduce pipeline",
+    "reproduce pipeline --blobs az://container/trial --store cosmos://account.documents.azure.com/trial",
     "reproduce twins ablations --data ~/data",
 )
 """The panel of the help page, the command and its examples: `lorentzrec` finds it through an entry point."""

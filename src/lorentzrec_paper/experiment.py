@@ -21,8 +21,8 @@ Status = Literal["holds", "partly", "fails", "not measured"]
 Result = TypeVar("Result")
 
 OF_THE_PAPER: tuple[str, ...] = ("networks", "midpoints", "simulations", "amazon", "movielens", "asos")
-EXPERIMENTS = (*OF_THE_PAPER, "twins", "ablations")
-"""Those of the paper in its order, then ours; each is the name of a module of `lorentzrec_paper`."""
+EXPERIMENTS = (*OF_THE_PAPER, "pipeline", "twins", "ablations")
+"""Those of `all` in the paper's order, then the others; each is the name of a module of `lorentzrec_paper`."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,18 @@ class Outcome:
     """What is needed to repeat it, as plain JSON."""
 
 
+@dataclass(frozen=True)
+class Services:
+    """Addresses of the services that an experiment uses; for each that is None, it starts one on this machine."""
+
+    blobs: str | None = None
+    """A folder in a container, az://CONTAINER/PATH."""
+    store: str | None = None
+    """A store without versions, cosmos://ACCOUNT-HOST/DATABASE."""
+    master: str | None = None
+    """Spark's master, or sc://HOST."""
+
+
 @dataclass
 class Context:
     """What an experiment runs with."""
@@ -132,6 +144,7 @@ class Context:
     parts: PartStore
     quick: bool = False
     """Fewer seeds and smaller data, for a first impression."""
+    services: Services = field(default_factory=Services)
     say: Callable[[str], None] = print
     """Prints a line about the progress."""
     damaged: list[str] = field(default_factory=list)

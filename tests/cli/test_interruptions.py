@@ -141,14 +141,21 @@ def test_during_warm_up(processes: list[subprocess.Popen[str]], tmp_path: Path) 
     assert {path.name for path in (tmp_path / "cache").rglob("*") if path.is_file()} == {"lock"}
 
 
+def training(
+    processes: list[subprocess.Popen[str]], shop: Path, place: Path, setting: str, epoch: str
+) -> subprocess.Popen[str]:
+    """A training that has reached an epoch."""
+    process = begin(processes, "train", shop, "--out", place, *FOREVER, "--set", setting, moment=epoch)
+    wait_for(process, f"now: {epoch}")
+    return process
+
+
 @pytest.mark.parametrize(("number", "code", "line"), SIGNALS)
 def test_in_the_first_epoch_nothing_is_saved(
     place: Path, shop: Path, number: int, code: int, line: str, processes: list[subprocess.Popen[str]]
 ) -> None:
     before = content_of(place)
-    process = begin(processes, "train", shop, "--out", place, *FOREVER, "--set", "dimension=4096", moment="epoch 1")
-    wait_for(process, "now: epoch 1")
-    out, lines = interrupt(process, number, code)
+    out, lines = interrupt(training(processes, shop, place, "dimension=4096", "epoch 1"), number, code)
     assert out == ""
     saved = f"interrupted before the end of the first epoch, so no model is saved; {place} is unchanged"
     assert lines[-2:] == [saved, line]
@@ -161,9 +168,7 @@ def test_in_a_later_epoch_the_model_so_far_is_saved_next_to_the_good_one(
     place: Path, shop: Path, number: int, code: int, line: str, processes: list[subprocess.Popen[str]]
 ) -> None:
     before = content_of(place)
-    process = begin(processes, "train", shop, "--out", place, *FOREVER, "--set", "patience=1000000", moment="epoch 2")
-    wait_for(process, "now: epoch 2")
-    out, lines = interrupt(process, number, code)
+    out, lines = interrupt(training(processes, shop, place, "patience=1000000", "epoch 2"), number, code)
     unfinished = place.with_name("model.interrupted")
     assert f"The model is in {unfinished}" in out
     moved = f"the unfinished model is in {unfinished}; {place} is unchanged: to use the unfinished one, move it there"

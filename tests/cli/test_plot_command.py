@@ -49,4 +49,4 @@ def test_what_cannot_be_drawn(
     monkeypatch.chdir(tmp_path)
     assert error_of("plot", "disk", model, *options).endswith(line)
     assert list(tmp_path.iterdir()) == []
-    assert error_of("plot", "globe", model, *options) == "there is no picture 'globe': use disk"
+    assert error_of("plot", "globe", model, *options) == "there is no picture 'globe': use disk or attributes"

@@ -36,7 +36,7 @@ def test_items_are_added(model: Path, tmp_path: Path) -> None:
 
 def test_nothing_is_written_without_new_items(model: Path, events_file: Path, tmp_path: Path) -> None:
     message = error_of("add-items", model, events_file, "--out", tmp_path / "tomorrow")
-    assert message.startswith("the model knows all items of these events")
+    assert message.startswith("the model knows all items that were given")
     assert not (tmp_path / "tomorrow").exists()
 
 

@@ -232,20 +232,14 @@ def labelled(*rows: tuple[str, str, int, bool]) -> Interactions:
     return Interactions.from_pairs(list(users), list(items), list(times), labels=list(labels))
 
 
-# ann views b and c, buys c, views d, buys d, views e; bob views a, buys b; cat buys a and views b; dan only views
+# The items that each customer views, or buys (+), at times 1, 2, ...
+VISITS = {"ann": "b c c+ d d+ e", "bob": "a b+", "cat": "a+ b", "dan": "a b"}
 SHOP = labelled(
-    ("ann", "b", 1, False),
-    ("ann", "c", 2, False),
-    ("ann", "c", 3, True),
-    ("ann", "d", 4, False),
-    ("ann", "d", 5, True),
-    ("ann", "e", 6, False),
-    ("bob", "a", 1, False),
-    ("bob", "b", 2, True),
-    ("cat", "a", 1, True),
-    ("cat", "b", 2, False),
-    ("dan", "a", 1, False),
-    ("dan", "b", 2, False),
+    *(
+        (user, event.rstrip("+"), time, event.endswith("+"))
+        for user, events in VISITS.items()
+        for time, event in enumerate(events.split(), 1)
+    )
 )
 
 

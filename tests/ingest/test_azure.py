@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import gzip
 import shutil
-import socket
-import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,64 +21,29 @@ from lorentzrec.errors import InputError
 from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.ingest.prepare import PrepareConfig, prepare
 from lorentzrec.ingest.storage import fetch_outline, list_files
+from lorentzrec_paper.servers import Azurite, MissingServer, free_port
 
-AZURITE = Path(__file__).parents[1] / "azurite" / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
 pytest.importorskip("obstore", reason="obstore is not installed")
-blob = pytest.importorskip("azure.storage.blob", reason="azure-storage-blob is not installed")
-pytestmark = [
-    pytest.mark.azure,
-    pytest.mark.skipif(
-        not AZURITE.is_file() or shutil.which("node") is None, reason="no Azurite: run npm ci in tests/azurite"
-    ),
-]
-# The account and key that every Azurite has; they open nothing else.
-ACCOUNT = "devstoreaccount1"
-KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+pytest.importorskip("azure.storage.blob", reason="azure-storage-blob is not installed")
+pytestmark = pytest.mark.azure
 
 
 @pytest.fixture(scope="module")
-def connection_string(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    port = free_port()
-    folder = tmp_path_factory.mktemp("azurite")
-    command = [
-        "node",
-        str(AZURITE),
-        "--silent",
-        "--skipApiVersionCheck",
-        "--disableTelemetry",
-        "--location",
-        str(folder),
-    ]
-    process = subprocess.Popen([*command, "--blobHost", "127.0.0.1", "--blobPort", str(port)])
+def azurite() -> Iterator[Azurite]:
     try:
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                if process.poll() is not None or time.monotonic() > deadline:
-                    pytest.skip("Azurite does not start")
-                time.sleep(0.2)
-        endpoint = f"http://127.0.0.1:{port}/{ACCOUNT}"
-        yield f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};BlobEndpoint={endpoint};"
-    finally:
-        process.terminate()
-        process.wait(timeout=20)
+        server = Azurite()
+    except MissingServer as missing:
+        pytest.skip(str(missing))
+    with server:
+        yield server
 
 
 @pytest.fixture
-def container(connection_string: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Any]:
+def container(azurite: Azurite, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Any]:
     """A new container, reached by Microsoft's own client; the environment holds the credentials for ours."""
-    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", connection_string)
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", azurite.connection_string)
     name = request.node.name.replace("_", "-")[:60].strip("-")
-    with blob.BlobServiceClient.from_connection_string(connection_string) as service:
+    with azurite.client() as service:
         yield service.create_container(name)
 
 
@@ -213,9 +175,7 @@ def test_a_failure_while_uploading_is_cleaned_up(container: Any, monkeypatch: py
     assert names(container) == ["a.csv"]
 
 
-def test_unusable_addresses_are_reported(
-    container: Any, monkeypatch: pytest.MonkeyPatch, connection_string: str
-) -> None:
+def test_unusable_addresses_are_reported(container: Any, monkeypatch: pytest.MonkeyPatch, azurite: Azurite) -> None:
     root = f"az://{container.container_name}"
     with pytest.raises(InputError, match=r"not found|holds no files"):
         list_files(f"{root}/nothing.csv")
@@ -225,11 +185,11 @@ def test_unusable_addresses_are_reported(
     container.upload_blob("a.csv", TEXT)
     with pytest.raises(InputError, match=r"holds files but no manifest\.json"):
         prepare(PrepareConfig(events=(f"{root}/a.csv",), out=f"{root}/home"))
-    wrong = connection_string.replace(KEY, "d3Jvbmc=")
+    wrong = azurite.connection_string.replace(azurite.KEY, "d3Jvbmc=")
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", wrong)
     with pytest.raises(InputError, match="access denied"):
         list_files(f"{root}/a.csv")
-    unused = connection_string.replace(connection_string.split("127.0.0.1:")[1].split("/")[0], str(free_port()))
+    unused = azurite.connection_string.replace(f":{azurite.port}/", f":{free_port()}/")
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", unused)
     with pytest.raises(InputError, match="the storage cannot be used"):
         list_files(f"{root}/a.csv")

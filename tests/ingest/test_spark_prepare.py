@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,16 +22,10 @@ from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.ingest.prepare import PrepareConfig, PrepareReport, prepare
 from lorentzrec.ingest.sources import Source, source_named
 from lorentzrec.ingest.spark_engine import SparkEngine, spark_engine
+from spark_marks import SPARK_MARKS
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.skipif(shutil.which("java") is None, reason="Java is not installed"),
-    # Spark's own: pandas newer than it knows, sockets it leaves to the garbage collector.
-    pytest.mark.filterwarnings("ignore::FutureWarning:pyspark"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = SPARK_MARKS
 
 
 @pytest.fixture(scope="module")
@@ -96,15 +89,15 @@ def test_ties_duplicates_and_unusual_ids(tmp_path: Path, engine: SparkEngine, op
     both(config, engine, tmp_path)
 
 
-def test_many_files_and_tasks(tmp_path: Path, engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def random_events(count: int, **sizes: int) -> pl.DataFrame:
+    """Columns of whole numbers below `sizes`; the last is a time, in steps of half a day."""
     generator = np.random.default_rng(1)
-    events = pl.DataFrame(
-        {
-            "user": generator.integers(0, 5000, 20_000),
-            "item": generator.integers(0, 300, 20_000),
-            "time": generator.integers(0, 50, 20_000) * 43_200,
-        }
-    )
+    columns = {name: generator.integers(0, size, count) for name, size in sizes.items()}
+    return pl.DataFrame(columns).with_columns(pl.last() * 43_200)
+
+
+def test_many_files_and_tasks(tmp_path: Path, engine: SparkEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = random_events(20_000, user=5000, item=300, time=50)
     folder = tmp_path / "events"
     folder.mkdir()
     events[:12_000].write_parquet(folder / "a.parquet")
@@ -132,14 +125,7 @@ def test_reviews_without_times_and_held_out_customers(tmp_path: Path, engine: Sp
 def test_both_engines_use_the_order_of_files(
     tmp_path: Path, engine: SparkEngine, monkeypatch: pytest.MonkeyPatch, source: Source
 ) -> None:
-    generator = np.random.default_rng(2)
-    events = pl.DataFrame(
-        {
-            "user": generator.integers(0, 40, 3_000),
-            "item": generator.integers(0, 30, 3_000),
-            "hour": generator.integers(0, 5, 3_000) * 3_600,
-        }
-    )
+    events = random_events(3_000, user=40, item=30, hour=5)
     folder = tmp_path / "events"
     folder.mkdir()
     events[:2_000].write_parquet(folder / "a.parquet")

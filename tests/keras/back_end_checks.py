@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 import lorentzrec
 from lorentzrec import Interactions, TrainingConfig
-from lorentzrec.errors import ConfigError, InputError
+from lorentzrec.errors import ArtifactError, ConfigError, InputError
 from lorentzrec.geometry import FloatArray, hyperboloid
 from lorentzrec.keras import (
     BPR,
@@ -29,6 +30,7 @@ from lorentzrec.keras import (
     RiemannianAdagrad,
     RiemannianSGD,
     SampledSoftmax,
+    load_model,
 )
 from lorentzrec.keras.backend import BACKEND, value_and_gradients
 from lorentzrec.keras.blocks import Blocks
@@ -179,8 +181,10 @@ def test_epochs_are_those_of_the_local_engine(times: bool) -> None:
 # --- as Keras users do
 
 
-def trained(**options: Any) -> MidpointModel:
-    model = MidpointModel(TrainingConfig(dimension=6, epochs=2, negative_count=20, validation=30), **options)
+@cache
+def trained() -> MidpointModel:
+    """One model for all tests that do not change it."""
+    model = MidpointModel(TrainingConfig(dimension=6, epochs=2, negative_count=20, validation=30))
     model.fit(small_shop(), verbose=0)
     return model
 
@@ -193,7 +197,7 @@ def test_files_and_models_rank_alike(tmp_path: Path) -> None:
         ids = made.items.ids(history[history >= 0])
         assert made.recommend(history=ids, exclude_history=False).ids == made.items.ids(best)
     model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
+    loaded = load_model(tmp_path / "model.keras")
     assert (loaded.predict(HISTORIES, verbose=0)["items"] == rows).all()
     assert loaded.get_config() == model.get_config()
     for found, expected in zip(loaded.optimizer.variables, model.optimizer.variables, strict=True):
@@ -202,6 +206,20 @@ def test_files_and_models_rank_alike(tmp_path: Path) -> None:
     again = MidpointModel.from_model(made)
     assert (again.predict(HISTORIES, verbose=0)["items"] == rows).all()
     np.testing.assert_allclose(again.to_model().item_points, made.item_points, rtol=1e-6)
+
+
+@pytest.mark.skipif(
+    BACKEND != "tensorflow", reason="TensorFlow 2.21 cannot run what JAX 0.10 exports; PyTorch exports none"
+)
+def test_a_saved_model_ranks_alike(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    model = trained()
+    signature = [keras.InputSpec(shape=(None, 4), dtype="int32")]
+    model.export(tmp_path / "saved", format="tf_saved_model", verbose=False, input_signature=signature)
+    saved = tf.saved_model.load(str(tmp_path / "saved"))  # its functions fail once it is collected
+    found = saved.serve(tf.constant(HISTORIES))
+    assert (found["items"].numpy() == model.predict(HISTORIES, verbose=0)["items"]).all()
 
 
 @pytest.mark.skipif(BACKEND == "jax", reason="Keras exports JAX models to ONNX with jax2onnx, which is not installed")
@@ -226,6 +244,53 @@ def test_early_stopping_follows_the_metrics_of_full_ranking() -> None:
     assert len(history["loss"]) == 3
     report = lorentzrec.evaluate(model.to_model(), test_part)
     assert history["val_ndcg@10"] == pytest.approx([report["ndcg@10"]] * 3)
+
+
+class _Interruption(keras.callbacks.Callback):  # type: ignore[misc]
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        if epoch == 2:
+            raise InterruptedError
+
+
+def test_an_interrupted_fit_is_restored_and_the_best_model_kept(tmp_path: Path) -> None:
+    """`BackupAndRestore` in a second `fit`, with a new model, ends where one `fit` without interruption does."""
+    train_part, test_part = small_shop().split("leave_last_out")
+    config = TrainingConfig(dimension=6, negative_count=20, epochs=4)
+
+    def fit(*callbacks: Any) -> tuple[MidpointModel, dict[str, list[float]]]:
+        model = MidpointModel(config)
+        options: dict[str, Any] = {"validation_data": test_part, "verbose": 0}
+        return model, model.fit(train_part, callbacks=list(callbacks), **options).history
+
+    best = keras.callbacks.ModelCheckpoint(tmp_path / "best.keras", "val_ndcg@10", mode="max", save_best_only=True)
+    whole, history = fit(best)
+    with pytest.raises(InterruptedError):
+        fit(keras.callbacks.BackupAndRestore(tmp_path / "backup"), _Interruption())
+    resumed, rest = fit(keras.callbacks.BackupAndRestore(tmp_path / "backup"))
+    assert rest["loss"] == pytest.approx(history["loss"][2:], rel=1e-6)
+    for found, expected in zip(resumed.points(), whole.points(), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    kept = load_model(tmp_path / "best.keras").to_model(train_part)
+    assert lorentzrec.evaluate(kept, test_part)["ndcg@10"] == pytest.approx(max(history["val_ndcg@10"]))
+
+
+def test_files_that_cannot_be_read_are_errors_of_one_line(tmp_path: Path) -> None:
+    class Unregistered(keras.layers.Layer):  # type: ignore[misc]
+        def call(self, inputs: Any) -> Any:
+            return inputs
+
+    keras.Sequential([keras.Input((3,)), Unregistered()]).save(tmp_path / "unknown.keras")
+    (tmp_path / "damaged.keras").write_bytes(b"no archive")
+    for name, message in {
+        "unknown": "has the class 'Unregistered', which Keras does not know: import the module",
+        "damaged": "cannot be read",
+        "missing": "does not exist: check the path",
+    }.items():
+        with pytest.raises(ArtifactError, match=message) as caught:
+            load_model(tmp_path / f"{name}.keras")
+        assert "\n" not in str(caught.value)
+    options = {"custom_objects": {"Unregistered": Unregistered}}
+    assert isinstance(load_model(tmp_path / "unknown.keras", **options).layers[-1], Unregistered)
 
 
 def test_compile_takes_any_optimiser_and_our_losses() -> None:

@@ -47,3 +47,10 @@ def test_a_missing_back_end_is_an_error_of_one_line() -> None:
     hidden = "import sys; sys.modules['jax'] = None; import lorentzrec.keras"
     done = run_python("jax", "-c", hidden)
     assert done.stderr.strip().splitlines()[-1].startswith("lorentzrec.errors.ConfigError: lorentzrec.keras needs jax")
+
+
+def test_an_old_keras_is_an_error_of_one_line() -> None:
+    old = "import sys, types; sys.modules['keras'] = keras = types.ModuleType('keras'); keras.__version__ = '3.5.0'"
+    done = run_python("jax", "-c", f"{old}; import lorentzrec.keras")
+    expected = "lorentzrec.errors.ConfigError: lorentzrec.keras needs Keras 3.12 or later, not 3.5.0: pip install"
+    assert done.stderr.strip().splitlines()[-1].startswith(expected)

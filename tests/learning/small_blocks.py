@@ -107,7 +107,7 @@ def run_both(
     slow_kernel: Any
     if config.model == "symmetric" and config.loss == "bpr":
         loss = triplet_steps(order, 0, users, *fast)
-        slow_loss = reference.triplet_steps(order, 0, users, *slow)
+        slow_loss = reference.triplet_steps(order, *slow)
     else:
         if config.model == "symmetric":
             targets = len(events.targets) if len(events.labels) > 1 else len(events.items)

@@ -11,12 +11,15 @@ import numpy as np
 import pytest
 from small_blocks import KEY, Outcome, events, in_float64, resolved, run_both, settings, table
 
+from lorentzrec.data.attributes import ItemAttributes
+from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.geometry import euclidean, hyperboloid, midpoint
 from lorentzrec.learning import kernels
+from lorentzrec.learning.kernels import attributes as kernel_attributes
 from lorentzrec.learning.kernels import blocks, histories, numbers, scores, steps, triplets
-from lorentzrec.learning.kernels.structures import HISTORY, TARGET, Slots
-from lorentzrec.learning.tables import step_of, workspace_of
-from reference import losses, optimisers, sampling
+from lorentzrec.learning.kernels.structures import HISTORY, TARGET, Attributes, Slots
+from lorentzrec.learning.tables import attributes_of, composed_of, step_of, workspace_of
+from reference import composition, losses, optimisers, sampling
 from reference.blocks import histories_of
 
 WORD, ITEMS, EVENT_ITEMS = np.uint64(KEY), 9, [0, 0, 3, 5, 7]
@@ -159,6 +162,78 @@ def epoch(**options: Any) -> Pair:
     return numbers_of(found), numbers_of(expected)
 
 
+def attributes() -> Attributes:
+    """Item 0 has both attributes and item 2 one of them; item 1 has none."""
+    config = resolved()
+    named = ItemAttributes(
+        Vocabulary.numbered(3), Vocabulary(["x=a", "x=b"]), np.array([0, 2, 2, 3]), np.array([0, 1, 1], np.int32)
+    )
+    return attributes_of(named, np.array([4, 4, 4]), config)
+
+
+def compose() -> Pair:
+    vectors, made = table(resolved(), 5, seed=1), composed_of(3, 5)
+    for row in range(3):
+        sums = np.zeros((2, vectors.points.shape[1]))
+        kernel_attributes.compose(row, np.float32(1), vectors.points, attributes(), True, made, sums)
+    wide = in_float64(vectors).points
+    return made.points, [composition.compose(row, 1.0, wide, attributes(), curved=True) for row in range(3)]
+
+
+def own_weight() -> Pair:
+    given = attributes()
+    places = [(row, side) for row in range(3) for side in (HISTORY, TARGET)]
+    return [kernel_attributes.own_weight(*place, given, WORD) for place in places], [
+        composition.own_weight(*place, given, KEY) for place in places
+    ]
+
+
+def pass_to_vectors() -> Pair:
+    """Of a block with a gradient for each of three items, all as targets."""
+    given, vectors = attributes(), table(resolved(), 5, seed=1)
+    made, step = composed_of(3, 5), step_of(resolved(blocks_per_step=1), rows=3, item_count=3)
+    own = [1.0, 1.0, 0.0]
+    for row in range(3):
+        sums = np.zeros((2, vectors.points.shape[1]))
+        kernel_attributes.compose(row, np.float32(own[row]), vectors.points, given, True, made, sums)
+    gradients = table(resolved(), 3, seed=2).points
+    step.gradients[0, :3], step.rows[0, :3], step.sides[0, :3], step.used[0] = gradients, range(3), TARGET, 3
+    lookup = np.full(2, -1, np.int32)
+    kernel_attributes.pass_to_vectors(1, np.zeros(1, np.int64), given, (made, made), True, (lookup, lookup), step)
+    assert (lookup == -1).all()
+    found, expected = np.zeros((5, gradients.shape[1])), np.zeros((5, gradients.shape[1]))
+    for slot in range(step.used[0]):
+        if step.sides[0, slot] == TARGET:
+            found[step.rows[0, slot]] = step.gradients[0, slot]
+    wide = in_float64(vectors).points
+    for row in range(3):
+        parts = composition.gradients_of_parts(row, own[row], wide, gradients[row], given, curved=True)
+        for part, gradient in parts.items():
+            expected[part] += gradient
+    return found, expected
+
+
+def compose_points() -> Pair:
+    """The points of all rows of an epoch of one block, without dropout."""
+    config = resolved(item_dropout=0.0, negative_count=3)
+    data, given = events([2, 2], 3, weighted=False, seed=1), attributes()
+    given.dropouts[:] = 0
+    histories, items = table(config, 5, seed=1), table(config, 5, seed=2)
+    made = composed_of(3, 5), composed_of(3, 5)
+    work = workspace_of(config, rows=4, history_count=5, item_count=3, shared=False)
+    cut = np.arange(2), np.array([0, 2])
+    for part in (1, 0):
+        kernel_attributes.compose_points(
+            1, 0, 1, part, 2, *cut, data, histories, items, given, made, settings(), WORD, work
+        )
+    assert (work.negatives.bits == 0).all()
+    rows = sorted(set(data.items.tolist()))
+    wide = [in_float64(one).points for one in (histories, items)]
+    expected = [composition.compose(row, 1.0, wide[0], given, curved=True) for row in rows]
+    expected += [composition.compose(row, 1.0, wide[1], given, curved=True) for row in range(3)]
+    return np.concatenate([made[0].points[rows], made[1].points]), expected
+
+
 CASES: dict[str, Callable[[], Pair]] = {
     "mix": lambda: (numbers.mix(WORD), sampling.mix(KEY)),
     "key_for": lambda: (numbers.key_for(WORD, numbers.FOLDS, 5), sampling.key_for(KEY, sampling.FOLDS, 5)),
@@ -192,6 +267,10 @@ CASES: dict[str, Callable[[], Pair]] = {
             slot_of,
             write_queries,
             spread_gradients,
+            compose,
+            own_weight,
+            pass_to_vectors,
+            compose_points,
         )
     },
     "asymmetric_gradients": epoch,
@@ -200,6 +279,10 @@ CASES: dict[str, Callable[[], Pair]] = {
     "triplet_steps": lambda: epoch(model="symmetric", loss="bpr"),
 }
 PARTS = {
+    "add_point": "write_queries",
+    "write_midpoint": "write_queries",
+    "part_of": "apply_gradients",
+    "clear": "compose_points",
     "bit_of": "unseen",
     "chain": "asymmetric_gradients",
     "clipping_of": "step_rows",
@@ -215,7 +298,7 @@ def test_a_kernel_computes_what_its_reference_computes(name: str) -> None:
     found, expected = (np.asarray(side, np.float64) for side in CASES[name]())
     assert found.shape == expected.shape
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-    if name in ("mix", "key_for", "below", "permuted", "draw_negatives", "unseen", "slot_of"):
+    if name in ("mix", "key_for", "below", "permuted", "draw_negatives", "unseen", "slot_of", "own_weight"):
         assert found.tolist() == expected.tolist()
 
 

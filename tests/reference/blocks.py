@@ -23,21 +23,13 @@ LOSS_NAMES: dict[Loss, LossName] = {Loss.BPR: "bpr", Loss.WMRB: "wmrb", Loss.SOF
 
 
 def triplet_steps(
-    order: Rows,
-    start: int,
-    stop: int,
-    events: Events,
-    users: Table,
-    items: Table,
-    settings: Settings,
-    key: int,
-    counters: Counters,
+    order: Rows, events: Events, users: Table, items: Table, settings: Settings, key: int, counters: Counters
 ) -> float:
-    """Symmetric BPR over the customers order[start:stop]: three steps for every (customer, item, unseen item); the
+    """Symmetric BPR over the customers in `order`: three steps for every (customer, item, unseen item); the
     summed loss."""
     total = 0.0
     item_count = len(items.points)
-    for user in order[start:stop].tolist():
+    for user in order.tolist():
         rows, weights = _history(events, user)
         if len(set(rows)) == item_count:
             counters[SATURATED] += 1

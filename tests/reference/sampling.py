@@ -18,7 +18,7 @@ WORD = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
 """2^64 divided by the golden ratio: counting in steps of it spreads the states evenly."""
 
-NEGATIVES, FOLDS, ORDER, TRIPLETS = 1, 2, 3, 4
+NEGATIVES, FOLDS, ORDER, TRIPLETS, DROPOUT = 1, 2, 3, 4, 5
 """What random numbers are for."""
 
 TRIES = 64

@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
 from typing import Any, Literal
 
-from serving.servers import COSMOS_SCRIPT
+from lorentzrec_paper.servers import find_program
 
 Kind = Literal["read", "write", "account"]
 HOP_HEADERS = {"connection", "transfer-encoding", "content-length", "date", "server", "keep-alive"}
@@ -88,7 +88,7 @@ class CosmosProxy:
         self.port = self._server.server_address[1]
         if self.encrypted:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            folder = COSMOS_SCRIPT.parents[1]
+            folder = find_program("cosmosdb-server", "cosmos", "@vercel/cosmosdb-server").resolve().parents[1]
             context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
             self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()

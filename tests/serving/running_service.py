@@ -24,6 +24,7 @@ from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.versions.version import write_version
 from serving.small_shop import shop_model, shop_table
 
+KEY = "full-key-0123456789"
 PATIENCE = 120.0
 """Seconds to wait for what must happen: long, since the machine may be busy. Nothing is measured by it."""
 

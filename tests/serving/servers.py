@@ -6,61 +6,25 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
-import time
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-COSMOS_KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
-"""The key that every emulator of Cosmos DB has; it opens nothing else."""
-COSMOS_SCRIPT = Path(__file__).parents[1] / "cosmos" / "node_modules" / "@vercel" / "cosmosdb-server" / "lib" / "cli.js"
+from lorentzrec_paper import servers
+from lorentzrec_paper.servers import CosmosEmulator, MissingServer, free_port
+
+COSMOS_KEY = CosmosEmulator.KEY
 
 
-class Missing(Exception):  # noqa: N818 - what a test prints as its reason to skip
-    """The server is not installed here."""
-
-
-class Server:
-    """A process that listens on a port of this machine."""
-
-    def __init__(self, command: Sequence[str], port: int, folder: Path) -> None:
-        self.port = port
-        self._command = command
-        self._log = folder / "server.log"
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
-
-    def start(self) -> None:
-        """Returns when the server responds."""
-        assert not self.running
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, start_new_session=True)
-        deadline = time.monotonic() + 60
-        while not self._responds():
-            if not self.running or time.monotonic() > deadline:
-                self.kill()
-                raise RuntimeError(f"{self._command[0]} does not start: {self._log.read_text()[-2000:]}")
-            time.sleep(0.05)
-
-    def stop(self) -> None:
-        self._end(signal.SIGINT)
+class Server(servers.Server):
+    """A server that tests kill and freeze together with its children, which may be in other process groups."""
 
     def kill(self) -> None:
-        """As a machine does that loses its power: its children, which may be in other groups, go with it."""
+        """As a machine does that loses its power."""
         if self.running:
             self._signal_family(signal.SIGKILL)
-        self._end(signal.SIGKILL)
+        super().kill()
 
     def freeze(self) -> None:
         """It is there, but does not respond until it is thawed."""
@@ -75,18 +39,6 @@ class Server:
             with suppress(ProcessLookupError):
                 os.kill(process, number)
 
-    def _end(self, number: signal.Signals) -> None:
-        if self._process is not None and self._process.poll() is None:
-            os.killpg(self._process.pid, number)
-            self._process.wait(timeout=60)
-
-    def _responds(self) -> bool:
-        try:
-            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-        except OSError:
-            return False
-        return True
-
 
 class PostgresServer(Server):
     """A PostgreSQL with data of its own. It refuses to run as root, so there it runs as the user `postgres`."""
@@ -94,20 +46,20 @@ class PostgresServer(Server):
     def __init__(self, *, durable: bool = False, language: str | None = None) -> None:
         """`language`: of its messages, such as "de"; English where PostgreSQL has no translations."""
         programs = _postgres_programs()
-        self.folder = Path(tempfile.mkdtemp(prefix="lorentzrec-postgres-"))
+        folder = Path(tempfile.mkdtemp(prefix="lorentzrec-postgres-"))
         port = free_port()
         become: list[str] = []
         if os.getuid() == 0:
             try:
                 entry = pwd.getpwnam("postgres")
             except KeyError:
-                raise Missing("PostgreSQL does not run as root, and there is no user postgres") from None
-            os.chown(self.folder, entry.pw_uid, entry.pw_gid)
+                raise MissingServer("PostgreSQL does not run as root, and there is no user postgres") from None
+            os.chown(folder, entry.pw_uid, entry.pw_gid)
             become = ["setpriv", f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--clear-groups", "--"]
-        data = str(self.folder / "data")
+        data = str(folder / "data")
         options = ["-U", "tester", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
         initdb = [*become, str(programs / "initdb"), "-D", data, *options]
-        subprocess.run(initdb, check=True, capture_output=True, cwd=self.folder)
+        subprocess.run(initdb, check=True, capture_output=True, cwd=folder)
         settings = {"listen_addresses": "127.0.0.1", "port": port, "unix_socket_directories": ""}
         if not durable:
             settings |= {"fsync": "off"}
@@ -115,7 +67,7 @@ class PostgresServer(Server):
             settings |= {"lc_messages": "C.UTF-8"}
             become = ["env", "-u", "LC_ALL", f"LANGUAGE={language}", *become]
         options = [text for key, value in settings.items() for text in ("-c", f"{key}={value}")]
-        super().__init__([*become, str(programs / "postgres"), "-D", data, *options], port, self.folder)
+        super().__init__([*become, str(programs / "postgres"), "-D", data, *options], port, folder)
 
     def address(self, database: str) -> str:
         return f"postgresql://tester@127.0.0.1:{self.port}/{database}"
@@ -139,10 +91,6 @@ class PostgresServer(Server):
             found = connection.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = %s", (database,))
             return int(found.fetchall()[0][0])
 
-    def remove(self) -> None:
-        self.kill()
-        shutil.rmtree(self.folder)
-
     def _responds(self) -> bool:
         import psycopg
 
@@ -153,30 +101,8 @@ class PostgresServer(Server):
         return True
 
 
-class CosmosServer(Server):
-    """The emulator of Cosmos DB from npm. It keeps everything in memory: after a restart it is empty."""
-
-    def __init__(self) -> None:
-        node = shutil.which("node")
-        if node is None or not COSMOS_SCRIPT.is_file():
-            raise Missing("no emulator of Cosmos DB: run npm ci in tests/cosmos")
-        self.folder = Path(tempfile.mkdtemp(prefix="lorentzrec-cosmos-"))
-        port = free_port()
-        command = [node, str(COSMOS_SCRIPT), "--host", "127.0.0.1", "--port", str(port), "--no-ssl"]
-        super().__init__(command, port, self.folder)
-
-    def address(self, database: str) -> str:
-        return f"cosmos+http://127.0.0.1:{self.port}/{database}"
-
-    def remove(self) -> None:
-        self.kill()
-        shutil.rmtree(self.folder)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+class CosmosServer(Server, CosmosEmulator):
+    """The emulator of Cosmos DB, which can be frozen."""
 
 
 def _postgres_programs() -> Path:
@@ -186,4 +112,4 @@ def _postgres_programs() -> Path:
     for folder in found:
         if (folder / "initdb").is_file() and (folder / "postgres").is_file():
             return folder
-    raise Missing("no PostgreSQL server: install the package postgresql")
+    raise MissingServer("no PostgreSQL server: install the package postgresql")

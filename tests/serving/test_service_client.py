@@ -12,20 +12,13 @@ from threading import Thread
 import pytest
 
 from lorentzrec.serving.client import Client, ServiceError, _parse_pause
-from serving.running_service import service_process, shop_store, wait_until
+from serving.running_service import KEY, Service, wait_until
 from serving.small_shop import ITEMS, shop_model
 
-KEY = "full-key-0123456789"
 
-
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("shop")
-    (folder / "keys.txt").write_text(KEY)
-    store = shop_store(folder)
-    with service_process(store.url, folder, "--api-key-file", str(folder / "keys.txt")) as service:
-        yield service.url
-    store.close()
+@pytest.fixture
+def url(keyed_service: Service) -> str:
+    return keyed_service.url
 
 
 @pytest.fixture

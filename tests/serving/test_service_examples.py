@@ -7,28 +7,16 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from threading import Thread
 
 import pytest
 
-from serving.running_service import PATIENCE, Service, service_process, shop_store
+from serving.running_service import KEY, PATIENCE, Service, service_process, shop_store
 from serving.small_shop import shop_model
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-KEY = "full-key-0123456789"
-
-
-@pytest.fixture(scope="module")
-def keyed_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    folder = tmp_path_factory.mktemp("shop")
-    (folder / "keys.txt").write_text(KEY)
-    store = shop_store(folder)
-    with service_process(store.url, folder, "--api-key-file", str(folder / "keys.txt")) as service:
-        yield service
-    store.close()
 
 
 @pytest.mark.parametrize(

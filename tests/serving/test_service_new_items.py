@@ -43,19 +43,6 @@ def number_of(service: TestClient[Any] | httpx.Client, metric: str) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in lines)
 
 
-@pytest.fixture(
-    params=[
-        "file",
-        pytest.param("postgres", marks=pytest.mark.postgres),
-        pytest.param("cosmos", marks=pytest.mark.cosmos),
-    ]
-)
-def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "file":
-        return f"file:{tmp_path / 'store'}"
-    return str(request.getfixturevalue(f"{request.param}_url"))
-
-
 def test_from_creation_to_removal_in_every_worker_and_after_a_power_cut(any_url: str, tmp_path: Path) -> None:
     """A new item is created, gets an event, is recommended and marked as new, survives kill -9, and is removed."""
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from serving.servers import COSMOS_KEY, Missing
+from lorentzrec_paper.servers import CosmosEmulator, MissingServer
 from soak import folders, key_rotation, kills, slow_bodies
 from soak.outcome import Outcome, table
 
@@ -37,7 +37,7 @@ def main() -> int:
     # Everything that was started is stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.environ["COSMOS_KEY"] = COSMOS_KEY
+    os.environ["COSMOS_KEY"] = CosmosEmulator.KEY
     deadline = time.monotonic() + 60 * arguments.minutes
     outcomes = [_outcome(name, arguments.rounds, deadline) for name in arguments.only or CHECKS]
     print(table(outcomes))
@@ -51,7 +51,7 @@ def _outcome(name: str, rounds: int, deadline: float) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="lorentzrec-soak-", ignore_cleanup_errors=True) as folder:
         try:
             check(outcome, _until(deadline, outcome), Path(folder))
-        except Missing as missing:
+        except MissingServer as missing:
             outcome.skipped = True
             outcome.notes.append(str(missing))
         except Exception as error:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 
-from serving.servers import free_port
+from lorentzrec_paper.servers import free_port
 
 PATIENCE = 60.0
 """Seconds to wait for what must happen."""

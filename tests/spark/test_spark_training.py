@@ -6,7 +6,6 @@ Needs pyspark and Java. One cluster of two executors serves most tests of this f
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -28,16 +27,10 @@ from lorentzrec.spark import recommend_all, tasks
 from lorentzrec.spark import train as train_on_spark
 from lorentzrec.spark.training import _execute
 from saved_datasets import save_dataset
+from spark_marks import SPARK_MARKS
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.skipif(shutil.which("java") is None, reason="Java is not installed"),
-    # Spark's own: pandas newer than it knows, sockets it leaves to the garbage collector.
-    pytest.mark.filterwarnings("ignore::FutureWarning:pyspark"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = SPARK_MARKS
 
 CONFIG = TrainingConfig(dimension=4, epochs=2, negative_count=16, validation=0.2, seed=3, threads=1)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from lorentzrec.cli.inputs import dataset_at, events_at, parts_of, split_ids, with_types_of
+import typer
+
+from lorentzrec.cli.inputs import attributes_at, dataset_at, events_at, parts_of, split_ids, with_types_of
 from lorentzrec.cli.options import event_file_options
-from lorentzrec.cli.output import print_result, progress, table
+from lorentzrec.cli.output import print_result, progress, say, table
 from lorentzrec.counting import with_counts
 from lorentzrec.errors import InputError
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from lorentzrec.data.interactions import Interactions
     from lorentzrec.evaluation.protocol import Recommender
     from lorentzrec.evaluation.report import Report
+    from lorentzrec.model.config import TrainingConfig
     from lorentzrec.model.model import Model
 
 
@@ -29,6 +32,8 @@ def evaluate(
     k: list[int] | None = None,
     metrics: str | None = None,
     baselines: bool = False,
+    cold: bool = False,
+    share: Annotated[float, typer.Option(min=0, max=1)] = 0.2,
     users: int | None = None,
     negatives: int = 100,
     seed: int = 0,
@@ -42,6 +47,7 @@ def evaluate(
 
     $ lorentzrec evaluate model shop
     $ lorentzrec evaluate model shop -k 10 -k 20 --baselines
+    $ lorentzrec evaluate model shop --cold
     $ lorentzrec evaluate model later-events.csv --users 10000 --json
     $ lorentzrec evaluate model shop --metrics ndcg,map,novelty,diversity,gini
 
@@ -49,11 +55,16 @@ def evaluate(
     k: Length of the lists. Repeatable. Default: 10.
     metrics: Names separated by commas: hr, recall, ndcg, mrr, precision, map; for full ranking also popularity,
         coverage, novelty, diversity, gini. Default: hr, recall, ndcg, mrr, popularity and coverage; sampled: hr, ndcg.
+    cold: Evaluate items without events: train again with the settings of the model, with and without attributes, but
+        without the events of some items, and rank those items by their attributes, next to baselines.
+    share: Share of the items that --cold leaves without events.
     baselines: Also evaluate popularity and item-kNN.
     users: Evaluate this many customers, chosen at random. Default: all.
     negatives: Items that each held-out item is ranked among in the sampled protocol.
     seed: Random seed, for customers, negatives and intervals.
     """
+    if cold:
+        return _evaluate_cold(model, data, (k or [10])[0], share, seed, json, file_options)
     from lorentzrec.evaluation.baselines import ItemKNN, Popularity
     from lorentzrec.evaluation.protocol import evaluate_systems
     from lorentzrec.model.artifact import load
@@ -78,12 +89,60 @@ def evaluate(
             watch=done,
         )
     both = reports["model"]
-    print_result(
+    return print_result(
         {"model": str(model), "data": data, "systems": to_dict(reports), "notes": notes},
         report_table(reports),
         json=json,
         notes=dict.fromkeys([*notes, *(note for report in both.values() for note in report.notes)]),
     )
+
+
+def _evaluate_cold(
+    model: Path, data: str, k: int, share: float, seed: int, json: bool, file_options: dict[str, str | None]
+) -> None:
+    from lorentzrec.data.splitting import before_test
+    from lorentzrec.model.artifact import load
+    from lorentzrec.tuning.cold_start import evaluate_cold
+
+    attributes, dataset = attributes_at(data, None, file_options), dataset_at(data, **file_options)
+    if attributes is None or dataset is None:
+        raise InputError(f"{data} has no attributes: make a dataset with lorentzrec prepare --items --attributes")
+    parts = parts_of(dataset)
+    if "test" not in parts:
+        raise InputError(f"{data} has no test part, only {', '.join(parts)}: prepare it with --split leave_last_out")
+    config = _settings_of(load(model), next(iter(parts.values())))
+    options: dict[str, Any] = {"share": share, "seed": seed, "k": k, "say": say}
+    found = list(evaluate_cold(before_test(parts), parts["test"], attributes, config, **options))
+    metric = f"ndcg@{k}"
+    rows = [
+        (
+            one.system,
+            *("" if report is None else str(report.metrics[metric]) for report in (one.cold, one.all, one.warm)),
+        )
+        for one in found
+    ]
+    columns = {"system": "left bold", "cold among cold": "left", "cold among all": "left", "warm": "left"}
+    print_result(
+        {
+            "model": str(model),
+            "data": data,
+            "metric": metric,
+            "share": share,
+            "systems": [one.to_dict() for one in found],
+        },
+        table(columns, rows, title=f"{metric.upper()} without the events of {share:.0%} of the items"),
+        json=json,
+    )
+
+
+def _settings_of(model: Model, events: Interactions) -> TrainingConfig:
+    """The config of a model, with its learning rate left open if it is what training on these events would choose."""
+    from lorentzrec.model.config import TrainingConfig
+
+    config = TrainingConfig(**model.config.to_dict())
+    open_rate = config.replace(learning_rate=None)
+    chosen = open_rate.resolve_for(events, attributes=model.attributes is not None)
+    return open_rate if chosen.learning_rate == config.learning_rate else config
 
 
 def to_dict(reports: Mapping[str, Mapping[str, Report]]) -> dict[str, Any]:

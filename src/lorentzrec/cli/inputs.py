@@ -14,6 +14,7 @@ from lorentzrec.errors import ConfigError, InputError
 if TYPE_CHECKING:
     import polars as pl
 
+    from lorentzrec.data.attributes import ItemAttributes
     from lorentzrec.data.interactions import Interactions
     from lorentzrec.data.vocabulary import Id, Vocabulary
     from lorentzrec.ingest.dataset import Dataset
@@ -80,6 +81,30 @@ def training_events(data: str, **file_options: str | None) -> tuple[Interactions
         return events_at(data, **file_options), None
     parts = parts_of(dataset)
     return next(iter(parts.values())), parts.get("validation")
+
+
+def attributes_at(data: str, columns: str | None, file_options: dict[str, str | None]) -> ItemAttributes | None:
+    """The attributes of a dataset's items, of the columns `NAME,NAME:KIND,...`, or all; none for "none"."""
+    dataset = None if columns == "none" else dataset_at(data, **file_options)
+    if dataset is None:
+        if columns not in (None, "none"):
+            raise InputError(f"{data} is not a dataset, which --attributes needs: make one with lorentzrec prepare")
+        return None
+    return dataset.attributes(None if columns is None else columns.split(","))
+
+
+def attribute_frame(place: str, model: Model) -> pl.DataFrame:
+    """The attributes of new items in a file with the columns that a model was trained with."""
+    import polars as pl
+
+    from lorentzrec.ingest.item_table import ATTRIBUTE, read_item_table
+
+    if model.attributes is None:
+        raise InputError("the model was trained without attributes: train it with them, or give events")
+    names = [column.name for column in model.attributes.of_items.columns]
+    table = read_item_table(place, attributes=names).select("item", f"^{ATTRIBUTE}.*$")
+    table = table.rename(lambda name: name.removeprefix(ATTRIBUTE))
+    return table if model.items.holds_strings else table.with_columns(pl.col("item").cast(pl.Int64))
 
 
 def parts_of(dataset: Dataset) -> dict[str, Interactions]:

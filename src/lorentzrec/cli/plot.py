@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from lorentzrec.model.model import Model
+    from lorentzrec.reduction.disk_map import Method
 
 
 def plot(
@@ -30,7 +31,7 @@ def plot(
     seed: Natural = 0,
     json: bool = False,
 ) -> None:
-    """Draw all items of a model on the Poincare disk, with their categories and some customers.
+    """Draw all items of a model, or its attributes, on the Poincare disk, with their categories and some customers.
 
     A customer's star is at the midpoint of the items of their history. Popular items are larger. How well the map
     preserves the model is measured and printed.
@@ -38,22 +39,25 @@ def plot(
     $ lorentzrec plot disk model --out disk.png --items shop
     $ lorentzrec plot disk model --out disk.pdf --items items.csv --customers 50 --labels 20
     $ lorentzrec plot disk model --out disk.svg --method neighbours
+    $ lorentzrec plot attributes model --out attributes.png --labels 30
 
-    picture disk: What to draw.
+    picture PICTURE: disk: the items. attributes: the attributes that the model was trained with.
     out: A .png, .svg or .pdf file.
     items DATASET: Categories and titles: a dataset, or a file with a column item.
     category_column: The column of the category in that file, if it is not category.
     method: How to reduce the dimensions to two: levels, neighbours, plane.
     customers: Number of randomly chosen customers drawn as stars.
-    labels: Maximum number of titles, popular items first, where there is room.
+    labels: Maximum number of titles, or of attributes, popular ones first, where there is room.
     seed: Random seed, for the map and the customers.
     """
     from lorentzrec.figures.disk import choose_labels, plot_disk
     from lorentzrec.model.artifact import load
-    from lorentzrec.reduction.disk_map import Method, customer_coordinates, disk_map_of, sample_customers
+    from lorentzrec.reduction.disk_map import customer_coordinates, disk_map_of, sample_customers
 
-    if picture != "disk":
-        raise InputError(f"there is no picture {picture!r}: use disk")
+    if picture not in ("disk", "attributes"):
+        raise InputError(f"there is no picture {picture!r}: use disk or attributes")
+    if picture == "attributes":
+        return _plot_attributes(load(model), out, cast("Method", method), labels, seed, json)
     trained = load(model)
     table = None if items is None else _item_table(trained, items, category_column)
     if (labels and (table is None or "title" not in table.columns)) or (category_column and items is None):
@@ -62,7 +66,7 @@ def plot(
     if customers and histories is None:
         raise InputError(f"{model} was saved without histories: leave --customers out, or train and save again")
     with progress("Mapping", 1) as done:
-        drawn = disk_map_of(trained, method=cast(Method, method), seed=seed, progress=done)
+        drawn = disk_map_of(trained, method=cast("Method", method), seed=seed, progress=done)
     texts = {}
     if table is not None and labels:
         popular = trained.item_counts.argsort(kind="stable")[::-1].tolist()
@@ -82,7 +86,34 @@ def plot(
     )
     say(drawn.description())
     result = {"file": str(out), "items": len(trained.items), "method": drawn.method, "kept": drawn.kept}
-    print_result(result, f"The map of {Count(len(trained.items)):item|items} is in {out}", json=json)
+    return print_result(result, f"The map of {Count(len(trained.items)):item|items} is in {out}", json=json)
+
+
+def _plot_attributes(model: Model, out: Path, method: Method, labels: int, seed: int, json: bool) -> None:
+    """Draw attributes, coloured by their columns or, if they are paths, by the first category on them."""
+    from lorentzrec.figures.disk import choose_labels, plot_disk
+    from lorentzrec.model.catalogue import with_attributes_as_items
+    from lorentzrec.reduction.disk_map import disk_map_of
+
+    drawn_model = with_attributes_as_items(model)
+    assert model.attributes is not None
+    with progress("Mapping", 1) as done:
+        drawn = disk_map_of(drawn_model, method=method, seed=seed, progress=done)
+    values = [str(one) for one in drawn_model.item_ids]
+    groups = [
+        value.partition(" > ")[0] if depth else value.partition("=")[0]
+        for value, depth in zip(values, model.attributes.depths.tolist(), strict=True)
+    ]
+    popular = drawn_model.item_counts.argsort(kind="stable")[::-1].tolist()
+    names = ((row, values[row].partition("=")[2].rpartition(" > ")[2]) for row in popular)
+    texts = choose_labels(drawn.coordinates, names, labels) if labels else {}
+    plot_disk(drawn.coordinates, out, categories=groups, counts=drawn_model.item_counts, labels=texts)
+    say(drawn.description())
+    correlation = model.attributes.depth_correlation(hyperbolic=model.config.hyperbolic)
+    kept = {"method": drawn.method, "kept": drawn.kept, "depth_and_radius": correlation}
+    text = f"The map of {Count(len(values)):attribute|attributes} is in {out}"
+    followed = [] if correlation is None else [f"Rank correlation of depth and radius: {correlation:.2f}"]
+    print_result({"file": str(out), "attributes": len(values), **kept}, text, *followed, json=json)
 
 
 def _item_table(model: Model, place: str, category_column: str | None) -> pl.DataFrame:

@@ -38,6 +38,7 @@ def prepare(
     *,
     out: str,
     item_columns: list[str] | None = None,
+    attributes: str | None = None,
     columns: Annotated[str | None, _option("Event files")] = None,
     event_weights: Annotated[list[str] | None, _option("Filters")] = None,
     split: Annotated[str | None, _option("Split")] = None,
@@ -56,12 +57,15 @@ def prepare(
         --minimum-user-events 5
     $ lorentzrec prepare ml-1m --reader movielens-1m --items ml-1m --out films --minimum-rating 4 \
         --split leave_last_two
+    $ lorentzrec prepare events.csv --out shop --items items.csv --attributes category,brand,price:number
     $ lorentzrec prepare az://container/events --out az://container/shop --split last_days:days=14
 
     events: Files, folders or patterns; local, az:// or s3://.
     out: Folder for the dataset; local, az:// or s3://.
     item_columns FIELD=COLUMN: The column of the item file for item, title, category, price or image, if it has another
         name. Repeatable.
+    attributes COLUMNS: Columns of the item file that train uses as attributes: NAME, or NAME:KIND with the kind path
+        (Women > Shoes), values or number.
     columns: Column names of files without a header: user,item,time
     event_weights KIND=WEIGHT: Weight of a kind of event; other kinds are dropped. Repeatable.
     split NAME[:OPTION=VALUE,...]: leave_last_out, leave_last_two, last_days:days=7, random:ratio=0.2 (of the events,
@@ -92,6 +96,7 @@ def prepare(
         split_options=named_numbers("--split", split_options.split(",") if split_options else None),
         item_source=Source(item_column=item_fields.pop("item")) if "item" in item_fields else None,
         item_columns=item_fields,
+        attributes=tuple(attributes.split(",")) if attributes else None,
         **pop_fields(fields, PrepareConfig),
     )
     with _engine(engine, master) as runner, stages() as report_stage:

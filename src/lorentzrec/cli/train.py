@@ -18,7 +18,7 @@ import typer
 
 from lorentzrec.atomic import MARKER
 from lorentzrec.cli import interrupt_on
-from lorentzrec.cli.inputs import dataset_at, training_events, with_types_of
+from lorentzrec.cli.inputs import attributes_at, dataset_at, training_events, with_types_of
 from lorentzrec.cli.options import event_file_options
 from lorentzrec.cli.output import flag_of, note, print_result, say, show, table
 from lorentzrec.cli.results import refuse_unwritable
@@ -61,6 +61,7 @@ def train(
     config: Path | None = None,
     settings: list[str] | None = None,
     list_settings: Annotated[bool, typer.Option(callback=_show_settings, is_eager=True)] = False,
+    attributes: str | None = None,
     start: Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -85,6 +86,7 @@ def train(
     $ lorentzrec train events.csv --out model --user-column customer --item-column sku --set dimension=64 \
         --set seed=7
     $ lorentzrec train shop --out twin --set geometry=euclidean
+    $ lorentzrec train shop --out model --attributes category,brand
     $ lorentzrec train shop --out model --config settings.toml --resume
     $ lorentzrec train shop --out tomorrow --start model --set epochs=3
     $ KERAS_BACKEND=jax lorentzrec train shop --out model --engine keras
@@ -93,6 +95,8 @@ def train(
 
     data: A dataset, or event files: CSV, JSON lines, Parquet.
     out: Folder for the model.
+    attributes COLUMNS: Attributes of the dataset that items' points are composed of, or none. Default: all that it
+        was prepared with.
     start MODEL: Model to continue from, with its settings, few epochs and a low learning rate.
     list_settings: Show all hyper-parameters and exit.
     resume: Resume from the checkpoint of a stopped run.
@@ -117,7 +121,9 @@ def train(
     if checkpoint.exists() and not resume:
         raise InputError(f"{checkpoint} is left from a run that was stopped: add --resume to continue it, or remove it")
     spark_options = {"master": master, "workers": workers, "rounds": rounds, "scratch": scratch}
-    learn = partial(_learn, data, chosen, file_options, checkpoint, resume, model_to_start)
+    learn = partial(_learn, data, chosen, file_options, checkpoint, resume, model_to_start, attributes)
+    if engine != "local" and attributes not in (None, "none"):
+        raise ConfigError(f"--attributes is for --engine local, not {engine}: leave one of them out")
     if engine == "spark":
         rounds_folder = out.with_name(f"{out.name}.rounds")
         if rounds_folder.exists() and not resume:
@@ -158,18 +164,27 @@ def _learn(
     checkpoint: Path,
     resume: bool,
     start: Model | None,
+    attributes: str | None,
 ) -> Model:
     from lorentzrec.learning.trainer import train as learn
     from lorentzrec.learning.warm_up import compiling_ahead
 
     with compiling_ahead(config) as until_compiled:
         events, validation = training_events(data, **file_options)
+        described = attributes_at(data, attributes, file_options) if start is None else None
+        if start is not None and attributes not in (None, "none"):
+            raise ConfigError(
+                "--attributes with --start: the attributes of the start model stay, leave one of them out"
+            )
+        if config.model == "symmetric" and attributes is None:
+            described = None
         if start is not None:
             events = with_types_of(start, events)
             validation = None if validation is None else with_types_of(start, validation)
-        _say_settings(events, config.resolve_for(events))
+        _say_settings(events, config.resolve_for(events, attributes=described is not None))
         until_compiled(say)
-    return learn(events, config, validation=validation, checkpoint=checkpoint, resume=resume, start=start)
+    parts: dict[str, Any] = {"validation": validation, "attributes": described, "start": start}
+    return learn(events, config, checkpoint=checkpoint, resume=resume, **parts)
 
 
 def _learn_on_keras(

@@ -7,32 +7,43 @@ from typing import Annotated
 
 import typer
 
-from lorentzrec.cli.inputs import read_ids, training_events, with_types_of
+from lorentzrec.cli.inputs import attribute_frame, read_ids, training_events, with_types_of
 from lorentzrec.cli.options import event_file_options
 from lorentzrec.cli.output import print_result
 from lorentzrec.cli.results import refuse_unwritable
-from lorentzrec.cli.train import load_config, show_model
+from lorentzrec.cli.train import show_model
 from lorentzrec.counting import Count
 
 
 @event_file_options
-def add_items(model: Path, events: str, *, out: Path, json: bool = False, **file_options: str | None) -> None:
+def add_items(
+    model: Path,
+    events: str | None = None,
+    *,
+    out: Path,
+    attributes: str | None = None,
+    json: bool = False,
+    **file_options: str | None,
+) -> None:
     """Add new items to a model, without training.
 
-    An item is placed by the histories of the customers who interacted with it. All events are added to the histories
-    that the model keeps.
+    An item is placed by the histories of the customers who interacted with it, by its attributes if the model was
+    trained with any, or by both. All events are added to the histories that the model keeps.
 
     $ lorentzrec add-items model today.csv --out tomorrow
+    $ lorentzrec add-items model --attributes new-items.csv --out tomorrow
 
     events: Events after the training data, with new items and known ones: a dataset, or event files.
     out: Folder for the new model.
+    attributes FILE: Attributes of new items, in the columns item and those that the model was trained with.
     """
     from lorentzrec.model.artifact import load
 
     refuse_unwritable(out, "lorentzrec model")
     known = load(model)
-    given, _ = training_events(events, **file_options)
-    added = known.add_items(events=with_types_of(known, given))
+    given = None if events is None else with_types_of(known, training_events(events, **file_options)[0])
+    described = None if attributes is None else attribute_frame(attributes, known)
+    added = known.add_items(events=given, attributes=described)
     added.save(out)
     notes, new = added.notes[len(known.notes) :], len(added.items) - len(known.items)
     result = {"model": str(out), "items": len(added.items), "new_items": new, "notes": list(notes)}
@@ -55,8 +66,8 @@ def update(
 ) -> None:
     """Update a model with the events since its training.
 
-    The new events are trained on together with a sample of the earlier ones, in few epochs at a low learning rate. New
-    items and customers are added. The model itself does not change.
+    The new events are trained on together with a sample of the earlier ones, in 5 epochs at the learning rate that
+    training had half-way. New items and customers are added. The model itself does not change.
 
     $ lorentzrec update model shop --out tomorrow
     $ lorentzrec update model shop --out tomorrow --prune-after 90
@@ -67,13 +78,13 @@ def update(
     prune_after DAYS: Remove items without an event in the last days.
     live FILE: Remove all items but those in the file, one id per line.
     """
-    from lorentzrec.learning.updating import REHEARSED_SHARE
+    from lorentzrec.learning.updating import REHEARSED_SHARE, updating_config
     from lorentzrec.learning.updating import update as bring_up_to_date
     from lorentzrec.model.artifact import load
 
     refuse_unwritable(out, "lorentzrec model")
     known = load(model)
-    config = load_config(None, settings, known)
+    config = updating_config(known).with_settings(settings or [])
     kept = None if live is None else [known.items.parse(text) for text in read_ids(live)]
     events, _ = training_events(data, **file_options)
     updated = bring_up_to_date(

@@ -5,7 +5,7 @@
                            true for targets, `part` is a position in the manifest's `parts`, and `next_item_row` is the
                            customer's next target after this row.
     users.parquet          row, id, count
-    items.parquet          row, id, count, and the columns of an item table (title, category, price, image)
+    items.parquet          row, id, count, and the columns of an item table (title, category, price, image, attribute:*)
     rejected.parquet       file, line, fault, text of faulty rows, if preparation skipped any
     manifest.json          schema version, counts, options, steps, checksums, and a digest of the content
 
@@ -34,12 +34,14 @@ from numpy.typing import NDArray
 from lorentzrec.atomic import MARKER, atomic_directory, checksum, current_directory
 from lorentzrec.counting import with_counts
 from lorentzrec.data.arrays import update_digest
+from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ArtifactError, ConfigError, InputError
 from lorentzrec.ingest.dataset_checks import AGAIN, COLUMNS, check_events, check_manifest, read_vocabulary
 from lorentzrec.ingest.dataset_checks import FORMAT as FORMAT
 from lorentzrec.ingest.dataset_checks import SCHEMA_VERSION as SCHEMA_VERSION
+from lorentzrec.ingest.item_table import attribute_columns, attributes_of
 from lorentzrec.ingest.storage import (
     fetch,
     is_remote,
@@ -281,6 +283,22 @@ class Dataset:
         self._vocabulary("item")
         with parquet_faults(join(self.address, "items.parquet"), AGAIN):
             return pl.read_parquet(self._verify("items.parquet"), glob=False)
+
+    def attributes(self, columns: Sequence[str] | None = None) -> ItemAttributes | None:
+        """The attributes of items, of some columns that the dataset was prepared with, or of all; None if it has none.
+
+        columns: `NAME`, or `NAME:KIND` with the kind path, values or number.
+        """
+        prepared = tuple(self.manifest.get("options", {}).get("attributes", ()))
+        if columns is None and not prepared:
+            return None
+        known = dict(zip(attribute_columns(prepared), prepared, strict=True))
+        wanted = prepared if columns is None else tuple(columns)
+        for name, given in zip(attribute_columns(wanted), wanted, strict=True):
+            if name not in known:
+                have = f"it has {', '.join(known)}" if known else "it has none"
+                raise ConfigError(f"{self.address} has no attributes {given!r}, {have}: prepare it with `attributes`")
+        return attributes_of(self.items, [known.get(name, name) for name in wanted])
 
     def _vocabulary(self, name: str) -> Vocabulary:
         ((file, path),) = self._table(f"{name}s.parquet").items()

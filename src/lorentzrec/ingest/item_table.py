@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from lorentzrec.counting import Count
+from lorentzrec.data.attributes import ItemAttributes, Kind
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.ingest.layouts import detect_layout
 from lorentzrec.ingest.lines import scan_lines
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     import polars as pl
 
 COLUMNS = ("title", "category", "price", "image")
+ATTRIBUTE = "attribute:"
+"""Before the names of columns of attributes."""
+
+KINDS = tuple(f":{kind}" for kind in get_args(Kind))
 
 _MOVIE_LINES = Source(format="csv", header=False, quote=None, separator="::", columns=("item", "title", "category"))
 _MOVIES_CSV = Source(format="csv", file_name="movies.csv", item_column="movieId")
@@ -42,12 +47,18 @@ READERS: dict[str, tuple[Source, dict[str, str]]] = {
 
 
 def read_item_table(
-    address: str, source: Source | None = None, columns: Mapping[str, str] | None = None, *, reader: str | None = None
+    address: str,
+    source: Source | None = None,
+    columns: Mapping[str, str] | None = None,
+    *,
+    reader: str | None = None,
+    attributes: Sequence[str] = (),
 ) -> pl.DataFrame:
     """One row per item: `item`, its id as text, and those of title, category, price and image that the file has.
 
     `columns`: title, category, price or image -> column of the file. `source`: how to read the file, and the column of
-    the item. `reader`: the name of a known data set, whose item file needs neither.
+    the item. `reader`: the name of a known data set, whose item file needs neither. `attributes`: further columns of
+    the file, which the table has as text with `ATTRIBUTE` before their names.
     """
     import polars as pl
 
@@ -58,6 +69,7 @@ def read_item_table(
         if role not in COLUMNS:
             raise ConfigError(f"there is no item column {role!r}: use one of {', '.join(COLUMNS)}")
     wanted: dict[str, str | None] = {"item": source.item_column, **{role: columns.get(role) for role in COLUMNS}}
+    wanted |= {f"{ATTRIBUTE}{name}": name for name in attributes}
     tables = []
     with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
         for number, file in enumerate(list_files(address, name=source.file_name)):
@@ -65,7 +77,7 @@ def read_item_table(
             layout = detect_layout(path, source, file.address, wanted)
             if layout.format == "parquet":
                 with parquet_faults(file.address, "it is not a Parquet file, give one", InputError):
-                    table = pl.read_parquet(path, columns=list(layout.roles.values()))
+                    table = pl.read_parquet(path, columns=list(dict.fromkeys(layout.roles.values())))
             else:
                 table = scan_lines(path, layout, Path(scratch, str(number))).collect()
                 about = {name: pl.col(f"__{name}") for name in ("line", "fault", "text")}
@@ -100,6 +112,17 @@ def with_item_table(items: pl.DataFrame, table: pl.DataFrame) -> tuple[pl.DataFr
     others = f"{Count(len(table) - found):row|rows} for other items"
     note = f"the item table covers {found:,} of {Count(len(items)):item|items} ({others})"
     return items.join(keyed, on="id", how="left", maintain_order="left"), note
+
+
+def attribute_columns(columns: Iterable[str]) -> tuple[str, ...]:
+    """The names in `NAME` or `NAME:KIND`."""
+    return tuple(name.rpartition(":")[0] if name.endswith(KINDS) else name for name in columns)
+
+
+def attributes_of(items: pl.DataFrame, columns: Sequence[str]) -> ItemAttributes:
+    """Attributes from a vocabulary of items with the columns of a table; `columns`: `NAME` or `NAME:KIND`."""
+    frame = items.select("id", f"^{ATTRIBUTE}.*$").rename(lambda name: name.removeprefix(ATTRIBUTE))
+    return ItemAttributes.from_frame(frame, columns, item="id")
 
 
 def first_category(table: pl.DataFrame) -> pl.DataFrame:

@@ -81,9 +81,9 @@ def detect_layout(path: Path, source: Source, label: str, wanted: Mapping[str, s
     roles = _event_roles(columns, source, label, notes) if wanted is None else _table_roles(columns, wanted)
     for role, column in roles.items():
         if column not in columns:
-            raise InputError(
-                f"{label} has no column {column!r} for the {role}, only {', '.join(columns)}: give `{role}_column`"
-            )
+            kind, colon, _ = role.partition(":")
+            action = "check `attributes`" if colon else f"give `{role}_column`"
+            raise InputError(f"{label} has no column {column!r} for the {kind}, only {', '.join(columns)}: {action}")
     kinds = {role: columns[column] for role, column in roles.items()}
     return Layout(label, source, file_format, separator, tuple(columns), roles, kinds, tuple(notes))
 

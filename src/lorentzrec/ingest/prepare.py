@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from lorentzrec import counting
 from lorentzrec.atomic import scratch_directory
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.splitting import RULES, find_rule
@@ -28,7 +29,7 @@ from lorentzrec.ingest.dataset import (
     open_dataset,
 )
 from lorentzrec.ingest.engine import Engine, EventInput, PolarsEngine
-from lorentzrec.ingest.item_table import read_item_table, with_item_table
+from lorentzrec.ingest.item_table import attribute_columns, attributes_of, read_item_table, with_item_table
 from lorentzrec.ingest.layouts import Layout, detect_layout
 from lorentzrec.ingest.pipeline import Pipeline, Step
 from lorentzrec.ingest.sources import Source, refuse_unknown, source_named
@@ -98,6 +99,9 @@ class PrepareConfig:
     """How to read the item file."""
     item_columns: Mapping[str, str] = field(default_factory=dict)
     """Columns of the item file with other names: title, category, price or image, and the column."""
+    attributes: tuple[str, ...] | None = None
+    """Columns of the item file that are attributes: NAME, or NAME:KIND with the kind path (`Women > Shoes`), values or
+    number."""
     force: bool = False
     """Prepare again even if the same dataset exists."""
 
@@ -131,6 +135,8 @@ class PrepareConfig:
             find_rule(self.split, self.split_options, ordered=True)
         elif self.drop_unseen_items or self.split_options:
             raise ConfigError(f"split options without a `split`: name one of {', '.join([*RULES, 'given'])}")
+        if self.attributes and self.items is None:
+            raise ConfigError("`attributes` are columns of an item file: give `items`")
         if self.k_core and self.minimum_user_events == self.minimum_item_events == 1:
             raise ConfigError(
                 "`k_core` without minimum counts does nothing: give `minimum_user_events` or `minimum_item_events`"
@@ -195,7 +201,9 @@ def prepare(
         engine = engine or PolarsEngine(folder)
         table = None
         if config.items is not None:
-            table = read_item_table(config.items, config.item_source, config.item_columns, reader=config.reader)
+            names = attribute_columns(config.attributes or ())
+            options: dict[str, Any] = {"reader": config.reader, "attributes": names}
+            table = read_item_table(config.items, config.item_source, config.item_columns, **options)
         with new_dataset(config.out) as draft:
             histories = Pipeline(config, engine, inputs, watch).run()
             recorded, items = list(histories.notes), histories.items
@@ -204,6 +212,13 @@ def prepare(
             if table is not None:
                 items, note = with_item_table(items, table)
                 recorded.append(note)
+            if config.attributes:
+                attributes = attributes_of(items, config.attributes)
+                kinds = ", ".join(f"{column.name} ({column.kind})" for column in attributes.columns)
+                recorded += [
+                    f"{counting.Count(len(attributes.values)):attribute|attributes} in {kinds}",
+                    *attributes.notes,
+                ]
             watch("writing")
             draft.begin()
             draft.write_vocabulary(histories.users, "user")

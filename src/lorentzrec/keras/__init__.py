@@ -29,6 +29,7 @@ from lorentzrec.keras.layers import (
 from lorentzrec.keras.losses import BPR, WMRB, SampledSoftmax
 from lorentzrec.keras.midpoint_model import MidpointModel
 from lorentzrec.keras.optimisers import RiemannianAdagrad, RiemannianSGD
+from lorentzrec.keras.saving import load_model
 
 __all__ = [
     "BPR",
@@ -42,4 +43,5 @@ __all__ = [
     "RiemannianAdagrad",
     "RiemannianSGD",
     "SampledSoftmax",
+    "load_model",
 ]

@@ -14,8 +14,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions, offsets_of
 from lorentzrec.errors import InputError, TrainingError
+from lorentzrec.learning.composition import Composition
 from lorentzrec.learning.kernels.blocks import apply_gradients, asymmetric_gradients, symmetric_gradients
 from lorentzrec.learning.kernels.structures import (
     BROKEN,
@@ -27,7 +29,15 @@ from lorentzrec.learning.kernels.structures import (
     Table,
 )
 from lorentzrec.learning.kernels.triplets import triplet_steps
-from lorentzrec.learning.tables import BLOCK_ROWS, FOLDED_BLOCK_ROWS, events_of, settings_of, step_of, workspace_of
+from lorentzrec.learning.tables import (
+    BLOCK_ROWS,
+    FOLDED_BLOCK_ROWS,
+    attribute_slots,
+    events_of,
+    settings_of,
+    step_of,
+    workspace_of,
+)
 from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.model.record import EpochRecord
 from lorentzrec.threads import SINGLE_THREADED_BLAS
@@ -74,7 +84,14 @@ class EpochRunner:
     with `deterministic=True` on a single thread.
     """
 
-    def __init__(self, data: Interactions, config: ResolvedConfig, histories: Table, items: Table) -> None:
+    def __init__(
+        self,
+        data: Interactions,
+        config: ResolvedConfig,
+        histories: Table,
+        items: Table,
+        attributes: ItemAttributes | None = None,
+    ) -> None:
         self.config = config
         self.histories, self.items = histories, items
         self.events = events_of(data, config.model)
@@ -86,15 +103,20 @@ class EpochRunner:
         self.block_rows = FOLDED_BLOCK_ROWS if folded else BLOCK_ROWS
         rows = self.block_rows if symmetric else self.block_rows + int(self.lengths.max(initial=0))
         threads = config.threads
+        extra = 0 if attributes is None else attribute_slots(attributes, config, rows)
+        item_count = len(data.items)
         if not self.triplets:
             threads = min(threads, config.blocks_per_step)
-            self.step = step_of(config, rows, len(items.points))
+            self.step = step_of(config, rows, item_count, extra)
         elif config.deterministic:
             threads = 1
         self.workspaces = [
-            workspace_of(config, rows, len(histories.points), len(items.points), shared=histories is items)
+            workspace_of(config, rows, len(histories.points), item_count, shared=histories is items, extra_slots=extra)
             for _ in range(threads)
         ]
+        self.composition = (
+            None if attributes is None else Composition(data, config, histories, items, attributes, threads)
+        )
 
     def run(
         self,
@@ -160,9 +182,13 @@ class EpochRunner:
         total, done = 0.0, 0
         stopped = number == end
 
+        def empty_place() -> None:
+            place[0] = 0
+
         def stop_if_cancelled() -> None:
             nonlocal stopped
             stopped = cancelled.is_set()
+            empty_place()
 
         def end_step() -> None:
             nonlocal total, done, number, stopped
@@ -170,29 +196,36 @@ class EpochRunner:
             total, done = total + loss, done + learned[number]
             advance(learned[number], loss)
             number += 1
-            place[0] = 0
             stopped = number == end or any(workspace.counters[BROKEN] for workspace in self.workspaces)
 
         computed, applied = threading.Barrier(threads, stop_if_cancelled), threading.Barrier(threads, end_step)
+        composed, passed = threading.Barrier(threads), threading.Barrier(threads, empty_place)
+        barriers = composed, computed, passed, applied
 
         def work(thread: int) -> None:
             workspace = self.workspaces[thread]
             try:
                 while not stopped:
                     blocks = orders[number]
+                    if self.composition is not None:
+                        self.composition.compose(number, number * size, len(blocks), thread, workspace)
+                        composed.wait()
                     while place[0] < len(blocks) and not cancelled.is_set():
                         gradients(workspace, number * size, blocks, place, _BLOCKS_PER_CALL)
                     computed.wait()
                     if stopped:
                         return
+                    if self.composition is not None:
+                        self.composition.pass_gradients(len(blocks), place, thread, step)
+                        passed.wait()
                     scratch = workspace.chosen, workspace.counters
                     apply_gradients(len(blocks), thread, threads, self.histories, self.items, settings, *scratch, step)
                     applied.wait()
             except threading.BrokenBarrierError:
                 return  # another thread failed, and reports why
             except BaseException:
-                computed.abort()
-                applied.abort()
+                for barrier in barriers:
+                    barrier.abort()
                 raise
 
         self._in_threads(work, cancelled)
@@ -210,6 +243,11 @@ class EpochRunner:
         bounds = block_bounds(self.lengths[order], rows)
         positives = np.diff(offsets_of(self.targets[order])[bounds])
         cut = order, bounds
+        if self.composition is not None:
+            histories, items = self.composition.begin(
+                epoch, cut, self.events, settings, epoch_key(self.config.seed, epoch)
+            )
+            shared = (self.events, histories, items, *shared[3:])
         return lambda workspace, *taking: asymmetric_gradients(*taking, *cut, *shared, workspace, step), positives
 
     def _run_triplets(

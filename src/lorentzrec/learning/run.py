@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.data.arrays import Booleans
+from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions, offsets_of
-from lorentzrec.errors import InputError
+from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.evaluation.protocol import cutoff_of, evaluate
 from lorentzrec.learning.checkpoint import Checkpoint
 from lorentzrec.learning.epochs import EpochRunner, Runner
@@ -23,6 +25,7 @@ from lorentzrec.learning.tables import points_of, table_of
 from lorentzrec.learning.warm_start import continued_config, start_from, state_of
 from lorentzrec.learning.weighing import choose_weight, customers_for
 from lorentzrec.memory import Memory, build_memory
+from lorentzrec.model.composing import AttributePoints, compose
 from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import Note, NoteKind
@@ -42,6 +45,7 @@ class TrainingRun:
         metric: str = VALIDATION_METRIC,
         validate_every: int = 1,
         make_runner: Callable[[Interactions, ResolvedConfig, Table, Table], Runner] = EpochRunner,
+        attributes: ItemAttributes | None = None,
         start: Model | None = None,
         learn: Booleans | None = None,
     ) -> None:
@@ -50,6 +54,7 @@ class TrainingRun:
         metric: what the best epoch is chosen by.
         make_runner: what runs the epochs, made of the events to learn from, the config, and the points of histories and
         items.
+        attributes: those of the items, of which their points are composed.
         start: the model whose points to start from.
         learn: the events to learn from; None: all. The others are part of histories only.
         """
@@ -58,7 +63,7 @@ class TrainingRun:
         self.data, self.metric, self.validate_every = data, metric, validate_every
         self.start = start
         chosen = config or TrainingConfig() if start is None else continued_config(start, config)
-        self.config = config = chosen.resolve_for(data)
+        self.config = config = chosen.resolve_for(data, attributes=attributes is not None)
         _refuse_hopeless(data, config)
         if learn is not None:
             data = replace(data, labels=learn if data.labels is None else data.labels & learn)
@@ -71,16 +76,26 @@ class TrainingRun:
             self.learned, self.weighed_on = _hold_out(data, config, customers_for(data))
         random = np.random.default_rng(config.seed)
         frequency = self.learned.item_counts
-        self.items = table_of(initial_space(len(data.items), config, frequency, random), config)
+        count = len(data.items)
+        self.attributes = attributes = _trainable(attributes, config, self.learned, start)
+        if attributes is not None:
+            frequency = np.append(frequency, attributes.sum_counts(frequency))
+            count += len(attributes.values)
+        self.items = table_of(initial_space(count, config, frequency, random), config)
         if config.model == "symmetric":
             self.histories = table_of(initial_space(len(data.users), config, None, random), config)
         elif config.targets == "separate":
-            self.histories = table_of(initial_space(len(data.items), config, frequency, random), config)
+            self.histories = table_of(initial_space(count, config, frequency, random), config)
         else:
             self.histories = self.items
+        if attributes is not None:
+            make_runner = partial(EpochRunner, attributes=attributes)
         continued = [] if start is None else [*start_from(start, self.data, config, self.histories, self.items)]
         self.runner = make_runner(self.learned, config, self.histories, self.items)
         self.notes = [*map(Note.of_text, data.notes), *continued]
+        if attributes is not None:
+            values = {"attributes": len(attributes.values), "items": int((attributes.counts > 0).sum())}
+            self.notes += [*map(Note.of_text, attributes.notes), Note(NoteKind.ATTRIBUTES, values)]
         self.notes += _notes(self.learned, self.runner, config, partly=learn is not None)
         self.record: list[EpochRecord] = []
         self.best_epoch = 0
@@ -129,9 +144,13 @@ class TrainingRun:
         return {name: report[name] for name in (self.metric, f"hr@{k}")}
 
     def _points(self) -> dict[str, NDArray[np.float32]]:
-        points = {"items": points_of(self.items, self.config)}
-        if self.histories is not self.items:
-            points["histories"] = points_of(self.histories, self.config)
+        points = {side: points_of(table, self.config) for side, table in self._tables().items()}
+        if self.attributes is None:
+            return points
+        count, known = len(self.data.items), self.learned.item_counts > 0
+        for side, vectors in list(points.items()):
+            points[f"{side}_attributes"] = vectors[count:]
+            points[side] = compose(vectors[:count], known, self.attributes, vectors[count:], self.config)
         return points
 
     def _model(self, points: dict[str, NDArray[np.float32]]) -> Model:
@@ -145,7 +164,16 @@ class TrainingRun:
             users=self.data.users,
             user_points=points["histories"] if symmetric else None,
             histories=self.learned,
+            attributes=self._attribute_points(points),
         )
+
+    def _attribute_points(self, points: dict[str, NDArray[np.float32]]) -> AttributePoints | None:
+        """Those of the run, or of the model that it started from, which stay where they are."""
+        if self.attributes is not None:
+            of_items = points["items_attributes"]
+            return AttributePoints(self.attributes, of_items, points.get("histories_attributes", of_items))
+        earlier = None if self.start is None else self.start.attributes
+        return None if earlier is None else replace(earlier, of_items=earlier.of_items.align(self.data.items))
 
     def result(self) -> Model:
         """The best points where there was validation, else the last; with all histories that were given."""
@@ -164,7 +192,7 @@ class TrainingRun:
             item_counts=self.data.item_counts,
             histories=self.data,
             newest_time=None if self.data.times is None else float(self.data.times.max()),
-            optimiser_state=state_of(self.config, self._tables()),
+            optimiser_state=self._state(),
             record=tuple(self.record),
             data_digest=self.data.digest,
             metrics={f"validation {name}": value for name, value in (best or {}).items()},
@@ -189,20 +217,29 @@ class TrainingRun:
         memory = build_memory(self.data, config.memory_neighbours, ordered=config.history == "causal")
         return memory.with_weight(choice.weight / config.scale), [Note(NoteKind.MEMORY, values)]
 
+    def _state(self) -> dict[str, NDArray[Any]] | None:
+        """The state of the optimiser, of points and not of the vectors that they are composed of."""
+        return state_of(self.config, self._tables()) if self.attributes is None else None
+
     def _validated(self, record: EpochRecord) -> float:
         return -1.0 if record.validation is None else record.validation[self.metric]
 
     def _tables(self) -> dict[str, Table]:
         return {"items": self.items} | ({} if self.histories is self.items else {"histories": self.histories})
 
+    @property
+    def _digest(self) -> str:
+        """Of what the run learns from."""
+        return self.data.digest if self.attributes is None else f"{self.data.digest} {self.attributes.digest}"
+
     def checkpoint(self) -> Checkpoint:
         arrays: dict[str, NDArray[Any]] = {f"best_{side}": points for side, points in self.best.items()}
         for side, table in self._tables().items():
             arrays |= {f"{side}_{name}": array for name, array in table._asdict().items()}
-        return Checkpoint(self.config, self.data.digest, tuple(self.record), self.best_epoch, tuple(self.notes), arrays)
+        return Checkpoint(self.config, self._digest, tuple(self.record), self.best_epoch, tuple(self.notes), arrays)
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        checkpoint.refuse_other(self.config, self.data.digest)
+        checkpoint.refuse_other(self.config, self._digest)
         if any(self.metric not in epoch.validation for epoch in checkpoint.record if epoch.validation is not None):
             raise InputError(f"the checkpoint was not validated by {self.metric}: resume with the metric it began with")
         for side, table in self._tables().items():
@@ -236,6 +273,29 @@ def initial_space(
         radius = width * random.random(count) ** (1 / dimension)
     # Poincare radius r is 2 r / (1 - r^2) on the hyperboloid
     return direction * (2 * radius / (1 - radius**2)).astype(np.float32)[:, None]
+
+
+def _trainable(
+    attributes: ItemAttributes | None, config: ResolvedConfig, data: Interactions, start: Model | None
+) -> ItemAttributes | None:
+    """The attributes in the rows of the data, without those that no event is about."""
+    if attributes is None:
+        return None
+    if not isinstance(attributes, ItemAttributes):
+        raise InputError(
+            f"attributes are a {type(attributes).__name__}: give ItemAttributes.from_frame(frame, columns), "
+            "or those of a dataset"
+        )
+    if config.model == "symmetric":
+        raise ConfigError("attributes with model=symmetric: only asymmetric models have them, leave one of them out")
+    if start is not None:
+        raise ConfigError("attributes with a start model: the points of its attributes stay, leave one of them out")
+    aligned = attributes.align(data.items).seen_with(data.item_counts > 0)
+    if not len(aligned.values):
+        raise InputError(
+            f"no item of the data has attributes ({data.items!r} there, {attributes.items!r} here): check the ids"
+        )
+    return aligned
 
 
 def _refuse_hopeless(data: Interactions, config: ResolvedConfig) -> None:

@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.learning.kernels.structures import (
     RUN,
     TILE,
+    Attributes,
+    Composed,
     Events,
     Loss,
     Negatives,
@@ -65,6 +68,31 @@ def points_of(table: Table, config: TrainingConfig) -> NDArray[np.float32]:
     return points
 
 
+def attributes_of(attributes: ItemAttributes, counts: NDArray[np.int64], config: ResolvedConfig) -> Attributes:
+    """The attributes of items as the kernels read them. Without attributes an item always has its own vector, and
+    without events it never has."""
+    dropouts = np.full(len(counts), config.item_dropout, np.float32)
+    dropouts[counts == 0] = 1.0
+    dropouts[attributes.counts == 0] = 0.0
+    shares = config.attribute_weight / np.maximum(attributes.counts, 1)
+    return Attributes(
+        offsets=_writeable(attributes.offsets),
+        rows=(attributes.rows + np.int32(len(counts))).astype(np.int32),
+        shares=shares[attributes.owners].astype(np.float32),
+        dropouts=dropouts,
+    )
+
+
+def composed_of(count: int, dimension: int) -> Composed:
+    """Room for the composed points of `count` items."""
+    return Composed(
+        points=_aligned(count, padded(dimension)),
+        divisors=np.ones(count, np.float32),
+        own=np.ones(count, np.float32),
+        stamps=np.full(count, -1, np.int64),
+    )
+
+
 def events_of(data: Interactions, model: str) -> Events:
     """The histories as the kernels read them: arrays that are not writeable are copied, since numba would compile the
     kernels again for their type."""
@@ -103,7 +131,9 @@ def settings_of(config: ResolvedConfig, learning_rate: float) -> Settings:
     )
 
 
-def workspace_of(config: ResolvedConfig, rows: int, history_count: int, item_count: int, *, shared: bool) -> Workspace:
+def workspace_of(
+    config: ResolvedConfig, rows: int, history_count: int, item_count: int, *, shared: bool, extra_slots: int = 0
+) -> Workspace:
     """Scratch buffers for one thread and blocks of up to `rows` events; triplets need little of them."""
     width = padded(config.dimension)
     if config.triplets:
@@ -153,15 +183,15 @@ def workspace_of(config: ResolvedConfig, rows: int, history_count: int, item_cou
         vectors=_aligned(3, width),
         sums=np.zeros((2, width)),
         rows=np.zeros(3, np.int32),
-        chosen=np.empty(3 + _slot_count(rows, negatives), np.int32),
+        chosen=np.empty(3 + _slot_count(rows, negatives) + extra_slots, np.int32),
         counters=np.zeros(5, np.int64),
     )
 
 
-def step_of(config: ResolvedConfig, rows: int, item_count: int) -> Step:
+def step_of(config: ResolvedConfig, rows: int, item_count: int, extra_slots: int = 0) -> Step:
     """Room for the gradients of the blocks of a step, each of up to `rows` events."""
     blocks = config.blocks_per_step
-    slots = _slot_count(rows, min(config.negative_count, item_count))
+    slots = _slot_count(rows, min(config.negative_count, item_count)) + extra_slots
     width = padded(config.dimension)
     return Step(
         gradients=_aligned(blocks * slots, width).reshape(blocks, slots, width),
@@ -170,6 +200,14 @@ def step_of(config: ResolvedConfig, rows: int, item_count: int) -> Step:
         used=np.zeros(blocks, np.int64),
         losses=np.zeros(blocks),
     )
+
+
+def attribute_slots(attributes: ItemAttributes, config: ResolvedConfig, rows: int) -> int:
+    """Slots that the attributes of a block's items need, on top of those of the items."""
+    sides = 2 if config.targets == "separate" else 1
+    negatives = min(config.negative_count, len(attributes.items))
+    most = int(attributes.counts.max(initial=0))
+    return min(sides * len(attributes.values), _slot_count(rows, negatives) * most)
 
 
 def _slot_count(rows: int, negatives: int) -> int:

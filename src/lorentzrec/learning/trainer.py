@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions, refuse_other_data
 from lorentzrec.errors import ConfigError, InputError, LorentzrecError, StopTraining, TrainingInterrupted
 from lorentzrec.learning.checkpoint import Checkpoint, refuse_unwritable
@@ -37,6 +38,7 @@ def train(
     validate_every: int = 1,
     watch: Callable[[EpochRecord], None] | None = None,
     callbacks: Sequence[Callable[[EpochRecord], None]] = (),
+    attributes: ItemAttributes | None = None,
     start: Model | None = None,
 ) -> Model:
     """Learn the points. Hyper-parameters that `config` leaves open are decided from the data; the model's config has
@@ -65,7 +67,7 @@ def train(
     refuse_other_config(config)
     if start is not None:
         data, validation = with_items_of(start, data, validation)
-    run = TrainingRun(data, config, validation, metric, validate_every, start=start)
+    run = TrainingRun(data, config, validation, metric, validate_every, start=start, attributes=attributes)
     return finish(run, checkpoint, resume, progress, [*callbacks, *([] if watch is None else [watch])])
 
 

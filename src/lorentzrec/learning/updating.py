@@ -17,8 +17,9 @@ from lorentzrec.errors import InputError
 from lorentzrec.evaluation.next_events import next_events
 from lorentzrec.field_checks import Range, check_value
 from lorentzrec.learning.run import VALIDATION_METRIC, TrainingRun
+from lorentzrec.learning.schedule import learning_rate
 from lorentzrec.learning.trainer import finish, refuse_other_config
-from lorentzrec.learning.warm_start import with_items_of
+from lorentzrec.learning.warm_start import continued_config, with_items_of
 from lorentzrec.learning.weighing import MOST_CUSTOMERS, adjust_weight
 from lorentzrec.memory import empty_memory
 from lorentzrec.model.config import TrainingConfig
@@ -27,6 +28,7 @@ from lorentzrec.model.notes import Note, NoteKind
 from lorentzrec.model.record import EpochRecord
 
 REHEARSED_SHARE = 0.2
+EPOCHS = 5
 FEWEST_EVENTS = 100
 """With fewer new events, the weight of the memory is not adjusted to them."""
 
@@ -66,13 +68,23 @@ def update(
         raise InputError("the model was trained on all of these events: give the newer ones as well")
     learn = new | _sample(data, rehearse, seed=len(data))
     start, adjusted = _with_adjusted_memory(model, data, new)
-    run = TrainingRun(data, config, start=start, learn=learn)
+    run = TrainingRun(data, updating_config(model, config), start=start, learn=learn)
     counts = {"new": int(new.sum()), "old": int(learn.sum()) - int(new.sum())}
     run.notes = [note for note in run.notes if note.kind is not NoteKind.NOT_NEWER]
     run.notes += [*notes, *adjusted, Note(NoteKind.UPDATED, counts)]
     if late:
         run.note(NoteKind.LATE_EVENTS, events=late)
     return finish(run, None, False, progress, callbacks)
+
+
+def updating_config(model: Model, config: TrainingConfig | None = None) -> TrainingConfig:
+    """The config of an update: that of the model, with what `config` sets, and with few epochs at the rate that its
+    training had half-way: new items have to move far, and known ones have large sums."""
+    own = model.config
+    chosen: dict[str, float] = {"epochs": EPOCHS, "learning_rate": learning_rate(own, max(own.epochs // 2, 1))}
+    given = {} if config is None else config.to_dict()
+    chosen |= {name: given[name] for name in chosen if given.get(name) is not None}
+    return continued_config(model, config).replace(**chosen)
 
 
 def _kept_items(data: Interactions, prune_after: float | None, live: Iterable[Id] | None) -> Integers:

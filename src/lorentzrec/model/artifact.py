@@ -5,6 +5,8 @@ items.parquet          row, id, count
 users.parquet          row, id, if the model has users
 memory.safetensors     offsets, columns and values of the memory, if the model has one
 histories.safetensors  offsets, item_rows and, if any, weights of the training histories, unless left out
+attributes.parquet     row, id of the attributes, if the model was trained with any
+attributes.safetensors their points; history_points if separate; offsets and rows of those that each item has
 optimiser.safetensors  sums of squared gradients per row, and Adam's counts of steps, if known
 manifest.json          versions, config, record, metrics, notes, and the checksum of every file, itself included
 """
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +24,7 @@ from numpy.typing import NDArray
 
 from lorentzrec._version import __version__
 from lorentzrec.atomic import MARKER, atomic_directory, checksum, read_directory
+from lorentzrec.data.attributes import AttributeColumn, ItemAttributes
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ArtifactError, InputError
@@ -28,6 +32,7 @@ from lorentzrec.geometry.hyperboloid import lift
 from lorentzrec.ingest.storage import parquet_faults
 from lorentzrec.manifest import check_entries, read_manifest, write_manifest
 from lorentzrec.memory import Memory
+from lorentzrec.model.composing import AttributePoints
 from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import read_notes, write_notes
@@ -40,6 +45,7 @@ KIND, FORMAT_VERSION = "lorentzrec model", 1
 
 POINTS, ITEMS, USERS, HISTORIES = "points.safetensors", "items.parquet", "users.parquet", "histories.safetensors"
 MEMORY, OPTIMISER = "memory.safetensors", "optimiser.safetensors"
+ATTRIBUTES, ATTRIBUTE_POINTS = "attributes.parquet", "attributes.safetensors"
 
 _NOT_IN_0_1 = {"blocks_per_step": 1, "deterministic": False, "memory": "none", "memory_neighbours": 100}
 """Hyper-parameters that the models of lorentzrec 0.1 do not have, and how they were trained."""
@@ -61,6 +67,9 @@ def save_model(model: Model, path: str | Path, *, histories: bool = True) -> Non
         write_arrays(folder / POINTS, points)
         if model.memory is not None:
             write_arrays(folder / MEMORY, memory_arrays(model.memory))
+        if model.attributes is not None:
+            _write_ids(folder / ATTRIBUTES, model.attributes.of_items.values)
+            write_arrays(folder / ATTRIBUTE_POINTS, _attribute_arrays(model.attributes))
         if model.optimiser_state is not None:
             write_arrays(folder / OPTIMISER, dict(model.optimiser_state))
         _write_ids(folder / ITEMS, model.items, count=model.item_counts)
@@ -80,6 +89,9 @@ def save_model(model: Model, path: str | Path, *, histories: bool = True) -> Non
             "data_digest": model.data_digest,
             "newest_time": model.newest_time,
             "memory": None if model.memory is None else describe_memory(model.memory),
+            "attributes": None
+            if model.attributes is None
+            else [asdict(column) for column in model.attributes.of_items.columns],
             "region": _describe_region(model),
             "items": len(model.items),
             "users": None if users is None else len(users),
@@ -149,6 +161,7 @@ def _read_model(folder: Path, manifest: dict[str, Any]) -> Model:
             user_points=points.get("user_points"),
             histories=histories,
             memory=read_memory(_read_arrays(folder / MEMORY), manifest["memory"]) if manifest.get("memory") else None,
+            attributes=_read_attributes(folder, items, manifest["attributes"]) if manifest.get("attributes") else None,
             newest_time=manifest.get("newest_time"),
             optimiser_state=_read_arrays(folder / OPTIMISER) if OPTIMISER in manifest["files"] else None,
             record=tuple(EpochRecord.from_dict(epoch) for epoch in manifest["record"]),
@@ -168,6 +181,8 @@ def _read_model(folder: Path, manifest: dict[str, Any]) -> Model:
         pl.exceptions.PolarsError,
     ) as error:
         raise _damaged(folder, f"its files do not make a model: {error}") from error
+    if model.attributes is not None:
+        points |= {f"attribute_{name}": array for name, array in _points_of(model.attributes).items()}
     for name, array in points.items():
         check_points(folder / POINTS, name, array, model.config.hyperbolic)
     return model
@@ -190,6 +205,34 @@ def _read_histories(path: Path, users: Vocabulary, items: Vocabulary) -> Interac
     ):
         raise _damaged(path, "its weights are not one positive number per event")
     return Interactions(users, items, offsets, item_rows, weights=weights)
+
+
+def _points_of(attributes: AttributePoints) -> dict[str, NDArray[np.float32]]:
+    points = {"points": attributes.points}
+    if attributes.history_points is not attributes.points:
+        points["history_points"] = attributes.history_points
+    return points
+
+
+def _attribute_arrays(attributes: AttributePoints) -> dict[str, NDArray[Any]]:
+    return {**_points_of(attributes), "offsets": attributes.of_items.offsets, "rows": attributes.of_items.rows}
+
+
+def _read_attributes(folder: Path, items: Vocabulary, columns: list[dict[str, Any]]) -> AttributePoints:
+    """The inverse of `_attribute_arrays`."""
+    arrays, path = _read_arrays(folder / ATTRIBUTE_POINTS), folder / ATTRIBUTE_POINTS
+    values = Vocabulary(_read_ids(folder / ATTRIBUTES)["id"], name="attribute")
+    offsets, rows = arrays["offsets"], arrays["rows"]
+    if (
+        (offsets.dtype, offsets.shape, rows.dtype) != (np.dtype(np.int64), (len(items) + 1,), np.dtype(np.int32))
+        or (offsets[0], offsets[-1]) != (0, len(rows))
+        or (np.diff(offsets) < 0).any()
+        or not ((rows >= 0) & (rows < len(values))).all()
+    ):
+        raise _damaged(path, "its offsets and rows do not fit the items and attributes")
+    read = tuple(AttributeColumn(**column | {"edges": tuple(column["edges"])}) for column in columns)
+    of_items = ItemAttributes(items, values, offsets, rows, read)
+    return AttributePoints(of_items, arrays["points"], arrays.get("history_points", arrays["points"]))
 
 
 def check_points(path: Path, name: str, points: NDArray[np.float32], hyperbolic: bool) -> None:

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import Booleans
+from lorentzrec.data.arrays import Booleans, offsets_of
+from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions, refuse_other_data
 from lorentzrec.data.joining import append, reindex, take_items
+from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
 from lorentzrec.errors import InputError
 from lorentzrec.memory import Memory
+from lorentzrec.model.composing import compose, precise
 from lorentzrec.model.notes import Note, NoteKind
 from lorentzrec.model.placement import Surroundings, midpoints, place_from_histories, surroundings_of
 from lorentzrec.model.ranking import Ranker
@@ -21,15 +24,32 @@ if TYPE_CHECKING:
     from lorentzrec.model.model import Model
 
 
-def add_items(model: Model, events: Interactions) -> Model:
+EVENTS_OF_ATTRIBUTES = 3.0
+"""How many events the attributes of a new item are worth: with as many, both count equally."""
+ALIKE_NEIGHBOURS = 100
+"""Known items that the memory has a new item next to, if they have similar attributes."""
+ALIKE_QUANTILE = 0.25
+"""An item with the same attributes counts in the memory like a neighbour at this quantile of all neighbours."""
+
+
+def add_items(model: Model, events: Interactions | None, attributes: Any = None) -> Model:
     """`Model.add_items`."""
-    refuse_other_data(events, "add_items")
-    known, user_points = len(model.items), model.user_points
-    histories = events if model.histories is None else append(model.histories, events)
+    if events is None and attributes is None:
+        raise InputError("there are neither events nor attributes of new items: give one of them")
+    known, user_points, notes = len(model.items), model.user_points, list[Note]()
+    histories = model.histories or _without_events(model)
+    if events is not None:
+        refuse_other_data(events, "add_items")
+        histories = events if model.histories is None else append(model.histories, events)
     users = histories.users if model.users is None else model.users.union(histories.users)
-    histories = reindex(histories, users, model.items.union(histories.items))
-    if len(histories.items) == known:
-        raise InputError("the model knows all items of these events: give events of new items, or update the model")
+    items = model.items.union(histories.items)
+    described = None
+    if attributes is not None:
+        described, notes = _described(model, attributes)
+        items = items.union(described.items)
+    if len(items) == known:
+        raise InputError("the model knows all items that were given: add new ones, or update the model")
+    histories = reindex(histories, users, items)
     own = None if user_points is None else np.arange(len(users)) < len(user_points)
     item_points, history_points, placed = place_from_histories(
         ranker_of(model),
@@ -39,26 +59,45 @@ def add_items(model: Model, events: Interactions) -> Model:
         user_points=user_points,
         own=own,
     )
+    if described is not None and model.attributes is not None:
+        described = described.align(Vocabulary(items.series[known:], name="item"))
+        first = np.where(placed, histories.item_counts[known:], 0)
+        sides = (item_points, model.attributes.points), (history_points, model.attributes.history_points)
+        item_points, history_points = (_with_attributes(model, points, first, described, of) for points, of in sides)
+        placed = placed | (described.counts > 0)
     if not placed.any():
         raise InputError(
-            "none of the new items can be placed, as none of their customers has an event with a known item: "
+            "none of the new items can be placed, as none of their customers has an event with a known item"
+            f"{'' if described is None else ', and none of them has known attributes'}: "
             "give the other events of these customers as well, or train a model"
         )
     new = int(placed.sum())
     kept = take_items(histories, np.concatenate([np.arange(known), known + np.flatnonzero(placed)]))
-    notes = [Note(NoteKind.ITEMS_ADDED, {"items": new})]
+    notes.append(Note(NoteKind.ITEMS_ADDED, {"items": new}))
     if new < len(placed):
         notes.append(
             Note(NoteKind.ITEMS_NOT_PLACED, {"items": len(placed) - new, "events": len(histories) - len(kept)})
         )
-    if model.memory is not None:
-        notes.append(Note(NoteKind.NOT_IN_MEMORY, {"items": new}))
     points = np.concatenate([model.item_points, item_points[placed]])
     if user_points is not None and own is not None:
         new_users = place_users(points, kept, ~own, hyperbolic=model.config.hyperbolic)
         user_points = np.concatenate([user_points, new_users])
-    # Items that are not placed have the row -1.
-    counts = np.bincount(kept.items.rows(events.items.series)[events.item_rows] + 1, minlength=known + new + 1)[1:]
+    counts = np.zeros(known + new, np.int64)
+    if events is not None:
+        # Items that are not placed have the row -1.
+        counts = np.bincount(kept.items.rows(events.items.series)[events.item_rows] + 1, minlength=known + new + 1)[1:]
+    attribute_points, memory = model.attributes, None if model.memory is None else _with_empty_rows(model.memory, new)
+    alike = 0
+    if attribute_points is not None:
+        added = Vocabulary(kept.items.series[known:], name="item")
+        described = attribute_points.of_items.align(added) if described is None else described.align(added)
+        if memory is not None:
+            memory, alike = _with_alike(memory, attribute_points.of_items, described), int((described.counts > 0).sum())
+        attribute_points = replace(attribute_points, of_items=attribute_points.of_items.append(described, kept.items))
+    if alike:
+        notes.append(Note(NoteKind.ALIKE_IN_MEMORY, {"items": alike}))
+    if memory is not None and alike < new:
+        notes.append(Note(NoteKind.NOT_IN_MEMORY, {"items": new - alike}))
     separate = model.history_points is not model.item_points
     return replace(
         model,
@@ -69,9 +108,83 @@ def add_items(model: Model, events: Interactions) -> Model:
         users=None if model.users is None else users,
         user_points=user_points,
         histories=None if model.histories is None else kept,
-        memory=None if model.memory is None else _with_empty_rows(model.memory, new),
+        memory=memory,
+        attributes=attribute_points,
         optimiser_state=None if model.optimiser_state is None else _with_new_rows(model, new, len(users)),
         note_records=(*model.note_records, *notes),
+    )
+
+
+def _without_events(model: Model) -> Interactions:
+    """Histories of a model that has none."""
+    users = model.users or Vocabulary.numbered(0, name="user")
+    return Interactions(users, model.items, np.zeros(len(users) + 1, np.int64), np.empty(0, np.int32))
+
+
+def _described(model: Model, attributes: Any) -> tuple[ItemAttributes, list[Note]]:
+    """The attributes of new items, and notes."""
+    if model.attributes is None:
+        raise InputError("the model was trained without attributes: train it with them, or give events")
+    known = model.attributes.of_items
+    encoded = attributes.in_terms_of(known) if isinstance(attributes, ItemAttributes) else known.encode(attributes)
+    notes = [Note.of_text(note) for note in encoded.notes]
+    new = model.items.rows(encoded.items.series) == UNKNOWN
+    if not new.all():
+        notes.append(Note(NoteKind.KNOWN_ITEMS, {"items": int((~new).sum())}))
+        encoded = encoded.align(Vocabulary(encoded.items.series.filter(new), name="item"))
+    return encoded, notes
+
+
+def _with_attributes(
+    model: Model,
+    points: NDArray[np.float32],
+    events: NDArray[np.int64],
+    described: ItemAttributes,
+    vectors: NDArray[np.float32],
+) -> NDArray[np.float32]:
+    """Points of new items from their events, as many as they have, and their attributes."""
+    config, with_any = model.config, described.counts > 0
+    by_attributes = compose(points, ~with_any, described, vectors, config)
+    weights = np.stack([events, EVENTS_OF_ATTRIBUTES * with_any], axis=1).astype(np.float64)
+    weights[weights.sum(axis=1) == 0] = 1.0  # not placed
+    rows = np.repeat(np.arange(len(points)), 2)
+    both = np.stack([points, by_attributes], axis=1).reshape(-1, points.shape[1])
+    return midpoints(precise(both, config), rows, len(points), hyperbolic=config.hyperbolic, weights=weights.ravel())[0]
+
+
+def _with_alike(memory: Memory, known: ItemAttributes, new: ItemAttributes) -> Memory:
+    """The memory with new items, which follow the known ones, as neighbours of those with similar attributes."""
+    if not len(new.rows):
+        return memory
+    pairs = new.alike(known, ALIKE_NEIGHBOURS)
+    strength = float(np.quantile(memory.values, ALIKE_QUANTILE)) if len(memory) else 1.0
+    owners = np.concatenate([np.repeat(np.arange(memory.item_count), np.diff(memory.offsets)), pairs.others])
+    columns = np.concatenate([memory.columns, len(known) + pairs.items])
+    values = np.concatenate([memory.values, strength * pairs.likeness])
+    order = np.lexsort((columns, owners))
+    return replace(
+        memory,
+        offsets=offsets_of(np.bincount(owners, minlength=memory.item_count)),
+        columns=columns[order].astype(np.int32),
+        values=values[order].astype(np.float32),
+    )
+
+
+def with_attributes_as_items(model: Model) -> Model:
+    """A model of the attributes alone, for maps and exports: the count of each is that of the items that have it."""
+    if model.attributes is None:
+        raise InputError("the model was trained without attributes: train it with them")
+    return replace(
+        model,
+        items=model.attributes.of_items.values,
+        item_points=model.attributes.points,
+        history_points=model.attributes.history_points,
+        item_counts=model.attributes.of_items.item_counts,
+        users=None,
+        histories=None,
+        memory=None,
+        attributes=None,
+        optimiser_state=None,
     )
 
 

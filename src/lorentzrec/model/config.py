@@ -83,6 +83,11 @@ class TrainingConfig:
     memory_neighbours: Count | None = None
     """Neighbours that the memory stores of each item, 8 bytes each. None: 100; without order, up to 400 in catalogues
     of fewer than 200,000 items."""
+    attribute_weight: Positive = 4.0
+    """Weight of all attributes of an item together in its point; its own vector has weight 1. Used with attributes."""
+    item_dropout: Annotated[float, Range(0, 1)] = 0.3
+    """Probability that an item goes without its own vector in a step, so that its attributes learn to place items
+    without events. Used with attributes."""
     initialisation: Literal["cube", "ball", "frequency"] = "ball"
     """Where points start: in a cube or a ball at the origin, or nearer to it the more events an item has."""
     initial_width: Positive | None = None
@@ -186,11 +191,15 @@ class TrainingConfig:
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
-    def resolve_for(self, data: Interactions) -> ResolvedConfig:
-        """A copy in which everything is decided for these data, as training on them will."""
-        return self.resolve(ordered=data.ordered, events=len(data), users=len(data.users), items=len(data.items))
+    def resolve_for(self, data: Interactions, *, attributes: bool = False) -> ResolvedConfig:
+        """A copy in which everything is decided for these data, as training on them will; `attributes`: whether it
+        uses those of items."""
+        counts = {"events": len(data), "users": len(data.users), "items": len(data.items)}
+        return self.resolve(ordered=data.ordered, attributes=attributes, **counts)
 
-    def resolve(self, *, ordered: bool, events: int, users: int, items: int) -> ResolvedConfig:
+    def resolve(
+        self, *, ordered: bool, events: int, users: int, items: int, attributes: bool = False
+    ) -> ResolvedConfig:
         """A copy in which everything that depends on the data is decided; `docs/quality.md` has the measurements
         behind it."""
         if not ordered and (self.history == "causal" or self.recency not in (None, 1.0)):
@@ -213,6 +222,8 @@ class TrainingConfig:
         # multiplied by twice as much, are the same model in a space that is half as curved.
         flatter = 0.5 if sharp and distance and sequence and self.hyperbolic and self.dimension > LOW_DIMENSION else 1.0
         rate = (round(0.6 * gentle, 3) * flatter if sequence else 0.8) if sharp else 0.3
+        # A step of one vector moves a point that is composed of several by less.
+        rate *= 2 if attributes else 1
         # Without order, overfitting comes later: as long as it takes minutes, more epochs are better.
         patient = sharp and not sequence and events < 2_000_000
         many = 1024 if sequence else 2048  # folds share the scores of their negatives, so more of them cost less

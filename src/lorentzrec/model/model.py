@@ -21,6 +21,7 @@ from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.html import html_table
 from lorentzrec.memory import Memory
 from lorentzrec.model.categories import rows_of_categories
+from lorentzrec.model.composing import AttributePoints
 from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.model.diversity import check_diversity, diversify, pool_size
 from lorentzrec.model.fallbacks import Cause, Fallback, unknown_fallbacks
@@ -68,6 +69,8 @@ class Model:
     """The training histories, in the rows of `users` and `items`; None if the model was saved without them."""
     memory: Memory | None = None
     """What was bought after what, added to the scores; None if the points alone are better."""
+    attributes: AttributePoints | None = None
+    """Points of attributes, if the model was trained with any."""
     newest_time: float | None = None
     """Unix seconds of the newest training event; None if the events have no times, or the model is of 0.1."""
     optimiser_state: Mapping[str, NDArray[Any]] | None = None
@@ -102,6 +105,11 @@ class Model:
             self._freeze("user_points", np.float32, (0 if self.users is None else len(self.users), shape[1]))
         if self.memory is not None and self.memory.item_count != len(self.items):
             raise InputError("the memory of a model has other items than the model: build it from its training data")
+        if self.attributes is not None:
+            points = len(self.attributes.of_items.values), shape[1]
+            found = {self.attributes.points.shape, self.attributes.history_points.shape}
+            if found != {points} or self.attributes.of_items.items != self.items:
+                raise InputError("the attributes of a model do not fit its items and its points: train it again")
         rows = {
             "items": len(self.items),
             "histories": len(self.items if self.user_points is None else self.user_points),
@@ -322,17 +330,21 @@ class Model:
             scores[unknown] = np.unique(self.item_counts, return_inverse=True)[1]
         return scores
 
-    def add_items(self, *, events: Interactions) -> Model:
-        """A model with more items, placed by their first events without training; this one does not change.
+    def add_items(self, *, events: Interactions | None = None, attributes: Any = None) -> Model:
+        """A model with more items, placed without training; this one does not change.
 
         events: what customers did after the training data, with new items and known ones, in order. An item becomes the
         midpoint of the queries of its customers. All events are added to the histories and to the popularity of items.
-        New items that cannot be placed, since their customers have no event with a known item, are left out with a
-        note.
+        attributes: a data frame with a row per new item: `item`, and the attribute columns that the model was trained
+        with. An item without events becomes the midpoint of its attributes; with events, the more of them it has, the
+        less its attributes count.
+
+        New items that cannot be placed, since their customers have no event with a known item and they have no known
+        attributes, are left out with a note.
         """
         from lorentzrec.model.catalogue import add_items
 
-        return add_items(self, events)
+        return add_items(self, events, attributes)
 
     def save(self, path: str | Path, *, histories: bool = True) -> None:
         """Write the model as a folder that `lorentzrec.load` reads.

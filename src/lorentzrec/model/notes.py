@@ -41,6 +41,9 @@ class NoteKind(StrEnum):
     MEMORY_ADJUSTED = "memory_adjusted"
     UPDATED = "updated"
     PRUNED = "pruned"
+    ATTRIBUTES = "attributes"
+    KNOWN_ITEMS = "known_items"
+    ALIKE_IN_MEMORY = "alike_in_memory"
 
 
 _TEXTS = {
@@ -71,7 +74,7 @@ _TEXTS = {
     "by points alone and {memory:.4f} with it",
     NoteKind.ITEMS_ADDED: "{items:item was|items were} added without training",
     NoteKind.ITEMS_NOT_PLACED: "{items:new item is|new items are} left out, with {events:event|events}: "
-    "their customers have no event with a known item",
+    "their customers have no event with a known item, nor do they have known attributes",
     NoteKind.NOT_IN_MEMORY: "the memory does not have the {items:added item|added items} yet: "
     "points alone recommend them",
     NoteKind.ITEMS_PLACED: "{items:new item starts|new items start} at the midpoint of the queries of its customers, "
@@ -84,6 +87,10 @@ _TEXTS = {
     NoteKind.MEMORY_ADJUSTED: "the weight of the memory was {before:g}, and {weight:g} is better on "
     "{events:new event|new events}, none of which the start model has seen",
     NoteKind.UPDATED: "trained on {new:new event|new events} and {old:earlier event|earlier events}",
+    NoteKind.ATTRIBUTES: "{items:item has|items have} attributes, {attributes:,} in all",
+    NoteKind.KNOWN_ITEMS: "{items:item is|items are} known to the model, so their attributes are not used",
+    NoteKind.ALIKE_IN_MEMORY: "the memory has the {items:added item|added items} next to known items with similar "
+    "attributes",
     NoteKind.PRUNED: "{items:item was|items were} removed, with {events:event|events}",
 }
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -11,17 +10,9 @@ from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Store
 
 
-@pytest.fixture(
-    params=[
-        "file",
-        pytest.param("postgres", marks=pytest.mark.postgres),
-        pytest.param("cosmos", marks=pytest.mark.cosmos),
-    ]
-)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "file":
-        return f"file:{tmp_path / 'store'}"
-    return str(request.getfixturevalue(f"{request.param}_url"))
+@pytest.fixture
+def url(any_url: str) -> str:
+    return any_url
 
 
 @pytest.fixture
@@ -29,3 +20,16 @@ def store(url: str) -> Iterator[Store]:
     opened = open_store(url, create=True)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def make_older_store(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Makes a PostgreSQL store with the first few migrations only, as older releases did."""
+    from lorentzrec.serving.stores import postgres_schema
+
+    def make(migrations: int) -> None:
+        with monkeypatch.context() as older:
+            older.setattr(postgres_schema, "MIGRATIONS", postgres_schema.MIGRATIONS[:migrations])
+            open_store(postgres_url, create=True).close()
+
+    return make

@@ -15,8 +15,9 @@ from lorentzrec.errors import InputError
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.store import Added, Event, LiveItems, key_of
+from lorentzrec_paper.servers import free_port
 from serving.running_service import wait_until
-from serving.servers import CosmosServer, free_port
+from serving.servers import CosmosServer
 from serving.stores.raises_fault import raises_fault
 from serving.stores.version_folder import write_version
 

@@ -9,6 +9,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -158,13 +159,9 @@ def test_erasures_of_an_older_release_hold(folder: Path) -> None:
 
 @pytest.mark.postgres
 def test_erasures_of_an_older_release_hold_in_postgresql(
-    postgres_server: PostgresServer, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    postgres_server: PostgresServer, postgres_url: str, make_older_store: Callable[[int], None]
 ) -> None:
-    from lorentzrec.serving.stores import postgres_schema
-
-    with monkeypatch.context() as older:
-        older.setattr(postgres_schema, "MIGRATIONS", postgres_schema.MIGRATIONS[:2])
-        open_store(postgres_url, create=True).close()
+    make_older_store(2)
     postgres_server.run(f"INSERT INTO lorentzrec.erasures VALUES ('{key_of(ERIKA)}', 5.0)", "test")
     with closing(open_store(postgres_url)) as store:
         added = store.add_events([Event(ERIKA, "tea", 5, "1"), Event(ERIKA, "cup", 6, "2")], respect_erasures=True)

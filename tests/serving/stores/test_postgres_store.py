@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -15,8 +15,9 @@ from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.postgres_store import PostgresStore
 from lorentzrec.serving.stores.store import Event, HistoryEvent, Store, key_of
+from lorentzrec_paper.servers import free_port
 from serving.running_service import wait_until
-from serving.servers import PostgresServer, free_port
+from serving.servers import PostgresServer
 from serving.stores.raises_fault import raises_fault
 from serving.stores.version_folder import write_version
 
@@ -135,14 +136,10 @@ def test_tables_of_a_newer_release(postgres_server: PostgresServer, store: Store
 
 
 def test_tables_of_an_older_release(
-    postgres_server: PostgresServer, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    postgres_server: PostgresServer, postgres_url: str, make_older_store: Callable[[int], None]
 ) -> None:
     """Its events stay, but for those that are now the same: an item at one time under two ids."""
-    from lorentzrec.serving.stores import postgres_schema
-
-    with monkeypatch.context() as older:
-        older.setattr(postgres_schema, "MIGRATIONS", postgres_schema.MIGRATIONS[:1])
-        open_store(postgres_url, create=True).close()
+    make_older_store(1)
     for time, id in ((1, "1"), (1, "2"), (2, "3")):
         keys = f"'{key_of('ann')}', '{key_of(id)}'"
         postgres_server.run(f"INSERT INTO lorentzrec.events VALUES ({keys}, {time}, 'ann', 'tea', '{id}')", "test")

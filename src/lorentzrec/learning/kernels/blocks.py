@@ -40,7 +40,7 @@ def _set(bits, item):
 
 
 @kernel
-def _clear(bits, item):
+def clear(bits, item):
     bits[item >> 5] &= ~(u32(1) << u32(item & 31))
 
 
@@ -104,7 +104,7 @@ def _mask_history(first, last, owner, items, negatives, counters):
         if bit_of(bits[item >> 5], item):
             masks[count] = negatives.places[item]
             count += 1
-            _clear(bits, item)  # so that a repeated item is listed once
+            clear(bits, item)  # so that a repeated item is listed once
     for m in range(offsets[owner], count):
         _set(bits, negatives.rows[masks[m]])
     if count - offsets[owner] == negatives.rows.shape[0]:
@@ -216,7 +216,7 @@ def _finish(used, negatives, slots):
         slot, used = slot_of(row, TARGET, used, slots)
         for k in range(negatives.gradients.shape[1]):
             slots.gradients[slot, k] += negatives.gradients[place, k]
-        _clear(negatives.bits, row)
+        clear(negatives.bits, row)
     for slot in range(used):
         if slots.sides[slot] == HISTORY:
             slots.histories[slots.rows[slot]] = -1
@@ -226,7 +226,7 @@ def _finish(used, negatives, slots):
 
 
 @inlined
-def _part_of(row, parts):
+def part_of(row, parts):
     """The thread that moves a row: runs of 16 rows are divided by a multiplicative hash, since a modulus is slow."""
     return np.int64((u64(u32(u32(row >> 4) * u32(0x9E3779B9))) * u64(parts)) >> u64(32))
 
@@ -245,7 +245,7 @@ def apply_gradients(blocks, part, parts, histories, items, settings, chosen, cou
             for slot in range(step.used[block]):
                 # without a branch, which could not be predicted
                 chosen[count] = slot
-                count += (sides[slot] == side) & (_part_of(rows[slot], parts) == part)
+                count += (sides[slot] == side) & (part_of(rows[slot], parts) == part)
             # one call: numba would compile another into the kernel a second time
             table = histories if side == HISTORY else items
             step_rows(table, rows, chosen[:count], step.gradients[block], settings, counters)

@@ -57,7 +57,7 @@ def spread_gradients(first, last, owner, events, settings, used, slots, queries,
 
 
 @kernel
-def _add(points, item, weight, decay, sums, curved):
+def add_point(points, item, weight, decay, sums, curved):
     """S <- decay S + weight x in float64, where the time part of x is computed again from its space part.
 
     Far from the origin -<S, S> is the small difference of two large squares, and the rounding of a time part to float32
@@ -75,7 +75,7 @@ def _add(points, item, weight, decay, sums, curved):
 
 
 @kernel
-def _write_query(sums, weight, row, curved, points, divisors):
+def write_midpoint(sums, weight, row, curved, points, divisors):
     """The midpoint of a history from its sum: S / sqrt(-<S, S>), on the sheet by its lift; and in flat space S / W."""
     divisor = weight
     if curved:
@@ -110,10 +110,10 @@ def _write_prefixes(first, last, owner, count, events, points, settings, queries
             queries.offsets[count + 1] = count + 1
             positives.targets[count] = item
             positives.weights[count] = weight
-            _write_query(sums, weight_sum, count, settings.curved, queries.points, queries.divisors)
+            write_midpoint(sums, weight_sum, count, settings.curved, queries.points, queries.divisors)
             count += 1
         weight_sum = recency * weight_sum + weight
-        _add(points, item, f64(weight), recency, sums, settings.curved)
+        add_point(points, item, f64(weight), recency, sums, settings.curved)
     return count
 
 
@@ -132,7 +132,7 @@ def _write_folds(first, last, owner, count, events, points, settings, key, queri
     for t in range(first, last):
         weight = events.weights[t] if weighted else _ONE
         weight_sum += weight
-        _add(points, events.items[t], f64(weight), 1.0, sums, settings.curved)
+        add_point(points, events.items[t], f64(weight), 1.0, sums, settings.curved)
     for k in range(sums.shape[1]):
         sums[1, k] = sums[0, k]
     for fold in range(folds):
@@ -153,10 +153,10 @@ def _write_folds(first, last, owner, count, events, points, settings, key, queri
             positives.targets[place] = events.items[t]
             positives.weights[place] = weight
             rest -= weight
-            _add(points, events.items[t], -f64(weight), 1.0, sums, settings.curved)
+            add_point(points, events.items[t], -f64(weight), 1.0, sums, settings.curved)
         queries.owners[count] = owner
         queries.ends[count] = front
-        _write_query(sums, rest, count, settings.curved, queries.points, queries.divisors)
+        write_midpoint(sums, rest, count, settings.curved, queries.points, queries.divisors)
         for k in range(sums.shape[1]):
             sums[0, k] = sums[1, k]
         count += 1

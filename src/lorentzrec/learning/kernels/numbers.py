@@ -10,7 +10,7 @@ f32, i32, u32, u64 = np.float32, np.int32, np.uint32, np.uint64
 _ONE, _TWO, _LARGEST = f32(1), f32(2), np.finfo(f32).max
 GOLDEN = u64(0x9E3779B97F4A7C15)
 
-NEGATIVES, FOLDS, ORDER, TRIPLETS = u64(1), u64(2), u64(3), u64(4)
+NEGATIVES, FOLDS, ORDER, TRIPLETS, DROPOUT = u64(1), u64(2), u64(3), u64(4), u64(5)
 """What random numbers are for: each purpose has keys of its own."""
 
 

@@ -33,8 +33,9 @@ CLIPPED, CAPPED, COINCIDENT, SATURATED, BROKEN = 0, 1, 2, 3, 4
 """Indexes of the counters: gradients shortened, steps shortened, distances at zero, customers without a negative,
 first broken row + 1."""
 
-HISTORY, TARGET = 0, 1
-"""The two sides of a block: what customers are made of (item points, or their own), and what is recommended."""
+HISTORY, TARGET, NEITHER = 0, 1, -1
+"""The two sides of a block: what customers are made of (item points, or their own), and what is recommended. A slot of
+neither side moves nothing."""
 
 RUN = 4
 """Neighbouring events that a block of the symmetric model takes together: the history of their customer is looked up
@@ -92,6 +93,24 @@ class Table(NamedTuple):
     squared: Floats
     momentum: Floats
     steps: Integers
+
+
+class Attributes(NamedTuple):
+    """Which attributes items have. Rows of attributes follow those of items in a table of vectors."""
+
+    offsets: Longs  # (items + 1,) item row i owns rows[offsets[i]:offsets[i + 1]]
+    rows: Integers  # item count + number of the attribute
+    shares: Floats  # weight of each of these attributes; an item's own vector has weight 1
+    dropouts: Floats  # (items,) how probable it is that an item goes without its own vector in a step
+
+
+class Composed(NamedTuple):
+    """The points of one side that are composed of vectors: those of the rows of the current step are up to date."""
+
+    points: Floats  # (items, width)
+    divisors: Floats  # (items,) what the sum of the vectors was divided by
+    own: Floats  # (items,) weight of the item's own vector, 1 or 0
+    stamps: Longs  # (items,) the step that a row was composed for
 
 
 class Events(NamedTuple):

@@ -165,7 +165,7 @@ class ItemsResponse(Struct, frozen=True):
 
 
 class NewItemResponse(Struct, frozen=True):
-    """A new item is stored, and recommended by every worker within two seconds if it is placed."""
+    """A new item is stored, and recommended by every worker, usually within two seconds, if it is placed."""
 
     id: str
     placed: bool

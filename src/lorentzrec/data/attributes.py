@@ -1,0 +1,363 @@
+"""Attributes of items: category paths, brands, bins of prices; which item has which."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.counting import Count
+from lorentzrec.data.arrays import Booleans, Floats, Integers, gather_groups, offsets_of, update_digest
+from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary, id_series
+from lorentzrec.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Kind = Literal["path", "values", "number"]
+
+LONGEST_VALUE = 512
+"""Characters of a value; longer ones are left out."""
+BINS = 10
+"""Bins of a column of numbers, with equally many items in each."""
+MOST_ALIKE = 1000
+"""Attributes that more items have do not make two items neighbours, though they count in their likeness."""
+_PAIRS_AT_ONCE = 20_000_000
+
+
+@dataclass(frozen=True)
+class AttributeColumn:
+    """A column of attributes, and how its texts are read."""
+
+    name: str
+    kind: Kind
+    """`path`: `Women > Shoes > Boots`, where each prefix is a value. `values`: as they are. Several paths or values are
+    separated by |. `number`: in bins."""
+    edges: tuple[float, ...] = ()
+    """Between the bins of numbers."""
+
+    def values_of(self, text: str) -> Iterator[str]:
+        """The values of one cell, such as `category=Women` and `category=Women > Shoes`."""
+        if self.kind == "number":
+            yield f"{self.name}={self._bin_of(text)}"
+            return
+        for part in text.split("|"):
+            names = [name.strip() for name in (part.split(">") if self.kind == "path" else [part])]
+            names = [name for name in names if name]
+            if len(set(names)) < len(names):
+                raise InputError(f"the {self.name} {part.strip()[:80]!r} has a category twice, as in a circle: fix it")
+            for depth in range(len(names)):
+                yield f"{self.name}={' > '.join(names[: depth + 1])}"
+
+    def _bin_of(self, text: str) -> str:
+        number = _number(text, self.name)
+        place = int(np.searchsorted(self.edges, number, side="right"))
+        low = f"{self.edges[place - 1]:g}" if place else ""
+        high = f"{self.edges[place]:g}" if place < len(self.edges) else ""
+        return f"{low} to {high}" if low and high else f"below {high}" if high else f"from {low}" if low else "any"
+
+
+class Alike(NamedTuple):
+    """Pairs of items that have attributes in common."""
+
+    items: Integers
+    others: Integers
+    likeness: Floats
+    """The cosine between their attributes, each weighted by the logarithm of how rare it is."""
+
+
+@dataclass(frozen=True, eq=False)
+class ItemAttributes:
+    """Which attributes each item of a vocabulary has: item row i has `rows[offsets[i]:offsets[i + 1]]` of `values`.
+
+    attributes = ItemAttributes.from_frame(frame, ["category", "brand", "price:number"])
+    """
+
+    items: Vocabulary
+    values: Vocabulary
+    """Texts such as `brand=Lego` and `category=Toys > Puzzles`."""
+    offsets: Integers
+    rows: NDArray[np.int32]
+    columns: tuple[AttributeColumn, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def from_frame(cls, frame: Any, columns: Sequence[str] | None = None, *, item: str = "item") -> ItemAttributes:
+        """Attributes in columns of a pandas, Polars or pyarrow data frame, a row per item.
+
+        columns: names, or `NAME:KIND` with the kind path, values or number; None: all but `item`. Without a kind, a
+        column with > in it has paths, one with more than 20 distinct numbers and nothing else has numbers, and any
+        other has values. Values that only one item has are left out, with a note: they say nothing about other items.
+        """
+        table = _table(frame, item)
+        wanted = [name for name in table.columns if name != item] if columns is None else list(columns)
+        if not wanted:
+            raise InputError("there is no column of attributes: name at least one")
+        described = tuple(_describe(table, name) for name in wanted)
+        ids, pairs, notes = _read(table, item, described)
+        counts = pairs["value"].value_counts(name="count").sort("value")
+        shared = counts.filter(counts["count"] > 1)["value"]
+        if single := len(counts) - len(shared):
+            notes.append(
+                f"{Count(single):attribute that only one item has was|attributes that only one item has were} left out"
+            )
+        for column in described:
+            if not shared.str.starts_with(f"{column.name}=").any():
+                raise InputError(f"no two items share a value of the column {column.name!r}: leave it out")
+        return _encode(ids, pairs, Vocabulary(shared, name="attribute"), described, notes)
+
+    def encode(self, frame: Any, *, item: str = "item") -> ItemAttributes:
+        """The attributes of other items, in a frame with the same columns; values that are not known are left out, with
+        a note."""
+        table = _table(frame, item)
+        present = tuple(column for column in self.columns if column.name in table.columns)
+        if not present:
+            names = ", ".join(column.name for column in self.columns)
+            raise InputError(f"the frame has none of the attribute columns ({names}): check the names")
+        notes = [f"there is no column {column.name!r}" for column in self.columns if column not in present]
+        ids, pairs, more = _read(table, item, present)
+        encoded = _encode(ids, pairs, self.values, self.columns, [*notes, *more])
+        if unknown := len(pairs) - len(encoded.rows):
+            encoded = replace(encoded, notes=(*encoded.notes, _unknown_values(unknown)))
+        return encoded
+
+    def __repr__(self) -> str:
+        described = int((np.diff(self.offsets) > 0).sum())
+        return f"ItemAttributes({Count(len(self.values)):attribute|attributes} of {Count(described):item|items})"
+
+    def __len__(self) -> int:
+        """Number of items."""
+        return len(self.items)
+
+    @property
+    def counts(self) -> Integers:
+        """Attributes of each item."""
+        return np.diff(self.offsets)
+
+    @property
+    def owners(self) -> Integers:
+        """The item of each entry of `rows`."""
+        return np.repeat(np.arange(len(self.items)), self.counts)
+
+    @cached_property
+    def item_counts(self) -> Integers:
+        """Items that have each attribute."""
+        return np.bincount(self.rows, minlength=len(self.values)).astype(np.int64)
+
+    @property
+    def categories(self) -> Integers:
+        """The most special category of each item, `UNKNOWN` if it has none: the last value of the first column of
+        paths, or of the first column."""
+        first = next((column for column in self.columns if column.kind == "path"), None)
+        first = first or next(iter(self.columns), None)
+        right = np.ones(len(self.values), bool)
+        if first is not None:
+            right = self.values.series.str.starts_with(f"{first.name}=").to_numpy()
+        found = np.full(len(self.items), UNKNOWN, np.int64)
+        chosen = right[self.rows]
+        found[self.owners[chosen]] = self.rows[chosen]  # the last one counts
+        return found
+
+    def align(self, items: Vocabulary) -> ItemAttributes:
+        """The same in the rows of another vocabulary; its items that have no attributes here have none there."""
+        if items == self.items:
+            return replace(self, items=items)
+        found = self.items.rows(items.series)
+        own = np.flatnonzero(found != UNKNOWN)
+        places, entries = gather_groups(self.offsets, found[own])
+        counts = np.bincount(own[places], minlength=len(items))
+        return replace(self, items=items, offsets=offsets_of(counts), rows=self.rows[entries])
+
+    def seen_with(self, items: Booleans) -> ItemAttributes:
+        """Without the attributes that none of these items has."""
+        kept = np.zeros(len(self.values), bool)
+        kept[self.rows[items[self.owners]]] = True
+        if kept.all():
+            return self
+        values = Vocabulary(self.values.series.filter(kept), name="attribute")
+        right = kept[self.rows]
+        counts = np.bincount(self.owners[right], minlength=len(self.items))
+        rows = (np.cumsum(kept) - 1)[self.rows[right]].astype(np.int32)
+        return replace(self, values=values, offsets=offsets_of(counts), rows=rows)
+
+    def in_terms_of(self, other: ItemAttributes) -> ItemAttributes:
+        """These items with the `values` of another object; values that it does not have are left out, with a note."""
+        found = other.values.rows(self.values.series)[self.rows]
+        known = found != UNKNOWN
+        notes = self.notes if known.all() else (*self.notes, _unknown_values(int((~known).sum())))
+        counts = np.bincount(self.owners[known], minlength=len(self.items))
+        return replace(
+            other, items=self.items, offsets=offsets_of(counts), rows=found[known].astype(np.int32), notes=notes
+        )
+
+    def append(self, more: ItemAttributes, items: Vocabulary) -> ItemAttributes:
+        """Followed by other items with the same `values`; `items`: all of them."""
+        return replace(
+            self,
+            items=items,
+            offsets=np.concatenate([self.offsets, self.offsets[-1] + more.offsets[1:]]),
+            rows=np.concatenate([self.rows, more.rows]),
+        )
+
+    def sum_counts(self, item_counts: Integers) -> Integers:
+        """Events of the items that have each attribute."""
+        return np.bincount(self.rows, item_counts[self.owners], len(self.values)).astype(np.int64)
+
+    def alike(self, others: ItemAttributes, neighbours: int) -> Alike:
+        """For each of these items, the `neighbours` most alike of others with the same `values`."""
+        from scipy import sparse
+
+        rarity = np.log(max(len(others), 2) / np.maximum(others.item_counts, 1))
+
+        def matrix(attributes: ItemAttributes) -> Any:
+            weights = rarity[attributes.rows]
+            lengths = np.sqrt(np.bincount(attributes.owners, weights**2, len(attributes)))
+            weights = weights / np.maximum(lengths, 1e-9)[attributes.owners]
+            return sparse.csr_array((weights, attributes.rows, attributes.offsets), (len(attributes), len(self.values)))
+
+        left, right = matrix(self), matrix(others)
+        rare = sparse.diags_array((others.item_counts <= MOST_ALIKE).astype(np.float64))
+        pairs = offsets_of(np.bincount(self.owners, np.minimum(others.item_counts, MOST_ALIKE)[self.rows], len(self)))
+        found, start = [], 0
+        while start < len(self):
+            end = max(int(np.searchsorted(pairs, pairs[start] + _PAIRS_AT_ONCE, side="right")) - 1, start + 1)
+            block = ((left[start:end] @ rare) @ right.T).tocoo()
+            rows, columns = block.coords
+            order = np.lexsort((columns, -block.data, rows))
+            rows, columns, data = rows[order], columns[order], block.data[order]
+            near = (np.arange(len(rows)) - np.searchsorted(rows, rows) < neighbours) & (data > 0)
+            found.append((rows[near] + start, columns[near], data[near]))
+            start = end
+        items, others_found, likeness = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return Alike(items.astype(np.int64), others_found.astype(np.int64), likeness)
+
+    @property
+    def digest(self) -> str:
+        """A hash of the content."""
+        digest = hashlib.sha256()
+        self.items.update_digest(digest)
+        self.values.update_digest(digest)
+        update_digest(digest, [self.offsets, self.rows])
+        return digest.hexdigest()
+
+
+def _unknown_values(count: int) -> str:
+    return f"{Count(count):value is|values are} not known to the model, and left out"
+
+
+def _table(frame: Any, item: str) -> pl.DataFrame:
+    """A frame as a Polars frame, with one row per item."""
+    import narwhals.stable.v2 as nw
+
+    try:
+        table: pl.DataFrame = nw.from_native(frame, eager_only=True).to_polars()
+    except TypeError:
+        raise InputError(
+            f"attributes are a {type(frame).__name__}: give a pandas, Polars or pyarrow frame with a row per item"
+        ) from None
+    if item not in table.columns:
+        raise InputError(f"the frame of attributes has no column {item!r}, only {', '.join(table.columns)}: name it")
+    twice = table.filter(table[item].is_duplicated())
+    if len(twice):
+        raise InputError(f"the item {twice[item][0]!r} occurs twice among the attributes: give each item once")
+    return table
+
+
+def _describe(table: pl.DataFrame, text: str) -> AttributeColumn:
+    """A column by its name and kind, or by what it holds."""
+    import polars as pl
+
+    name, colon, kind = text.rpartition(":")
+    if not colon or text in table.columns:
+        name, kind = text, ""
+    if kind and kind not in get_args(Kind):
+        raise ConfigError(f"the column {name!r} has the kind {kind!r}: use path, values or number")
+    if name not in table.columns:
+        raise InputError(f"there is no column {name!r} of attributes, only {', '.join(table.columns)}: check the name")
+    if "=" in name:
+        raise InputError(f"the column {name!r} has = in its name: rename it")
+    column = table[name]
+    texts = _texts(column).drop_nulls()
+    if not kind:
+        numbers = texts.cast(pl.Float64, strict=False)
+        if column.dtype != pl.Boolean and numbers.null_count() == 0 and numbers.n_unique() > 20:
+            kind = "number"
+        else:
+            kind = "path" if texts.str.contains(">", literal=True).any() else "values"
+    if kind != "number":
+        return AttributeColumn(name, "path" if kind == "path" else "values")
+    numbers_of = np.array([_number(value, name) for value in texts.to_list()])
+    if not len(numbers_of):
+        raise InputError(f"the column {name!r} of attributes is empty: leave it out")
+    edges = np.unique(np.quantile(numbers_of, np.arange(1, BINS) / BINS))
+    return AttributeColumn(name, "number", tuple(edges.tolist()))
+
+
+def _number(text: str, name: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = np.nan
+    if not np.isfinite(number):
+        raise InputError(f"the {name} {text[:80]!r} is not a number: fix it, or read the column as values")
+    return number
+
+
+def _texts(column: pl.Series) -> pl.Series:
+    import polars as pl
+
+    if isinstance(column.dtype, pl.List):
+        column = column.cast(pl.List(pl.String)).list.join("|")
+    texts = column.cast(pl.String).str.strip_chars()
+    return texts.replace("", None)
+
+
+def _read(
+    table: pl.DataFrame, item: str, columns: Sequence[AttributeColumn]
+) -> tuple[Vocabulary, pl.DataFrame, list[str]]:
+    """The ids, pairs of a row number and a value, and notes."""
+    import polars as pl
+
+    ids = Vocabulary(id_series(table[item], "item"), name="item")
+    rows = pl.Series("row", np.arange(len(table), dtype=np.int64))
+    parts, notes = [], []
+    for column in columns:
+        texts = pl.DataFrame({"row": rows, "text": _texts(table[column.name])}).drop_nulls()
+        distinct = texts["text"].unique(maintain_order=True)
+        values = [[value for value in column.values_of(text) if len(value) <= LONGEST_VALUE] for text in distinct]
+        long = sum(
+            1
+            for text in distinct.filter(distinct.str.len_chars() > LONGEST_VALUE - len(column.name) - 1)
+            for value in column.values_of(text)
+            if len(value) > LONGEST_VALUE
+        )
+        if long:
+            notes.append(f"{Count(long):value|values} of {column.name} longer than {LONGEST_VALUE} characters left out")
+        expanded = pl.DataFrame({"text": distinct, "value": pl.Series(values, dtype=pl.List(pl.String))})
+        joined = texts.join(expanded, on="text", maintain_order="left").select("row", "value").explode("value")
+        parts.append(joined.drop_nulls().unique(maintain_order=True))
+    pairs = pl.concat(parts)
+    empty = len(table) - pairs["row"].n_unique()
+    if empty:
+        notes.append(f"{Count(empty):item has|items have} no attributes")
+    return ids, pairs, notes
+
+
+def _encode(
+    ids: Vocabulary,
+    pairs: pl.DataFrame,
+    values: Vocabulary,
+    columns: tuple[AttributeColumn, ...],
+    notes: Sequence[str],
+) -> ItemAttributes:
+    """Pairs whose values are known, in the order of items and, for each, of columns."""
+    items, found = pairs["row"].to_numpy(), values.rows(pairs["value"])
+    known = found != UNKNOWN
+    order = np.argsort(items[known], kind="stable")
+    offsets = offsets_of(np.bincount(items[known], minlength=len(ids)))
+    return ItemAttributes(ids, values, offsets, found[known][order].astype(np.int32), columns, tuple(notes))

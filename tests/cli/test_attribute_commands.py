@@ -1,0 +1,125 @@
+"""Attributes on the command line: prepare, train, add-items and evaluate --cold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from cli.command_line import SETTINGS, error_of, run, run_json
+from lorentzrec.ingest.dataset import open_dataset
+from lorentzrec.model.artifact import load
+
+
+@pytest.fixture(scope="module")
+def items_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("items") / "items.csv"
+    rows = [f"i{number},Group {number // 10} > Even {number % 2},brand {number % 4}" for number in range(40)]
+    path.write_text("\n".join(["item,category,brand", *rows]) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def described(events_file: Path, items_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("datasets") / "described"
+    options = ("--items", items_file, "--attributes", "category,brand:values", "--split", "leave_last_out")
+    run("prepare", events_file, "--out", folder, *options)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def informed(described: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models") / "informed"
+    run("train", described, "--out", folder, *SETTINGS)
+    return folder
+
+
+def test_a_dataset_has_the_columns_of_attributes(described: Path) -> None:
+    dataset = open_dataset(described)
+    attributes = dataset.attributes()
+    assert attributes is not None
+    assert [(column.name, column.kind) for column in attributes.columns] == [("category", "path"), ("brand", "values")]
+    assert attributes.counts.tolist() == [3] * 30
+    assert {"category", "attribute:category", "attribute:brand"} <= set(dataset.items.columns)
+    assert any("in category (path), brand (values)" in note for note in dataset.manifest["notes"])
+    only = dataset.attributes(["brand"])
+    assert only is not None
+    assert len(only.values) == 4
+
+
+def test_training_uses_all_of_them_by_default(described: Path, informed: Path, tmp_path: Path) -> None:
+    model = load(informed)
+    assert model.attributes is not None
+    assert len(model.attributes.of_items.values) == 13
+    run("train", described, "--out", tmp_path / "brands", "--attributes", "brand", *SETTINGS)
+    brands = load(tmp_path / "brands").attributes
+    assert brands is not None
+    assert len(brands.of_items.values) == 4
+    run("train", described, "--out", tmp_path / "plain", "--attributes", "none", *SETTINGS)
+    assert load(tmp_path / "plain").attributes is None
+
+
+def test_items_are_added_by_their_attributes(informed: Path, tmp_path: Path) -> None:
+    file = tmp_path / "new.csv"
+    file.write_text("item,category,brand\nnew1,Group 1 > Even 0,brand 2\nnew2,Group 9,brand 9\n")
+    result = run_json("add-items", informed, "--attributes", file, "--out", tmp_path / "grown")
+    assert result["new_items"] == 1
+    assert any("1 new item is left out" in note for note in result["notes"])
+    assert "new1" in load(tmp_path / "grown").items
+    assert "neither events nor attributes" in error_of("add-items", informed, "--out", tmp_path / "other")
+
+
+def test_cold_items_are_evaluated_next_to_baselines(described: Path, informed: Path) -> None:
+    result = run_json("evaluate", informed, described, "--cold", "--share", "0.3")
+    systems = {one["system"]: one for one in result["systems"]}
+    assert set(systems) == {
+        "model",
+        "model, points alone",
+        "category midpoint",
+        "attribute neighbours",
+        "category popularity",
+        "random",
+        "without attributes",
+    }
+    assert systems["model"]["cold"]["counts"]["events"] > 0
+    assert systems["random"]["warm"] is None
+    assert systems["without attributes"]["cold"] is None
+    assert (
+        "without the events of 30% of the items"
+        in run("evaluate", informed, described, "--cold", "--share", "0.3").stdout
+    )
+
+
+def test_attributes_are_exported_and_drawn(informed: Path, model: Path, tmp_path: Path) -> None:
+    result = run_json("export", informed, "--attributes", "--out", tmp_path / "points.parquet")
+    assert result["attributes"] == 13
+    frame = pl.read_parquet(tmp_path / "points.parquet")
+    assert frame.filter(pl.col("id") == "category=Group 1")["count"].item() == 10
+    drawn = run_json("plot", "attributes", informed, "--out", tmp_path / "map.png", "--labels", "5")
+    assert (tmp_path / "map.png").stat().st_size > 1000
+    assert -1 <= drawn["depth_and_radius"] <= 1
+    assert "trained without attributes" in error_of("plot", "attributes", model, "--out", tmp_path / "other.png")
+
+
+def test_bad_input_is_one_line(
+    described: Path, informed: Path, model: Path, shop: Path, events_file: Path, items_file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    prepare = ("prepare", events_file, "--out", out, "--items", items_file, "--attributes")
+    assert "has no column 'colour' for the attribute, only item, category, brand" in error_of(*prepare, "colour")
+    assert "are columns of an item file" in error_of("prepare", events_file, "--out", out, "--attributes", "brand")
+    circle = tmp_path / "circle.csv"
+    circle.write_text("item,category\ni1,A > B > A\ni2,A\n")
+    options = ("--items", circle, "--attributes", "category")
+    assert "has a category twice" in error_of("prepare", events_file, "--out", out, *options)
+    assert not out.exists()
+    train = ("train", described, "--out", out)
+    assert "has no attributes 'colour', it has category, brand" in error_of(*train, "--attributes", "colour")
+    assert "it has none" in error_of("train", shop, "--out", out, "--attributes", "brand")
+    assert "is not a dataset" in error_of("train", events_file, "--out", out, "--attributes", "brand")
+    assert "--attributes with --start" in error_of(*train, "--start", informed, "--attributes", "brand")
+    assert "attributes with model=symmetric" in error_of(*train, "--attributes", "brand", "--set", "model=symmetric")
+    assert "--attributes is for --engine local" in error_of(*train, "--attributes", "brand", "--engine", "keras")
+    assert "has no attributes" in error_of("evaluate", model, shop, "--cold")
+    assert "trained without attributes" in error_of("add-items", model, "--attributes", items_file, "--out", out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from lorentzrec import memory as memory_module
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ArtifactError, ConfigError, InputError
 from lorentzrec.geometry import FloatArray
+from lorentzrec.learning import weighing
 from lorentzrec.learning.trainer import train
 from lorentzrec.memory import Memory, build_memory
 from lorentzrec.model.artifact import load
@@ -304,6 +305,25 @@ def test_a_memory_that_does_not_help_is_left_out() -> None:
     assert model.memory is None
     (note,) = [note for note in model.note_records if note.kind is NoteKind.NO_MEMORY]
     assert note.values["memory"] <= note.values["points"]
+
+
+@pytest.mark.parametrize(("gain", "expected"), [(0.01, 1.0), (1.0, 0.25)])
+def test_another_weight_than_the_usual_one_has_to_be_clearly_better(
+    monkeypatch: pytest.MonkeyPatch, gain: float, expected: float
+) -> None:
+    """The weights between 0 and 1 gain this much for one half of the customers, and for the other half they lose 0.5."""
+    model = train(circle(ordered=True), TrainingConfig(dimension=4, epochs=1, memory="none"), progress=False)
+
+    class Measured(NamedTuple):
+        per_user: dict[str, Any]
+
+    def measured(weighed: Model, *_: Any, **__: Any) -> Measured:
+        assert weighed.memory is not None
+        near = 0 < weighed.memory.weight * weighed.config.scale < 1
+        return Measured({"ndcg@10": np.tile([0.5, 0.5], 50) + near * np.tile([0.5 + gain, -0.5], 50)})
+
+    monkeypatch.setattr(weighing, "evaluate", measured)
+    assert weighing.choose_weight(model, model.histories, "ndcg@10").weight == expected  # type: ignore[arg-type]
 
 
 def test_who_has_a_memory() -> None:

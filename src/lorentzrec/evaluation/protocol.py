@@ -69,8 +69,8 @@ def evaluate(
     histories: earlier events of the customers; None: the model's training histories.
     users: number of customers to evaluate, chosen at random; None: all.
     metrics: names without k. Full ranking has hr, recall, ndcg, mrr, popularity and coverage by default, and also
-        precision, map, novelty, diversity and gini. Sampled ranking has hr and ndcg by default, and also recall, mrr,
-        precision and map.
+    precision, map, novelty, diversity and gini. Sampled ranking has hr and ndcg by default, and also recall, mrr,
+    precision and map.
     intervals: compute a 95 % bootstrap interval for each mean over customers.
     threads: None: all cores; the result does not depend on it.
     watch: called with the share of customers that are done.

@@ -184,7 +184,7 @@ class Model:
         categories: only items of these categories; `item_table` is a frame with the columns item (or id) and category.
         diversity: 0 for the best items, up to 1 for items far from one another; no effect on popular items.
         reasons: also return the items of the history that contribute most to each item. There are none for popular
-            items, and for a user with a point of their own.
+        items, and for a user with a point of their own.
 
         Fewer than `k` come back where fewer are left. Why they are not simply the best items is in `fallback`.
         """

@@ -311,7 +311,7 @@ def test_a_memory_that_does_not_help_is_left_out() -> None:
 def test_another_weight_than_the_usual_one_has_to_be_clearly_better(
     monkeypatch: pytest.MonkeyPatch, gain: float, expected: float
 ) -> None:
-    """The weights between 0 and 1 gain this much for one half of the customers, and for the other half they lose 0.5."""
+    """The weights between 0 and 1 gain this much for one half of the customers, and lose 0.5 for the other half."""
     model = train(circle(ordered=True), TrainingConfig(dimension=4, epochs=1, memory="none"), progress=False)
 
     class Measured(NamedTuple):

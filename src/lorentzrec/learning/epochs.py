@@ -73,6 +73,16 @@ class Runner(Protocol):
         ...
 
 
+class _NoBarrier:
+    """For a single thread, the caller's own: there Ctrl-C may strike inside a real barrier and leave it locked."""
+
+    def __init__(self, _: int, action: Callable[[], None] = lambda: None) -> None:
+        self.wait = action
+
+    def abort(self) -> None:
+        pass
+
+
 class EpochRunner:
     """Runs epochs over one set of interactions, on this machine.
 
@@ -198,8 +208,9 @@ class EpochRunner:
             number += 1
             stopped = number == end or any(workspace.counters[BROKEN] for workspace in self.workspaces)
 
-        computed, applied = threading.Barrier(threads, stop_if_cancelled), threading.Barrier(threads, end_step)
-        composed, passed = threading.Barrier(threads), threading.Barrier(threads, empty_place)
+        barrier = threading.Barrier if threads > 1 else _NoBarrier
+        computed, applied = barrier(threads, stop_if_cancelled), barrier(threads, end_step)
+        composed, passed = barrier(threads), barrier(threads, empty_place)
         barriers = composed, computed, passed, applied
 
         def work(thread: int) -> None:

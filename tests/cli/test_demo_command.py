@@ -108,7 +108,7 @@ def test_without_the_parts_of_a_service_it_says_how_to_get_them(
 ) -> None:
     monkeypatch.setitem(sys.modules, "granian", None)
     result = run("demo", "--out", tmp_path)
-    assert result.stderr.splitlines()[-1].startswith("note: to see it on a page: pip install '.[serve]'")
+    assert result.stderr.splitlines()[-1].startswith("note: to see it on a page: pip install 'lorentzrec[serve]'")
     assert (tmp_path / "store" / "current").is_file()
 
 

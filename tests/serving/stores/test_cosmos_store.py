@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -236,3 +237,14 @@ def test_a_killed_publisher_counts_as_gone_after_a_while(
     assert (store.clean(), store.versions()) == (0, ["a1"])
     monkeypatch.setattr(cosmos_store, "PUBLISHER_SECONDS", -60)
     assert (store.clean(), store.versions()) == (1, [])
+
+
+def test_calls_of_several_threads_do_not_disturb_one_another(store: CosmosStore) -> None:
+    """The SDK changes what it shares between threads after each call; frequent switches make that happen every time."""
+    events = [Event(f"customer-{number}", "tea", 1, "1") for number in range(150)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        assert store.add_events(events).accepted == len(events)
+    finally:
+        sys.setswitchinterval(before)

@@ -15,6 +15,7 @@ A write whose response is lost fails with `StoreUnavailable`. A caller that send
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ from urllib.parse import parse_qs, urlsplit
 from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, ClientAuthenticationError
 from azure.cosmos import ContainerProxy, CosmosClient, PartitionKey
+from azure.cosmos._cosmos_client_connection import CosmosClientConnection
 from azure.cosmos.exceptions import (
     CosmosClientTimeoutError,
     CosmosHttpResponseError,
@@ -49,6 +51,23 @@ Document = dict[str, Any]
 
 class Conflict(Exception):  # noqa: N818 - not a failure: the caller reads again and repeats
     """Another process has changed, created or removed the document."""
+
+
+class _Connection(CosmosClientConnection):
+    """Keeps the headers of the last response by thread.
+
+    The SDK adds to them after each call, and fails if another thread is copying them at that moment.
+    """
+
+    _own = threading.local()
+
+    @property
+    def last_response_headers(self) -> Any:
+        return getattr(self._own, "headers", {})
+
+    @last_response_headers.setter
+    def last_response_headers(self, headers: Any) -> None:
+        self._own.headers = headers
 
 
 class Account:
@@ -83,6 +102,7 @@ class Account:
                 retry_read=0 if len(regions) > 1 else 1,
                 retry_backoff_factor=0.1,
             )
+            self._client.client_connection.__class__ = _Connection
             account = self._client.get_database_account()
         if account._EnableMultipleWritableLocations:
             self.close()

@@ -43,3 +43,15 @@ def tied_lists(scores: Mapping[Id, float]) -> Iterator[tuple[Id, ...]]:
     """The candidates from best to worst, once for every order of all: all orders of ties are equally frequent."""
     for order in permutations(scores):
         yield tuple(sorted(order, key=lambda item: -scores[item]))
+
+
+def random_scores() -> tuple[Interactions, Interactions, FixedScores]:
+    """Events to train on and to test, and scores with many ties, of 40 customers and 40 items."""
+    generator = np.random.default_rng(3)
+    train = events([(int(user), int(item)) for user, item in generator.integers(0, 40, (300, 2))])
+    test = events([(int(user), int(item)) for user, item in generator.integers(0, 40, (60, 2))])
+    table: dict[Id, dict[Id, float]] = {
+        user: {item: float(generator.integers(0, 8)) for item in range(40)} for user in range(40)
+    }
+    model = FixedScores(train, table)
+    return train, test, model

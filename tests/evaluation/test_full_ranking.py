@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fixed_scores import FixedScores, Pairs, events, tied_lists
+from fixed_scores import FixedScores, Pairs, events, random_scores, tied_lists
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -133,13 +133,7 @@ def test_scores_at_the_end_of_their_range_are_candidates() -> None:
 
 
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    generator = np.random.default_rng(3)
-    train = events([(int(user), int(item)) for user, item in generator.integers(0, 40, (300, 2))])
-    test = events([(int(user), int(item)) for user, item in generator.integers(0, 40, (60, 2))])
-    table: dict[Id, dict[Id, float]] = {
-        user: {item: float(generator.integers(0, 8)) for item in range(40)} for user in range(40)
-    }
-    model = FixedScores(train, table)
+    train, test, model = random_scores()
     whole = evaluate(model, test, k=[1, 5, 20])
     monkeypatch.setattr(held_out, "CELLS_PER_BLOCK", 120)
     assert len(list(held_out.hold_out(test, train, train.items, train.item_counts, None, 0).blocks())) == 10

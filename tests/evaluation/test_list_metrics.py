@@ -7,7 +7,7 @@ from math import log2, sqrt
 
 import numpy as np
 import pytest
-from fixed_scores import FixedScores, Pairs, events, tied_lists
+from fixed_scores import FixedScores, Pairs, events, random_scores, tied_lists
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -87,13 +87,7 @@ def test_as_the_slow_twin(
 
 
 def test_blocks_of_lists_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    generator = np.random.default_rng(3)
-    train = events([(int(user), int(item)) for user, item in generator.integers(0, 40, (300, 2))])
-    test = events([(int(user), int(item)) for user, item in generator.integers(0, 40, (60, 2))])
-    table: dict[Id, dict[Id, float]] = {
-        user: {item: float(generator.integers(0, 8)) for item in range(40)} for user in range(40)
-    }
-    model = FixedScores(train, table)
+    _, test, model = random_scores()
     whole = evaluate(model, test, k=[5, 20], metrics=LISTED)
     monkeypatch.setattr(list_metrics, "LISTS_AT_ONCE", 7)
     in_parts = evaluate(model, test, k=[5, 20], metrics=LISTED, threads=3)

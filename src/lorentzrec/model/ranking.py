@@ -67,6 +67,17 @@ class Recommendations:
     def __iter__(self) -> Iterator[tuple[Id, float]]:
         return zip(self.ids, self.scores.tolist(), strict=True)
 
+    def __getitem__(self, place: int) -> tuple[Id, float]:
+        return self.ids[place], float(self.scores[place])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Recommendations):
+            return NotImplemented
+        same = (self.ids, self.fallbacks, self.reasons) == (other.ids, other.fallbacks, other.reasons)
+        return same and np.array_equal(self.scores, other.scores)
+
+    __hash__ = None  # type: ignore[assignment] - lists and arrays have no hash
+
     def to_frame(self) -> pl.DataFrame:
         """A Polars frame: rank (from 1), item, score, and with reasons a list in the column because."""
         import polars as pl

@@ -36,7 +36,7 @@ FEWEST_USERS_FOR_MEMORY = 500
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainingConfig:
-    """How to train. `None` means: decided from the data when training starts, printed, and recorded with the model.
+    """How to train. `None` means: chosen from the data when training starts, printed, and recorded with the model.
 
     config = TrainingConfig(dimension=64, loss="softmax", seed=7)
     twin = config.replace(geometry="euclidean")

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec import topk
+from lorentzrec.counting import Count
 from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
 from lorentzrec.geometry.hyperboloid import squared_lorentzian_distance
 from lorentzrec.geometry.midpoint import einstein_midpoint, normalise_sum
@@ -88,9 +89,8 @@ class Recommendations:
     def _repr_html_(self) -> str:
         """The items as a table, in notebooks."""
         rows = [(rank, item, f"{score:.4f}") for rank, (item, score) in enumerate(self, 1)]
-        return html_table(
-            f"{len(self)} items", ("rank", "item", "score"), rows, [self.fallback] if self.fallback else []
-        )
+        title = f"{Count(len(self)):item|items}"
+        return html_table(title, ("rank", "item", "score"), rows, [self.fallback] if self.fallback else [])
 
 
 class RecommendationBatch(list[Recommendations]):
@@ -364,9 +364,12 @@ class Ranker:
             ]
 
         starts = range(0, len(queries), size)
+        if (
+            len(starts) == 1 and threads > 1
+        ):  # BLAS may use them; limiting it takes as long as a small catalogue
+            return rank_block(0)
         with SINGLE_THREADED_BLAS, ThreadPoolExecutor(threads) as pool:
-            blocks = pool.map(rank_block, starts) if len(starts) > 1 else map(rank_block, starts)
-            return [ranked for block in blocks for ranked in block]
+            return [ranked for block in pool.map(rank_block, starts) for ranked in block]
 
     def _scores_of(self, linear: NDArray[np.float32], squared_norms: FloatArray) -> FloatArray:
         """Scores from linear ones, up to `_score_error`, and the squared norms of their queries."""

@@ -364,9 +364,7 @@ class Ranker:
             ]
 
         starts = range(0, len(queries), size)
-        if (
-            len(starts) == 1 and threads > 1
-        ):  # BLAS may use them; limiting it takes as long as a small catalogue
+        if len(starts) == 1 and threads > 1:  # BLAS may use them; limiting it takes as long as a small catalogue
             return rank_block(0)
         with SINGLE_THREADED_BLAS, ThreadPoolExecutor(threads) as pool:
             return [ranked for block in pool.map(rank_block, starts) for ranked in block]

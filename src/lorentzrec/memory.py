@@ -58,6 +58,10 @@ class Boosts(NamedTuple):
     def values(self) -> Floats:
         return self.weight * np.log1p(SHARPNESS * self.sums)
 
+    @property
+    def greatest(self) -> float:
+        return float(self.weight * np.log1p(SHARPNESS * self.sums.max(initial=0)))
+
     def among(self, allowed: NDArray[Any] | None, excluded: NDArray[Any] | None = None) -> Boosts:
         """Those of some items only; None allows all."""
         found = self if allowed is None else self.where(_contains(allowed, self.items))

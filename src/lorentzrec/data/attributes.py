@@ -15,6 +15,7 @@ from lorentzrec.counting import Count
 from lorentzrec.data.arrays import Booleans, Floats, Integers, gather_groups, offsets_of, update_digest
 from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary, id_series
 from lorentzrec.errors import ConfigError, InputError
+from lorentzrec.topk import strongest_entries
 
 if TYPE_CHECKING:
     import polars as pl
@@ -212,29 +213,33 @@ class ItemAttributes:
         """For each of these items, the `neighbours` most alike of others with the same `values`."""
         from scipy import sparse
 
-        rarity = np.log(max(len(others), 2) / np.maximum(others.item_counts, 1))
-
-        def matrix(attributes: ItemAttributes) -> Any:
-            weights = rarity[attributes.rows]
-            lengths = np.sqrt(np.bincount(attributes.owners, weights**2, len(attributes)))
-            weights = weights / np.maximum(lengths, 1e-9)[attributes.owners]
-            return sparse.csr_array((weights, attributes.rows, attributes.offsets), (len(attributes), len(self.values)))
-
-        left, right = matrix(self), matrix(others)
+        rarity = others.rarity
+        left, right = self.matrix(rarity), others.matrix(rarity)
         rare = sparse.diags_array((others.item_counts <= MOST_ALIKE).astype(np.float64))
         pairs = offsets_of(np.bincount(self.owners, np.minimum(others.item_counts, MOST_ALIKE)[self.rows], len(self)))
         found, start = [], 0
         while start < len(self):
             end = max(int(np.searchsorted(pairs, pairs[start] + _PAIRS_AT_ONCE, side="right")) - 1, start + 1)
-            block = ((left[start:end] @ rare) @ right.T).tocoo()
-            rows, columns = block.coords
-            order = np.lexsort((columns, -block.data, rows))
-            rows, columns, data = rows[order], columns[order], block.data[order]
-            near = (np.arange(len(rows)) - np.searchsorted(rows, rows) < neighbours) & (data > 0)
-            found.append((rows[near] + start, columns[near], data[near]))
+            found.append(strongest_entries((left[start:end] @ rare) @ right.T, neighbours))
             start = end
-        items, others_found, likeness = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        return Alike(items.astype(np.int64), others_found.astype(np.int64), likeness)
+        near = sparse.vstack(found).tocoo()
+        items, columns = near.coords
+        return Alike(items.astype(np.int64), columns.astype(np.int64), near.data)
+
+    @property
+    def rarity(self) -> Floats:
+        """The logarithm of how rare each attribute is among these items."""
+        rarity: Floats = np.log(max(len(self), 2) / np.maximum(self.item_counts, 1))
+        return rarity
+
+    def matrix(self, rarity: Floats) -> Any:
+        """A SciPy sparse matrix with a row of length 1 per item: its attributes, weighted by their `rarity`."""
+        from scipy import sparse
+
+        weights = rarity[self.rows]
+        lengths = np.sqrt(np.bincount(self.owners, weights**2, len(self)))
+        weights = weights / np.maximum(lengths, 1e-9)[self.owners]
+        return sparse.csr_array((weights, self.rows, self.offsets), (len(self), len(self.values)))
 
     @property
     def digest(self) -> str:

@@ -122,9 +122,8 @@ def _engine(name: str, master: str | None) -> AbstractContextManager[Engine | No
             raise ConfigError("--master is for --engine spark: give both, or none")
         return nullcontext()
     from lorentzrec.ingest.spark_engine import spark_engine
-    from lorentzrec.ingest.spark_session import session_place
 
-    return spark_engine(**session_place(master))
+    return spark_engine(master=master)
 
 
 def step_table(report: PrepareReport) -> Table:

@@ -315,6 +315,10 @@ class Dataset:
         """All parts in order, training first; one if the dataset is not split."""
         return tuple(self._interactions(list(self.part_names) or [None]))
 
+    def named_parts(self) -> dict[str, Interactions]:
+        """The same by name; a dataset without a split is all `train`."""
+        return dict(zip(self.part_names or ("train",), self.parts(), strict=True))
+
     def _interactions(self, parts: Sequence[str | None]) -> list[Interactions]:
         import polars as pl
 

@@ -42,13 +42,9 @@ class _ReadTask:
 
 
 @contextmanager
-def spark_engine(
-    *, master: str | None = None, remote: str | None = None, session: Any = None, memory: str = "4g"
-) -> Iterator[SparkEngine]:
-    """An engine for `prepare`, on a session of `spark_session`."""
-    with spark_session(
-        master=master, remote=remote, session=session, memory=memory, name="lorentzrec prepare"
-    ) as started:
+def spark_engine(**place: Any) -> Iterator[SparkEngine]:
+    """An engine for `prepare`; the arguments are those of `spark_session`."""
+    with spark_session(**place, name="lorentzrec prepare") as started:
         yield SparkEngine(started)
 
 

@@ -18,9 +18,9 @@ import typer
 
 from lorentzrec.atomic import MARKER
 from lorentzrec.cli import interrupt_on
-from lorentzrec.cli.inputs import attributes_at, dataset_at, training_events, with_types_of
-from lorentzrec.cli.options import event_file_options
-from lorentzrec.cli.output import flag_of, note, print_result, say, show, table
+from lorentzrec.cli.inputs import attributes_at, require_dataset, training_events, with_types_of
+from lorentzrec.cli.options import check_engine, event_file_options
+from lorentzrec.cli.output import note, print_result, say, show, table
 from lorentzrec.cli.results import refuse_unwritable
 from lorentzrec.counting import Count
 from lorentzrec.errors import ConfigError, InputError, TrainingInterrupted
@@ -109,6 +109,8 @@ def train(
     scratch: Folder that all workers reach, for customers and points during training; local, az:// or s3://.
         Default: OUT.rounds.
     """
+    spark_options = {"master": master, "workers": workers, "rounds": rounds, "scratch": scratch}
+    check_engine(engine, ("local", "keras", "spark"), **spark_options)
     model_to_start = None if start is None else _load_start(start, engine)
     chosen = load_config(config, settings, model_to_start)
     if chosen.epochs == 0:
@@ -120,7 +122,6 @@ def train(
     checkpoint = out.with_name(f"{out.name}.checkpoint")
     if checkpoint.exists() and not resume:
         raise InputError(f"{checkpoint} is left from a run that was stopped: add --resume to continue it, or remove it")
-    spark_options = {"master": master, "workers": workers, "rounds": rounds, "scratch": scratch}
     learn = partial(_learn, data, chosen, file_options, checkpoint, resume, model_to_start, attributes)
     if engine != "local" and attributes not in (None, "none"):
         raise ConfigError(f"--attributes is for --engine local, not {engine}: leave one of them out")
@@ -132,10 +133,7 @@ def train(
             raise InputError(f"{rounds_folder} is missing, so there is nothing to resume: leave --resume out")
         learn = partial(_learn_on_spark, data, chosen, file_options, checkpoint, rounds_folder, spark_options)
     elif engine == "keras":
-        refuse_options("local", spark_options)
         learn = partial(_learn_on_keras, data, chosen, file_options, checkpoint, resume)
-    else:
-        refuse_options(engine, spark_options)
     with _sigterm_as_ctrl_c():
         try:
             model = learn()
@@ -217,23 +215,12 @@ def _learn_on_spark(
     """Rounds in the scratch storage that belong to the same run are continued in any case."""
     from lorentzrec.spark import train as learn
 
-    dataset = dataset_at(data, **file_options)
-    if dataset is None:
-        raise InputError(f"{data} is not a dataset, which --engine spark needs: make one with lorentzrec prepare")
+    dataset = require_dataset(data, "--engine spark", **file_options)
     say(f"training on {dataset!r}")
     options["scratch"] = options["scratch"] or rounds_folder
     model = learn(dataset, config, checkpoint=checkpoint, resume=checkpoint.exists(), **options)
     shutil.rmtree(rounds_folder, ignore_errors=True)
     return model
-
-
-def refuse_options(engine: str, options: dict[str, Any]) -> None:
-    """Raise a `ConfigError` for an unknown engine, and for options of Spark on this machine's."""
-    if engine != "local":
-        raise ConfigError(f"there is no engine {engine!r}: use local, keras or spark")
-    for name, value in options.items():
-        if value is not None:
-            raise ConfigError(f"{flag_of(name)} is for --engine spark: give both, or none")
 
 
 def load_config(path: Path | None, settings: list[str] | None, start: Model | None = None) -> TrainingConfig:

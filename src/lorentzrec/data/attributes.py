@@ -334,18 +334,14 @@ def _read(
     for column in columns:
         texts = pl.DataFrame({"row": rows, "text": _texts(table[column.name])}).drop_nulls()
         distinct = texts["text"].unique(maintain_order=True)
-        values = [[value for value in column.values_of(text) if len(value) <= LONGEST_VALUE] for text in distinct]
-        long = sum(
-            1
-            for text in distinct.filter(distinct.str.len_chars() > LONGEST_VALUE - len(column.name) - 1)
-            for value in column.values_of(text)
-            if len(value) > LONGEST_VALUE
-        )
-        if long:
-            notes.append(f"{Count(long):value|values} of {column.name} longer than {LONGEST_VALUE} characters left out")
+        values = [list(column.values_of(text)) for text in distinct]
         expanded = pl.DataFrame({"text": distinct, "value": pl.Series(values, dtype=pl.List(pl.String))})
-        joined = texts.join(expanded, on="text", maintain_order="left").select("row", "value").explode("value")
-        parts.append(joined.drop_nulls().unique(maintain_order=True))
+        expanded = expanded.explode("value").drop_nulls()
+        short = expanded.filter(pl.col("value").str.len_chars() <= LONGEST_VALUE)
+        if long := len(expanded) - len(short):
+            notes.append(f"{Count(long):value|values} of {column.name} longer than {LONGEST_VALUE} characters left out")
+        joined = texts.join(short, on="text", maintain_order="left_right").select("row", "value")
+        parts.append(joined.unique(maintain_order=True))
     pairs = pl.concat(parts)
     empty = len(table) - pairs["row"].n_unique()
     if empty:

@@ -23,7 +23,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -323,11 +323,11 @@ class Dataset:
         import polars as pl
 
         columns = [name for name in self.manifest["columns"] if name != "next_item_row"]
-        paths = list(self._table(EVENTS).values())
+        files = {join(self.address, name): path for name, path in self._table(EVENTS).items()}
         with parquet_faults(join(self.address, EVENTS), AGAIN):
-            events = pl.read_parquet(paths, columns=columns, glob=False).rechunk()
+            events = pl.read_parquet(list(files.values()), columns=columns, glob=False).rechunk()
         users, items = self._vocabulary("user"), self._vocabulary("item")
-        check_events(events, self.manifest, join(self.address, EVENTS), partial(self._first_row, events))
+        check_events(events, self.manifest, join(self.address, EVENTS), files)
         whole = Interactions.from_sorted(users, items, events, tuple(self.manifest.get("notes", ())))
         numbers: NDArray[np.uint8] | None = events["part"].to_numpy() if "part" in columns else None
         return [
@@ -342,19 +342,6 @@ class Dataset:
         columns = [name for name in self.manifest["columns"] if name != "next_item_row"]
         events = pl.scan_parquet(list(self._table(EVENTS).values()), glob=False).select(columns)
         return events.filter(pl.col("part") == 0).drop("part") if "part" in columns else events
-
-    def _first_row(self, events: pl.DataFrame, column: str, wrong: pl.Series, reason: str) -> ArtifactError:
-        """The error about the first event where `wrong` is true."""
-        import polars as pl
-
-        event = row = int(wrong.arg_true()[0])
-        for file, path in self._table(EVENTS).items():
-            length = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
-            if row < length:
-                place = f"{join(self.address, file)} row {row + 1}"
-                break
-            row -= length
-        return ArtifactError(f"{place}: {column} is {events[column][event]}, {reason}: {AGAIN}")
 
 
 def is_dataset(address: str | Path) -> bool:

@@ -19,7 +19,8 @@ from lorentzrec.counting import Count
 from lorentzrec.data.splitting import EventColumns, find_rule, random_note, unseen_note
 from lorentzrec.data.times import MICROSECONDS, parse_moment
 from lorentzrec.errors import InputError
-from lorentzrec.ingest.engine import Engine, EventInput, Frame
+from lorentzrec.ingest.engine import Engine, Frame
+from lorentzrec.ingest.layouts import Layout
 from lorentzrec.ingest.reading import FAULT_COLUMNS, INTEGER, count_faults, fault_error
 
 if TYPE_CHECKING:
@@ -56,15 +57,15 @@ class Pipeline:
     """One run. Each step takes the events, returns them changed, and records what it did."""
 
     def __init__(
-        self, config: PrepareConfig, engine: Engine, inputs: Sequence[EventInput], watch: Callable[[str], None]
+        self, config: PrepareConfig, engine: Engine, layouts: Sequence[Layout], watch: Callable[[str], None]
     ) -> None:
         """`watch` is called with the name of each stage when it begins."""
-        self.config, self.engine, self.inputs, self.watch = config, engine, inputs, watch
-        self.id_kinds = {role: {one.layout.kinds[role] for one in inputs} for role in ("user", "item")}
+        self.config, self.engine, self.layouts, self.watch = config, engine, layouts, watch
+        self.id_kinds = {role: {one.kinds[role] for one in layouts} for role in ("user", "item")}
         self.positions = config.source.ordered
         """Whether times are positions in the files."""
         self.steps: list[Step] = []
-        self.notes = list(dict.fromkeys(note for one in inputs for note in one.layout.notes))
+        self.notes = list(dict.fromkeys(note for one in layouts for note in one.notes))
         self.rejected: Frame | None = None
         """Faulty rows that were skipped, if there are any."""
         self.timed = self.weighted = self.whole_seconds = False
@@ -76,7 +77,7 @@ class Pipeline:
         """All steps in order."""
         self.watch("reading")
         id_types = {role: "Int64" if kinds == {"integer"} else "String" for role, kinds in self.id_kinds.items()}
-        events = self.engine.read(self.inputs, id_types)
+        events = self.engine.read(self.layouts, id_types)
         config, columns = self.config, self._names(events)
         self.timed, self.weighted = "time" in columns, "weight" in columns or bool(config.event_weights)
         self.tie = "sequence" if "sequence" in columns else "item_code"

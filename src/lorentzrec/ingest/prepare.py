@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -28,7 +28,7 @@ from lorentzrec.ingest.dataset import (
     new_dataset,
     open_dataset,
 )
-from lorentzrec.ingest.engine import Engine, EventInput, PolarsEngine
+from lorentzrec.ingest.engine import Engine, PolarsEngine
 from lorentzrec.ingest.item_table import attribute_columns, attributes_of, read_item_table, with_item_table
 from lorentzrec.ingest.layouts import Layout, detect_layout
 from lorentzrec.ingest.pipeline import Pipeline, Step
@@ -197,7 +197,7 @@ def prepare(
         notes = _note_replacement(manifest, config)
     with _report_in_one_line(), scratch_directory("prepare", within=scratch) as folder:
         # Polars needs the whole files; where tasks read them, an outline is enough to detect their layout.
-        inputs = _detect_inputs(config, files, folder, fetch_outline if engine else fetch)
+        layouts = _detect_layouts(config, files, folder, fetch_outline if engine else fetch)
         engine = engine or PolarsEngine(folder)
         table = None
         if config.items is not None:
@@ -205,7 +205,7 @@ def prepare(
             options: dict[str, Any] = {"reader": config.reader, "attributes": names}
             table = read_item_table(config.items, config.item_source, config.item_columns, **options)
         with new_dataset(config.out) as draft:
-            pipeline = Pipeline(config, engine, inputs, watch)
+            pipeline = Pipeline(config, engine, layouts, watch)
             histories = pipeline.run()
             recorded, items = list(pipeline.notes), histories.items
             if pipeline.rejected is not None:
@@ -250,8 +250,8 @@ def read_interactions(path: str | Path, reader: str | None = None, **options: An
     config = PrepareConfig(events=(str(path),), out="", source=source, reader=reader, **filters)
     with _report_in_one_line(), scratch_directory("prepare") as folder:
         engine = PolarsEngine(folder)
-        inputs = _detect_inputs(config, _list_inputs(config), folder, fetch)
-        pipeline = Pipeline(config, engine, inputs, lambda stage: None)
+        layouts = _detect_layouts(config, _list_inputs(config), folder, fetch)
+        pipeline = Pipeline(config, engine, layouts, lambda stage: None)
         histories = pipeline.run()
         events = cast_columns(engine.collect(histories.events).sort(histories.order))
     users, items = Vocabulary(histories.users["id"], name="user"), Vocabulary(histories.items["id"], name="item")
@@ -288,20 +288,20 @@ def _note_replacement(manifest: dict[str, Any], config: PrepareConfig) -> list[s
     return [f"{config.out} was a dataset made with other options ({', '.join(changed)}), and is replaced"]
 
 
-def _detect_inputs(
+def _detect_layouts(
     config: PrepareConfig, files: list[tuple[StoredFile, int]], folder: Path, get: Callable[[str, Path], Path]
-) -> list[EventInput]:
+) -> list[Layout]:
     """The layout of every file, so that wrong names and columns are found before any work is done."""
-    inputs: list[EventInput] = []
+    layouts: list[Layout] = []
     for file, part in files:
         layout = detect_layout(get(file.address, folder), config.source, file.address)
-        inputs.append(EventInput(layout, part, len(inputs)))
-        first = inputs[0].layout
+        layouts.append(replace(layout, part=part, number=len(layouts)))
+        first = layouts[0]
         if set(layout.roles) != set(first.roles):
             ours, theirs = ", ".join(first.roles), ", ".join(layout.roles)
             raise InputError(f"{file.address} has {theirs}, but {first.label} has {ours}: give files of one kind")
     _check_roles(config, first)
-    return inputs
+    return layouts
 
 
 def _check_roles(config: PrepareConfig, first: Layout) -> None:

@@ -309,17 +309,22 @@ class Dataset:
         if part is not None and part not in self.part_names:
             have = f"use one of {', '.join(self.part_names)}" if self.part_names else "it is not split, leave part out"
             raise ConfigError(f"{self.address} has no part {part!r}: {have}")
-        return self._interactions([part])[0]
+        whole, numbers = self._read_events()
+        return whole if part is None else whole.select(numbers == self.part_names.index(part))
 
     def parts(self) -> tuple[Interactions, ...]:
         """All parts in order, training first; one if the dataset is not split."""
-        return tuple(self._interactions(list(self.part_names) or [None]))
+        return tuple(self.named_parts().values())
 
     def named_parts(self) -> dict[str, Interactions]:
         """The same by name; a dataset without a split is all `train`."""
-        return dict(zip(self.part_names or ("train",), self.parts(), strict=True))
+        whole, numbers = self._read_events()
+        if not self.part_names:
+            return {"train": whole}
+        return {name: whole.select(numbers == number) for number, name in enumerate(self.part_names)}
 
-    def _interactions(self, parts: Sequence[str | None]) -> list[Interactions]:
+    def _read_events(self) -> tuple[Interactions, NDArray[np.uint8]]:
+        """All events, and the part of each if there are parts."""
         import polars as pl
 
         columns = [name for name in self.manifest["columns"] if name != "next_item_row"]
@@ -329,11 +334,7 @@ class Dataset:
         users, items = self._vocabulary("user"), self._vocabulary("item")
         check_events(events, self.manifest, join(self.address, EVENTS), files)
         whole = Interactions.from_sorted(users, items, events, tuple(self.manifest.get("notes", ())))
-        numbers: NDArray[np.uint8] | None = events["part"].to_numpy() if "part" in columns else None
-        return [
-            whole if name is None or numbers is None else whole.select(numbers == self.part_names.index(name))
-            for name in parts
-        ]
+        return whole, events["part"].to_numpy() if "part" in columns else np.empty(0, np.uint8)
 
     def scan_training(self) -> pl.LazyFrame:
         """The events that models are trained on, sorted by customer: the first part, or all if there is no split."""

@@ -100,17 +100,17 @@ class ItemAttributes:
         if not wanted:
             raise InputError("there is no column of attributes: name at least one")
         described = tuple(_describe(table, name) for name in wanted)
-        ids, pairs, notes = _read(table, item, described)
-        counts = pairs["value"].value_counts(name="count").sort("value")
-        shared = counts.filter(counts["count"] > 1)["value"]
-        if single := len(counts) - len(shared):
-            notes.append(
+        found = _read(table, item, described)
+        shared = found.values.series.filter(found.item_counts > 1)
+        if single := len(found.values) - len(shared):
+            note = (
                 f"{Count(single):attribute that only one item has was|attributes that only one item has were} left out"
             )
+            found = replace(found, notes=(*found.notes, note))
         for column in described:
             if not shared.str.starts_with(f"{column.name}=").any():
                 raise InputError(f"no two items share a value of the column {column.name!r}: leave it out")
-        return _encode(ids, pairs, Vocabulary(shared, name="attribute"), described, notes)
+        return found._with_values(Vocabulary(shared, name="attribute"))
 
     def encode(self, frame: Any, *, item: str = "item") -> ItemAttributes:
         """The attributes of other items, in a frame with the same columns; values that are not known are left out, with
@@ -120,12 +120,9 @@ class ItemAttributes:
         if not present:
             names = ", ".join(column.name for column in self.columns)
             raise InputError(f"the frame has none of the attribute columns ({names}): check the names")
-        notes = [f"there is no column {column.name!r}" for column in self.columns if column not in present]
-        ids, pairs, more = _read(table, item, present)
-        encoded = _encode(ids, pairs, self.values, self.columns, [*notes, *more])
-        if unknown := len(pairs) - len(encoded.rows):
-            encoded = replace(encoded, notes=(*encoded.notes, _unknown_values(unknown)))
-        return encoded
+        missing = [f"there is no column {column.name!r}" for column in self.columns if column not in present]
+        found = _read(table, item, present)
+        return replace(found, notes=(*missing, *found.notes)).in_terms_of(self)
 
     def __repr__(self) -> str:
         described = int((np.diff(self.offsets) > 0).sum())
@@ -180,21 +177,22 @@ class ItemAttributes:
         kept[self.rows[items[self.owners]]] = True
         if kept.all():
             return self
-        values = Vocabulary(self.values.series.filter(kept), name="attribute")
-        right = kept[self.rows]
-        counts = np.bincount(self.owners[right], minlength=len(self.items))
-        rows = (np.cumsum(kept) - 1)[self.rows[right]].astype(np.int32)
-        return replace(self, values=values, offsets=offsets_of(counts), rows=rows)
+        return self._with_values(Vocabulary(self.values.series.filter(kept), name="attribute"))
 
     def in_terms_of(self, other: ItemAttributes) -> ItemAttributes:
         """These items with the `values` of another object; values that it does not have are left out, with a note."""
-        found = other.values.rows(self.values.series)[self.rows]
+        found = replace(self._with_values(other.values), columns=other.columns)
+        if unknown := len(self.rows) - len(found.rows):
+            note = f"{Count(unknown):value is|values are} not known to the model, and left out"
+            found = replace(found, notes=(*found.notes, note))
+        return found
+
+    def _with_values(self, values: Vocabulary) -> ItemAttributes:
+        """With other values; those of these that it does not hold are left out."""
+        found = values.rows(self.values.series)[self.rows]
         known = found != UNKNOWN
-        notes = self.notes if known.all() else (*self.notes, _unknown_values(int((~known).sum())))
-        counts = np.bincount(self.owners[known], minlength=len(self.items))
-        return replace(
-            other, items=self.items, offsets=offsets_of(counts), rows=found[known].astype(np.int32), notes=notes
-        )
+        offsets = offsets_of(np.bincount(self.owners[known], minlength=len(self.items)))
+        return replace(self, values=values, offsets=offsets, rows=found[known].astype(np.int32))
 
     def append(self, more: ItemAttributes, items: Vocabulary) -> ItemAttributes:
         """Followed by other items with the same `values`; `items`: all of them."""
@@ -249,10 +247,6 @@ class ItemAttributes:
         self.values.update_digest(digest)
         update_digest(digest, [self.offsets, self.rows])
         return digest.hexdigest()
-
-
-def _unknown_values(count: int) -> str:
-    return f"{Count(count):value is|values are} not known to the model, and left out"
 
 
 def _table(frame: Any, item: str) -> pl.DataFrame:
@@ -322,10 +316,8 @@ def _texts(column: pl.Series) -> pl.Series:
     return texts.replace("", None)
 
 
-def _read(
-    table: pl.DataFrame, item: str, columns: Sequence[AttributeColumn]
-) -> tuple[Vocabulary, pl.DataFrame, list[str]]:
-    """The ids, pairs of a row number and a value, and notes."""
+def _read(table: pl.DataFrame, item: str, columns: tuple[AttributeColumn, ...]) -> ItemAttributes:
+    """All attributes in a table, in the order of items and, for each, of columns."""
     import polars as pl
 
     ids = Vocabulary(id_series(table[item], "item"), name="item")
@@ -346,19 +338,8 @@ def _read(
     empty = len(table) - pairs["row"].n_unique()
     if empty:
         notes.append(f"{Count(empty):item has|items have} no attributes")
-    return ids, pairs, notes
-
-
-def _encode(
-    ids: Vocabulary,
-    pairs: pl.DataFrame,
-    values: Vocabulary,
-    columns: tuple[AttributeColumn, ...],
-    notes: Sequence[str],
-) -> ItemAttributes:
-    """Pairs whose values are known, in the order of items and, for each, of columns."""
-    items, found = pairs["row"].to_numpy(), values.rows(pairs["value"])
-    known = found != UNKNOWN
-    order = np.argsort(items[known], kind="stable")
-    offsets = offsets_of(np.bincount(items[known], minlength=len(ids)))
-    return ItemAttributes(ids, values, offsets, found[known][order].astype(np.int32), columns, tuple(notes))
+    known = Vocabulary(pairs["value"].unique().sort(), name="attribute")
+    order = np.argsort(pairs["row"].to_numpy(), kind="stable")
+    offsets = offsets_of(np.bincount(pairs["row"].to_numpy(), minlength=len(ids)))
+    rows_of_values = known.rows(pairs["value"])[order].astype(np.int32)
+    return ItemAttributes(ids, known, offsets, rows_of_values, columns, tuple(notes))

@@ -38,6 +38,7 @@ def reproduce(
     master: Annotated[
         str | None, _service("LORENTZREC_MASTER", "pipeline: Spark's master URL, or sc://HOST; default: this machine.")
     ] = None,
+    *,
     json: bool = False,
 ) -> None:
     """Run experiments of the paper: simulations, midpoints, networks, amazon, movielens, asos, or all.

@@ -14,8 +14,7 @@ from lorentzrec.errors import InputError
 from lorentzrec.model.diversity import diversify, pool_size
 from lorentzrec.model.fallbacks import Cause, Fallback, history_fallbacks, unknown_fallbacks
 from lorentzrec.model.ranking import History, Rows
-from lorentzrec.serving.recommending.exploring import explore
-from lorentzrec.serving.recommending.live_ranker import LiveRanker, Query, Ranked
+from lorentzrec.serving.recommending.live_ranker import LiveRanker, Query, Ranked, explore
 from lorentzrec.serving.recommending.new_items import NewItems
 from lorentzrec.serving.recommending.query import Id, RankedItems, RankingOptions, Reason, RecommendedItem
 from lorentzrec.serving.versions.item_directory import Item

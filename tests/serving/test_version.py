@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.model.model import Model
+from lorentzrec.serving.stores.version_files import read_manifest
 from lorentzrec.serving.versions import version as version_module
 from lorentzrec.serving.versions.version import drop_copies, open_version, read_arrays, write_version
 from serving.small_shop import CATEGORIES, ITEMS, shop_model, shop_table, shop_version
@@ -106,24 +107,33 @@ def test_integers_become_text(tmp_path: Path) -> None:
     assert version.items.rows(["3", "39", "40"]).tolist() == [3, 39, -1]
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "points.safetensors", "twin.safetensors", "items.sqlite"])
-def test_one_damaged_byte_is_found(copied: Path, name: str) -> None:
-    content = bytearray((copied / name).read_bytes())
+def test_a_damaged_byte_of_the_manifest_is_found(copied: Path) -> None:
+    content = bytearray((copied / "manifest.json").read_bytes())
     content[len(content) // 2] ^= 1
-    (copied / name).write_bytes(content)
-    with pytest.raises(ArtifactError, match=f"{name} is damaged .* publish the model again"):
+    (copied / "manifest.json").write_bytes(content)
+    with pytest.raises(ArtifactError, match=r"manifest.json is damaged .* publish the model again"):
         open_version(copied)
 
 
-@pytest.mark.parametrize("verify", [True, False])
-@pytest.mark.parametrize("name", ["points.safetensors", "items.sqlite"])
-def test_short_and_missing_files_are_found_without_checksums(copied: Path, name: str, verify: bool) -> None:
-    (copied / name).write_bytes((copied / name).read_bytes()[:-1])
-    with pytest.raises(ArtifactError, match=f"{name} is damaged .it does not have the .* bytes"):
-        open_version(copied, verify=verify)
+@pytest.mark.parametrize("name", ["points.safetensors", "twin.safetensors", "items.sqlite"])
+def test_damaged_short_and_missing_files_are_found(copied: Path, name: str) -> None:
+    whole = (copied / name).read_bytes()
+    manifest, _ = read_manifest(copied)
+    assert manifest.find_damage(copied) is None
+    for damaged in (whole[:-1], whole + b"0", whole[:200] + bytes([whole[200] ^ 1]) + whole[201:]):
+        (copied / name).write_bytes(damaged)
+        assert manifest.find_damage(copied) == name
     (copied / name).unlink()
-    with pytest.raises(ArtifactError, match=f"{name} is missing"):
-        open_version(copied, verify=verify)
+    assert manifest.find_damage(copied) == name
+    with pytest.raises(ArtifactError, match=f"{name} ?.*publish the model again|cannot read .*{name}"):
+        open_version(copied)
+
+
+@pytest.mark.parametrize("name", ["points.safetensors", "twin.safetensors", "items.sqlite"])
+def test_files_that_make_no_sense_are_refused(copied: Path, name: str) -> None:
+    (copied / name).write_bytes((copied / name).read_bytes()[:100])
+    with pytest.raises(ArtifactError, match=f"{name} is damaged .* publish the model again"):
+        open_version(copied)
 
 
 def test_other_folders_are_refused(tmp_path: Path) -> None:

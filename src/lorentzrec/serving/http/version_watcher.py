@@ -195,7 +195,7 @@ class VersionWatcher:
             return None
         with self._refuse_if_damaged(name):
             folder = self._store.call(lambda store: store.fetch(name, self._cache), seconds=FETCH_SECONDS)
-            version = open_version(folder, verify=False, copies=self._copies)  # `fetch` has checked every byte
+            version = open_version(folder, copies=self._copies)
             if version.name != name:
                 raise ArtifactError(f"{folder} holds version {version.name!r}: publish the model again")
             self._refused.pop(name, None)

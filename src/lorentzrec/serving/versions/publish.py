@@ -98,7 +98,7 @@ def publish(
             store.upload(folder, uploaded)
             report("checking what was uploaded", 0.0)
             with _in_scratch(scratch):
-                open_version(store.fetch(name, scratch / "fetched"), verify=False).items.close()
+                open_version(store.fetch(name, scratch / "fetched")).items.close()
             events = None if histories is None else add_histories(store, histories, progress)
             store.activate(name)
         except BaseException:

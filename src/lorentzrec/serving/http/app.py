@@ -24,14 +24,13 @@ from litestar.openapi.spec import Components, ExternalDocumentation, Reference, 
 from litestar.routes import HTTPRoute
 
 from lorentzrec._version import __version__
-from lorentzrec.serving.http.costs import CostlyRequests
 from lorentzrec.serving.http.documentation import exact_document
 from lorentzrec.serving.http.guarded_store import GuardedStore
 from lorentzrec.serving.http.keys import ApiKeys, authorise
 from lorentzrec.serving.http.metrics import Metrics
 from lorentzrec.serving.http.middleware import RequestMiddleware
 from lorentzrec.serving.http.problems import PLUGIN, log_failure
-from lorentzrec.serving.http.requests import StrictRequest, Worker
+from lorentzrec.serving.http.requests import CostlyRequests, StrictRequest, Worker
 from lorentzrec.serving.http.routes import catalogue, customers, public, recommendations
 from lorentzrec.serving.http.settings import SERVICE_FOLDER, ServiceSettings
 from lorentzrec.serving.http.version_watcher import VersionWatcher

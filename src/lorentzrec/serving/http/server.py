@@ -79,9 +79,11 @@ class _Server(MPServer):
     keys: ApiKeys | None = None
 
     def _serve_loop(self, spawn_target: Any, target_loader: Any) -> None:
-        from lorentzrec.serving.http.metrics import WorkerDeaths
+        from prometheus_client.multiprocess import mark_process_dead
 
-        deaths, short_lives = WorkerDeaths(), 0
+        from lorentzrec.serving.http.metrics import worker_deaths
+
+        deaths, short_lives = worker_deaths(), 0
         while not self.interrupt_signal:
             self.main_loop_interrupt.wait()
             self.main_loop_interrupt.clear()  # first, so that nothing that happens from now on is missed
@@ -94,7 +96,8 @@ class _Server(MPServer):
             while self.interrupt_children and not self.interrupt_signal:
                 place = self.interrupt_children.pop(0)
                 worker = self.wrks[place]
-                deaths.count(worker.inner.pid)
+                deaths.inc()
+                mark_process_dead(worker.inner.pid)  # type: ignore[no-untyped-call]
                 logger.warning(
                     "worker %d (pid %s) died (%s); it is replaced", place + 1, worker.inner.pid, _describe_end(worker)
                 )

@@ -72,6 +72,11 @@ class VersionWatcher:
         return None if self._recommender is None else self._recommender.version
 
     @property
+    def name(self) -> str | None:
+        """The name of the version in use."""
+        return None if self._recommender is None else self._recommender.version.name
+
+    @property
     def event_weights(self) -> Mapping[str, float]:
         """Weights of the kinds of events: of the service, or else of the version; empty if all are equal."""
         version = self.version

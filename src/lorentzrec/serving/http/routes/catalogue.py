@@ -117,19 +117,18 @@ def _text_of(value: str | float | Sequence[str]) -> str:
 )
 def remove_item(item: ItemInPath, worker: TheWorker) -> NewItemRemoved:
     """Remove a new item. Its next event makes it a new item again: to sell out, remove it from the live items."""
-    id, version = decode_id(item), worker.versions.version
+    id = decode_id(item)
     if not worker.store.call(lambda store: store.remove_new_items([id]), writes=True):
         raise ServiceProblem(f"the item {id!r} is not a new item of the store: check the id", 404, "unknown-item")
     worker.versions.nudge()
-    return NewItemRemoved(id, version.name if version else None)
+    return NewItemRemoved(id, worker.versions.name)
 
 
 @get("/live", sync_to_thread=True, responses=READING)
 def get_live_items(worker: TheWorker) -> LiveItemsResponse:
     """The live items in the store."""
-    version = worker.versions.version
     live = worker.store.call(lambda store: store.live_items(), seconds=LIVE_SECONDS)
-    return LiveItemsResponse(live.items, version.name if version else None, live.removed)
+    return LiveItemsResponse(live.items, worker.versions.name, live.removed)
 
 
 def _refuse_long_list(request: Request[Any, Any, Any], _: Exception) -> Response[Any]:

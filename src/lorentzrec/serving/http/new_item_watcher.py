@@ -28,7 +28,7 @@ logger = logging.getLogger("lorentzrec.serving")
 class NewItemWatcher:
     """Follows the new items of the store and places those that the version does not contain.
 
-    Used by the thread of `VersionWatcher`; only `missing_customers` and `count_left_out` are called by others.
+    Used by the thread of `VersionWatcher`; only `missing_customers` is called by others.
     """
 
     def __init__(self, store: GuardedStore, metrics: Metrics, most: int) -> None:
@@ -146,9 +146,6 @@ class NewItemWatcher:
                 if found is None or (len(found.customers) < MOST_CUSTOMERS and user not in found.customers):
                     missing.setdefault(item, []).append(user)
         return missing
-
-    def count_left_out(self, items: int) -> None:
-        self._metrics.new_items_left_out.inc(items)
 
 
 def _read_histories(store: Store, users: Iterable[str]) -> dict[str, list[HistoryEvent]]:

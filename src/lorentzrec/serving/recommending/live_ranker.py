@@ -102,13 +102,19 @@ class LiveRanker:
 
     def top(self, query: Query, k: int, excluded: Rows, allowed: Rows | None) -> Ranked:
         """The best `k` by the model's score, or the nearest to a point; none of `excluded`, only of `allowed`."""
-        if not isinstance(self.all_items, ExtendedRanker):
-            return self._top_known(query, k, excluded, allowed)
-        best = self._top_known(query, k, self._known(excluded), None if allowed is None else self._known(allowed))
+        boosts = self.all_items.boosts(query.history)
+        if boosts is not None and self._packed is not None:
+            places = self._places[boosts.items]
+            boosts = boosts._replace(items=places).where(places != UNKNOWN)
+        ranker = self._nearest if query.history is None else self._ranker
+        never, among = np.concatenate([excluded, self._removed]), None if allowed is None else self._places_of(allowed)
+        rows, scores = ranker.top(query.point, k, self._places_of(never), among, boosts)
+        if self._packed is not None:
+            rows = self._packed[rows].astype(np.int64)
         new = self.new_items(query, k, excluded, allowed)
         if not len(new[0]):
-            return best
-        rows, scores = np.concatenate([best[0], new[0]]), np.concatenate([best[1], new[1]])
+            return rows, scores
+        rows, scores = np.concatenate([rows, new[0]]), np.concatenate([scores, new[1]])
         order = np.argsort(-scores, kind="stable")[:k]
         return rows[order], scores[order]
 
@@ -126,37 +132,21 @@ class LiveRanker:
         places, scores = ranker.top(query.point, k, np.flatnonzero(never))
         return self._new[places], scores
 
-    def _known(self, rows: Rows) -> Rows:
-        """Without the rows of new items."""
-        return rows[rows < len(self._counts)]
-
-    def _top_known(self, query: Query, k: int, excluded: Rows, allowed: Rows | None) -> Ranked:
-        boosts = self.all_items.boosts(query.history)
-        if boosts is not None and self._packed is not None:
-            places = self._places[boosts.items]
-            boosts = boosts._replace(items=places).where(places != UNKNOWN)
-        ranker = self._nearest if query.history is None else self._ranker
-        if len(self._removed):
-            excluded = np.concatenate([excluded, self._removed])
-        places, scores = ranker.top(
-            query.point, k, self._places_of(excluded), None if allowed is None else self._places_of(allowed), boosts
-        )
-        return places if self._packed is None else self._packed[places].astype(np.int64), scores
-
     def popular(self, k: int, excluded: Rows, allowed: Rows | None) -> Ranked:
         """The `k` items with the most events in training, scored by that number; ties by row."""
         rows = self._popular
         if allowed is not None:
-            allowed = self._known(allowed)
             permitted = np.zeros(len(self._counts), bool)
-            permitted[allowed] = True
+            permitted[allowed[allowed < len(permitted)]] = True
             rows = rows[permitted[rows]]
         rows = rows[: k + len(excluded)]
         best = rows[~np.isin(rows, excluded)][:k].astype(np.int64)
         return best, self._counts[best].astype(np.float32)
 
     def _places_of(self, rows: Rows) -> Rows:
-        """Rows of the version as rows of the packed points; those that are not live drop out."""
+        """Rows of the version as rows of the packed points; new items and those that are not live drop out."""
+        if isinstance(self.all_items, ExtendedRanker):
+            rows = rows[rows < len(self._counts)]
         if self._packed is None:
             return rows
         places = self._places[rows]

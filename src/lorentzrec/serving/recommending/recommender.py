@@ -117,13 +117,10 @@ class Recommender:
         excluded = self._known(options.exclude)
         if exclude_seen:
             excluded = np.concatenate([excluded, seen])
-        if not len(seen):  # the most popular items are meant to be just that, so diversity has no effect
-            popular = ranker.popular(options.k, excluded, allowed)
-            popular = self._explored(popular, ranker, None, options, excluded, allowed)
-            return RankedItems(self._describe(popular), fallbacks)
         used = History(seen, np.array(weights)[known] if weights else None)
-        ranked = self._top(ranker, Query(ranker.all_items.query(*used), used), options, excluded, allowed)
-        because = self._reasons(ranker, used, ranked[0]) if options.reasons and len(ranked[0]) else None
+        query = Query(ranker.all_items.query(*used), used) if len(seen) else None
+        ranked = self._top(ranker, query, options, excluded, allowed)
+        because = self._reasons(ranker, used, ranked[0]) if options.reasons and query and len(ranked[0]) else None
         return RankedItems(self._describe(ranked, because), fallbacks)
 
     def complete_basket(self, items: Sequence[Id], options: RankingOptions = DEFAULTS) -> RankedItems:
@@ -235,30 +232,25 @@ class Recommender:
         return allowed, fallbacks
 
     def _top(
-        self, ranker: LiveRanker, query: Query, options: RankingOptions, excluded: Rows, allowed: Rows | None
+        self, ranker: LiveRanker, query: Query | None, options: RankingOptions, excluded: Rows, allowed: Rows | None
     ) -> Ranked:
-        """The best `k` items for a query, diversified, and new ones that are to be explored."""
-        k, diversity = options.k, options.diversity
-        rows, scores = ranker.top(query, pool_size(k, diversity), excluded, allowed)
-        if diversity:
-            chosen = diversify(ranker.all_items, rows, scores, k, diversity)
-            rows, scores = rows[chosen], scores[chosen]
-        return self._explored((rows, scores), ranker, query, options, excluded, allowed)
+        """The best `k` items for a query, diversified, or else the popular ones; and new ones that are to be explored.
 
-    def _explored(
-        self,
-        ranked: Ranked,
-        ranker: LiveRanker,
-        query: Query | None,
-        options: RankingOptions,
-        excluded: Rows,
-        allowed: Rows | None,
-    ) -> Ranked:
+        The most popular items are meant to be just that, so diversity has no effect on them.
+        """
+        k, diversity = options.k, options.diversity
+        if query is None:
+            rows, scores = ranker.popular(k, excluded, allowed)
+        else:
+            rows, scores = ranker.top(query, pool_size(k, diversity), excluded, allowed)
+            if diversity:
+                chosen = diversify(ranker.all_items, rows, scores, k, diversity)
+                rows, scores = rows[chosen], scores[chosen]
         share = self._explore if options.explore is None else options.explore
         if not share or self.new_items is None:
-            return ranked
+            return rows, scores
         random = np.random.default_rng(options.seed)
-        rows, scores = ranker.new_items(query, max(options.k, EXPLORED), excluded, allowed)
+        new, new_scores = ranker.new_items(query, max(k, EXPLORED), excluded, allowed)
         if query is None:
-            rows = random.permutation(rows)
-        return explore(ranked, (rows, scores), options.k, share, random)
+            new = random.permutation(new)
+        return explore((rows, scores), (new, new_scores), k, share, random)

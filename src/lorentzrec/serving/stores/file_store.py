@@ -25,7 +25,7 @@ from lorentzrec.atomic import MARKER, atomic_directory, atomic_file
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.new_items import NewItems
-from lorentzrec.serving.stores.sql_store import SqlStore
+from lorentzrec.serving.stores.sql_store import Dialect, SqlStore
 from lorentzrec.serving.stores.sqlite_connections import BUSY_SECONDS, SqliteConnections, transaction_of
 from lorentzrec.serving.stores.store import VERSION_NAME, Event, HistoryEvent, State, check_name, salted_key
 from lorentzrec.serving.stores.version_files import file_lock, read_manifest
@@ -88,7 +88,6 @@ class FileStore(SqlStore):
         self._versions = self._folder / VERSIONS
         self._bytes_remain = False
         self._damage: str | None = None
-        self._weight = "weight"
         self._has_new_items = True
         if create:
             try:
@@ -278,9 +277,9 @@ class FileStore(SqlStore):
             [(event.user, event.id, event.item, float(event.time), event.weight) for event in events],
         ).rowcount
 
-    def _history(self, user: str, limit: int, weight: str = "weight") -> list[HistoryEvent]:
+    def _history(self, user: str, limit: int) -> list[HistoryEvent]:
         try:
-            return super()._history(user, limit, self._weight)
+            return super()._history(user, limit)
         except LorentzrecError as error:
             if isinstance(error.__cause__, sqlite3.Error) and _is_damage(error.__cause__):
                 # Without its text, which may hold what the customer did.
@@ -324,7 +323,7 @@ class FileStore(SqlStore):
         if version > len(SCHEMA):
             raise StoreFault.NEWER.error(store=self._database)
         # A store of an earlier release that is read-only cannot get columns and tables.
-        self._weight = "weight" if version >= WEIGHTED_SCHEMA or writable else "1.0"
+        self.dialect = Dialect(weight="weight" if version >= WEIGHTED_SCHEMA or writable else "1.0")
         self._has_new_items = version >= NEW_ITEMS_SCHEMA or writable
         if version < len(SCHEMA) and writable:
             self._make_tables(connection)

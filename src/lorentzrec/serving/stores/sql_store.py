@@ -48,6 +48,8 @@ class Dialect:
     """A parameter with the key of a customer."""
     keys: str = "SELECT value FROM json_each(?)"
     """The keys in a JSON array, which is its parameter."""
+    weight: str = "weight"
+    """The weight of an event."""
     parameter: str = "?"
     json_values: str = "json_each(?)"
     """A table of the values of a JSON array, which is its parameter."""
@@ -101,10 +103,10 @@ class SqlStore(Store, Protocol):
     def _salt(self, cursor: Any) -> str:
         return str(cursor.execute(f"SELECT salt FROM {self.dialect.schema}.privacy").fetchall()[0][0])
 
-    def _history(self, user: str, limit: int, weight: str = "weight") -> list[HistoryEvent]:
+    def _history(self, user: str, limit: int) -> list[HistoryEvent]:
         sql = self.dialect
         query = (
-            f"SELECT {sql.item}, time, {weight} FROM {sql.schema}.events WHERE {sql.user} = {sql.key}"
+            f"SELECT {sql.item}, time, {sql.weight} FROM {sql.schema}.events WHERE {sql.user} = {sql.key}"
             f" ORDER BY time DESC, {sql.item} DESC LIMIT {sql.parameter}"
         )
         return [*map(HistoryEvent._make, reversed(self._rows(query, self._user_key(user), limit)))]

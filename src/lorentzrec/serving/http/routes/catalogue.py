@@ -95,7 +95,7 @@ def describe_item(item: ItemInPath, data: JSONBody[NewItemRequest], worker: TheW
     values, unknown = ([], 0) if version.attributes is None else version.attributes.rows_of(attributes)
     details = ItemDetails(data.title, data.category, data.price, data.image, like, attributes)
     if not worker.store.call(lambda store: store.describe_item(id, details, most=most), writes=True):
-        worker.versions.new_items.count_left_out(1)
+        worker.metrics.new_items_left_out.inc()
         raise ServiceProblem(
             f"there are {most:,} new items, and no more are added: publish a model that contains them, remove some, or "
             "start the service with a larger --new-items",

@@ -64,7 +64,7 @@ def _note_customers(worker: Worker, events: Sequence[Event], seconds: float) -> 
         noted = worker.store.call(
             lambda store: store.note_customers(customers, most=most), writes=True, seconds=seconds
         )
-        new_items.count_left_out(noted.left_out)
+        worker.metrics.new_items_left_out.inc(noted.left_out)
         worker.versions.nudge()
 
 

@@ -108,7 +108,7 @@ def _plot(days: Sequence[BacktestDay], folder: Path, title: str) -> bool:
     """Write the plot as PNG and SVG; returns False without matplotlib."""
     from importlib.util import find_spec
 
-    from lorentzrec.figures.backtest import plot_backtest
+    from lorentzrec.figures.comparison import plot_backtest
 
     if find_spec("matplotlib") is None:
         return False

@@ -80,6 +80,7 @@ class FileStore(SqlStore):
     """The store in the folder `folder`; see `Store` for what each method means."""
 
     _connections: SqliteConnections
+    _user_key = staticmethod(str)
 
     def __init__(self, folder: Path, *, create: bool = False) -> None:
         self.url = f"file:{folder}"
@@ -267,9 +268,6 @@ class FileStore(SqlStore):
 
     def _adding(self, count: int, respect_erasures: bool) -> AbstractContextManager[sqlite3.Connection]:
         return self._connections.transaction()
-
-    def _user_key(self, user: str) -> str:
-        return user
 
     def _insert(self, cursor: sqlite3.Connection, events: Sequence[Event]) -> int:
         return cursor.executemany(

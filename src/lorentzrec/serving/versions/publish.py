@@ -72,20 +72,19 @@ def publish(
     report = progress or (lambda *_: None)
     if disk_map is True:
         disk_map = disk_map_of(model, progress=lambda share: report("making the map", share))
-    with scratch_directory("publish") as scratch, store.publishing():
+    with scratch_directory("publish") as scratch, _in_scratch(scratch), store.publishing():
         folder = scratch / "version"
-        with _in_scratch(scratch):
-            manifest = write_version(
-                folder,
-                model,
-                items=items,
-                disk_map=disk_map.coordinates if disk_map else None,
-                map_description={"method": disk_map.method, "kept": disk_map.kept} if disk_map else None,
-                twin=twin,
-                index=index,
-                event_weights=event_weights,
-                progress=lambda what: report(what, 0.0),
-            )
+        manifest = write_version(
+            folder,
+            model,
+            items=items,
+            disk_map=disk_map.coordinates if disk_map else None,
+            map_description={"method": disk_map.method, "kept": disk_map.kept} if disk_map else None,
+            twin=twin,
+            index=index,
+            event_weights=event_weights,
+            progress=lambda what: report(what, 0.0),
+        )
         name, total = str(manifest["name"]), sum(file["bytes"] for file in manifest["files"].values())
         sent = 0
 
@@ -97,8 +96,7 @@ def publish(
         try:
             store.upload(folder, uploaded)
             report("checking what was uploaded", 0.0)
-            with _in_scratch(scratch):
-                open_version(store.fetch(name, scratch / "fetched")).items.close()
+            open_version(store.fetch(name, scratch / "fetched")).items.close()
             events = None if histories is None else add_histories(store, histories, progress)
             store.activate(name)
         except BaseException:

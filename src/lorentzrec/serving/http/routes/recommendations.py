@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from litestar import get, post
 from litestar.params import FromQuery, JSONBody, QueryParameter
@@ -65,10 +65,14 @@ async def recommend_for_user(
 
 async def _recommend(sent: RecommendRequest, worker: Worker) -> RecommendResponse:
     def rank(recommender: Recommender) -> tuple[RankedItems, str | None]:
-        read = _History(sent.history or ()) if sent.user is None else _read_history(str(sent.user), worker)
-        weights = [*read.weights, *[1.0] * len(sent.context)] if read.weights else ()
-        items = [*read.items, *sent.context]
-        return recommender.recommend(items, sent, weights=weights, exclude_seen=sent.exclude_seen), read.degraded
+        items: Sequence[Id] = sent.history or ()
+        weights: list[float] = []
+        degraded = None
+        if sent.user is not None:
+            items, weights, degraded = _read_history(str(sent.user), worker)
+        weights = [*weights, *[1.0] * len(sent.context)] if weights else []
+        history = [*items, *sent.context]
+        return recommender.recommend(history, sent, weights=weights, exclude_seen=sent.exclude_seen), degraded
 
     return await _run(worker, sent, sent.history_length, rank)
 
@@ -127,22 +131,14 @@ async def _run(
     return await worker.costly.run(cost(options, history), handle)
 
 
-class _History(NamedTuple):
-    items: Sequence[Id]
-    weights: Sequence[float] = ()
-    """Empty: all equal."""
-    degraded: str | None = None
-    """Why the history could not be read."""
-
-
-def _read_history(user: str, worker: Worker) -> _History:
-    """The stored history of a customer."""
+def _read_history(user: str, worker: Worker) -> tuple[list[str], list[float], str | None]:
+    """The items of a customer's stored history, their weights unless all are equal, and why it could not be read."""
     try:
         events = worker.store.call(lambda store: store.history(user))
     except StoreUnavailable:
-        return _History((), degraded=f"the history of the customer could not be read: {STORE_UNAVAILABLE}")
+        return [], [], f"the history of the customer could not be read: {STORE_UNAVAILABLE}"
     except RecordDamaged as error:
         logger.error("%s", error)
-        return _History((), degraded=f"the history of the customer could not be read: {error}")
+        return [], [], f"the history of the customer could not be read: {error}"
     weights = [event.weight for event in events]
-    return _History([event.item for event in events], weights if weights.count(1) < len(weights) else ())
+    return [event.item for event in events], weights if weights.count(1) < len(weights) else [], None

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.model.model import Model
+from lorentzrec.reduction.disk_map import DiskMap
 from lorentzrec.serving.stores.version_files import read_manifest
 from lorentzrec.serving.versions import version as version_module
 from lorentzrec.serving.versions.version import drop_copies, open_version, read_arrays, write_version
@@ -26,8 +27,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shop_version(
         folder,
         shop_model(targets="separate"),
-        disk_map=DISK,
-        map_description={"method": "by hand"},
+        disk_map=DiskMap(DISK, "by hand", {"centre": 0.5}),
         twin=shop_model(geometry="euclidean", score="inner", recency=0.9),
     ).items.close()
     return folder
@@ -49,7 +49,7 @@ def test_everything_comes_back(written: Path) -> None:
     assert version.category_codes[:8].tolist() == [0, 1, 2, -1, 0, 1, 2, -1]
     assert version.map is not None
     assert np.array_equal(version.map, DISK)
-    assert version.manifest["map"] == {"method": "by hand"}
+    assert version.manifest["map"] == {"method": "by hand", "kept": {"centre": 0.5}}
     assert version.manifest["twin"] == {"geometry": "euclidean", "score": "inner", "recency": 0.9}
     assert version.twin_ranker is not None
     assert np.array_equal(version.twin_ranker.item_points, shop_model(geometry="euclidean").item_points)
@@ -176,7 +176,7 @@ def test_a_twin_of_other_items_is_refused(tmp_path: Path) -> None:
 )
 def test_maps_that_are_none(tmp_path: Path, disk_map: NDArray[np.float32], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        write_version(tmp_path / "version", shop_model(), disk_map=disk_map)
+        write_version(tmp_path / "version", shop_model(), disk_map=DiskMap(disk_map, "by hand", {}))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from lorentzrec.atomic import MARKER, atomic_file, checksum
 from lorentzrec.data.arrays import gather_groups, offsets_of
-from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray
 from lorentzrec.memory import Boosts
@@ -72,14 +71,13 @@ class BatchRecommender:
         if options.k < 1:
             raise InputError(f"k is {options.k}: give a whole number of items, 1 or more")
         self.model, self.options, self.index = model, options, index
-        self.histories: Interactions = model.histories
+        self.histories, self.users = model.histories, model.users
         self.customers = np.flatnonzero(self.histories.lengths)
         """Rows of the customers with events."""
         self._ranker = model.ranker
 
     def report(self, rows: int, index: dict[str, Any]) -> BatchReport:
-        assert self.model.users is not None
-        return BatchReport(len(self.customers), rows, len(self.model.users) - len(self.customers), index.get("recall"))
+        return BatchReport(len(self.customers), rows, len(self.users) - len(self.customers), index.get("recall"))
 
     @property
     def parts(self) -> int:
@@ -93,14 +91,13 @@ class BatchRecommender:
         """Recommendations for the customers in these rows."""
         import polars as pl
 
-        assert self.model.users is not None
         if self.index is None:
             return pl.concat([self._exact(block) for block in _blocks(users, EXACT_CUSTOMERS_PER_BLOCK)])
         counts, rows, scores = (np.concatenate(arrays) for arrays in zip(*self._search(users), strict=True))
         ends = np.cumsum(counts)
         return pl.DataFrame(
             {
-                "user": self.model.users.series.gather(np.repeat(users, counts)).alias("user"),
+                "user": self.users.series.gather(np.repeat(users, counts)).alias("user"),
                 "rank": (np.arange(1, len(rows) + 1) - np.repeat(ends - counts, counts)).astype(np.int32),
                 "item": self.model.items.series.gather(rows),
                 "score": scores,
@@ -111,16 +108,15 @@ class BatchRecommender:
         import polars as pl
 
         options, model = self.options, self.model
-        assert model.users is not None
         found = model.recommend_many(
-            users=model.users.ids(users),
+            users=self.users.ids(users),
             k=options.k,
             exclude=options.exclude,
             items=options.items,
             threads=options.threads,
         )
         return found.to_frame().cast(
-            {"user": model.users.series.dtype, "rank": pl.Int32, "item": model.items.series.dtype}
+            {"user": self.users.series.dtype, "rank": pl.Int32, "item": model.items.series.dtype}
         )
 
     def _search(self, users: NDArray[np.int64]) -> list[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]:

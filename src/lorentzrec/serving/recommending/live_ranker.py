@@ -88,7 +88,7 @@ class LiveRanker:
         else:
             self._ranker = ranker if self._index is None else IndexedRanker(ranker, self._index, live)
         self._nearest = self._ranker.nearest()
-        self._new_ranker = self._new_nearest = _rank_others(ranker, ranker.item_points[:0])
+        self._new_ranker = _rank_others(ranker, ranker.item_points[:0])
 
     def extended(self, new: PlacedItems, live: NDArray[np.bool_]) -> LiveRanker:
         """The same with new items, whose rows follow those of the version. `live`: which of them may be recommended."""
@@ -97,7 +97,6 @@ class LiveRanker:
         extended.reasons = self.reasons.extended(extended.all_items)
         extended._new = len(self._counts) + np.flatnonzero(live)
         extended._new_ranker = _rank_others(self.all_items, new.item_points[live])
-        extended._new_nearest = extended._new_ranker.nearest()
         return extended
 
     def top(self, query: Query, k: int, excluded: Rows, allowed: Rows | None) -> Ranked:
@@ -128,7 +127,7 @@ class LiveRanker:
         if query is None:
             rows = self._new[~never]
             return rows, np.zeros(len(rows), np.float32)
-        ranker = self._new_nearest if query.history is None else self._new_ranker
+        ranker = self._new_ranker.nearest() if query.history is None else self._new_ranker
         places, scores = ranker.top(query.point, k, np.flatnonzero(never))
         return self._new[places], scores
 

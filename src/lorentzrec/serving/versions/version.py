@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from lorentzrec.model.model import Model
+    from lorentzrec.reduction.disk_map import DiskMap
 
 FORMAT, FORMAT_VERSION = "lorentzrec-version", 1
 ITEMS = "items.sqlite"
@@ -124,8 +125,7 @@ def write_version(
     model: Model,
     *,
     items: pl.DataFrame | None = None,
-    disk_map: NDArray[np.float32] | None = None,
-    map_description: Mapping[str, Any] | None = None,
+    disk_map: DiskMap | None = None,
     twin: Model | None = None,
     index: bool = True,
     event_weights: Mapping[str, float] | None = None,
@@ -134,7 +134,7 @@ def write_version(
     """Write what a service needs of `model` to `folder` atomically; returns the manifest.
 
     items: a table with the column id and any of title, category, price and image.
-    disk_map: a position in the Poincaré disk for each item; `map_description`: its method and quality.
+    disk_map: a position in the Poincaré disk for each item.
     twin: another model of the same items, for comparison.
     index: build one, if there are enough items for it to pay.
     event_weights: kind of event -> weight, as the model's data were prepared with.
@@ -144,7 +144,7 @@ def write_version(
     table, codes, categories = describe_items(model.items.series, model.item_counts, items)
     arrays: dict[str, NDArray[Any]] = {"item_counts": model.item_counts, "category_codes": codes}
     if disk_map is not None:
-        arrays["map"] = _checked_map(disk_map, len(model.items))
+        arrays["map"] = _checked_map(disk_map.coordinates, len(model.items))
     rows = None if twin is None else _rows_of_twin(model, twin)
     created = datetime.now(UTC)
     with atomic_directory(folder) as partial:
@@ -178,7 +178,7 @@ def write_version(
                 for file in sorted(partial.iterdir())
             },
             "index": described_index,
-            "map": None if disk_map is None else dict(map_description or {}),
+            "map": disk_map and {"method": disk_map.method, "kept": disk_map.kept},
             "twin": described_twin,
             "event_weights": dict(event_weights or {}),
             "notes": notes,

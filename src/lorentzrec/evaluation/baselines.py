@@ -60,7 +60,7 @@ class ItemKNN(Chance):
 
 
 class TransitionCounts(Chance):
-    """Scores an item by how often it came soon after the last items of the history: the memory without any points."""
+    """Scores an item by how often it came soon after the last items of the history: an ordered memory alone."""
 
     def __init__(self, train: Interactions) -> None:
         if not train.ordered:
@@ -79,7 +79,7 @@ class TransitionCounts(Chance):
 
 class ItemItem(TransitionCounts):
     """Scores an item by the customers it shares with the items of the history, with the degrees of items and customers
-    normalised: the linear half of GF-CF."""
+    normalised: an unordered memory alone."""
 
     def __init__(self, train: Interactions) -> None:
         Chance.__init__(self, train)

@@ -28,7 +28,7 @@ from lorentzrec.model.fallbacks import Cause, Fallback, unknown_fallbacks
 from lorentzrec.model.notes import Note
 from lorentzrec.model.queries import Queries, Query, check_count, known_rows, plain_list, rows_of
 from lorentzrec.model.ranking import Ranker, RecommendationBatch, Recommendations
-from lorentzrec.model.reasons import Reason, Reasons
+from lorentzrec.model.reasons import Reason, strongest_reasons
 from lorentzrec.model.record import EpochRecord
 from lorentzrec.topk import top_k
 
@@ -379,10 +379,6 @@ class Model:
         return Queries(self.ranker, self.items, self.users, self.histories, self.user_points)
 
     @cached_property
-    def _reasons(self) -> Reasons:
-        return Reasons(self.ranker)
-
-    @cached_property
     def _customers(self) -> tuple[NDArray[np.int64], Ranker]:
         """The rows of the customers that have a point, and what ranks these points."""
         if self.user_points is not None:
@@ -430,5 +426,5 @@ class Model:
             return ((),) * len(rows)
         return tuple(
             tuple(Reason(self.items.id(row), share, kind) for row, share, kind in parts)
-            for parts in self._reasons.strongest(query.history, rows)
+            for parts in strongest_reasons(self.ranker, query.history, rows)
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias
 
@@ -177,6 +178,12 @@ class Ranker:
         nearest = copy(self)
         Ranker.__init__(nearest, self.item_points, geometry=self.geometry, score="distance")
         return nearest
+
+    @cached_property
+    def centre(self) -> FloatArray:
+        """The midpoint of all items."""
+        total = self.item_points.sum(axis=0, dtype=np.float64)
+        return normalise_sum(total) if self.hyperbolic else total / len(self.item_points)
 
     def precise(self, points: NDArray[np.float32]) -> FloatArray:
         """Points in float64, with x0 recomputed: the stored one has too few digits for differences of squares."""

@@ -13,7 +13,6 @@ from lorentzrec.geometry import FloatArray
 from lorentzrec.memory import Boosts
 from lorentzrec.model.placement import PlacedItems
 from lorentzrec.model.ranking import NO_ROWS, History, Ranker, Rows
-from lorentzrec.model.reasons import Reasons
 from lorentzrec.serving.versions.index import INDEXED_ITEMS, Index, IndexedRanker
 
 FEW_REMOVED = 50
@@ -72,7 +71,7 @@ class LiveRanker:
         self, ranker: Ranker, counts: NDArray[np.int64], live: Rows | None = None, index: Index | None = None
     ) -> None:
         """`live`: rows in rising order; None if every item is live."""
-        self.all_items, self.reasons = ranker, Reasons(ranker)
+        self.all_items = ranker
         rows: Rows = np.arange(len(counts)) if live is None else live
         self._counts, self._popular = counts, rows[np.argsort(-counts[rows], kind="stable")]
         self._index = index if len(rows) >= INDEXED_ITEMS else None
@@ -94,7 +93,6 @@ class LiveRanker:
         """The same with new items, whose rows follow those of the version. `live`: which of them may be recommended."""
         extended = copy(self)
         extended.all_items = ExtendedRanker(self.all_items, new)
-        extended.reasons = self.reasons.extended(extended.all_items)
         extended._new = len(self._counts) + np.flatnonzero(live)
         extended._new_ranker = _rank_others(self.all_items, new.item_points[live])
         return extended

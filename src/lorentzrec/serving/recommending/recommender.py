@@ -14,6 +14,7 @@ from lorentzrec.errors import InputError
 from lorentzrec.model.diversity import diversify, pool_size
 from lorentzrec.model.fallbacks import Cause, Fallback, history_fallbacks, unknown_fallbacks
 from lorentzrec.model.ranking import History, Rows
+from lorentzrec.model.reasons import strongest_reasons
 from lorentzrec.serving.recommending.live_ranker import LiveRanker, Query, Ranked, explore
 from lorentzrec.serving.recommending.new_items import NewItems
 from lorentzrec.serving.recommending.query import Id, RankedItems, RankingOptions, Reason, RecommendedItem
@@ -157,7 +158,7 @@ class Recommender:
         )
 
     def _reasons(self, ranker: LiveRanker, history: History, rows: Rows) -> list[tuple[Reason, ...]]:
-        found = ranker.reasons.strongest(history, rows)
+        found = strongest_reasons(ranker.all_items, history, rows)
         used = np.unique([part.row for reasons in found for part in reasons]).astype(np.int64)
         named = dict(zip(used.tolist(), self._items(used), strict=True))
         return [

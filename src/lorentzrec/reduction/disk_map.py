@@ -64,7 +64,7 @@ def disk_map(
     counts: NDArray[Any] | None = None,
     method: Method = "auto",
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress = lambda _: None,
 ) -> DiskMap:
     """Map points, (n, d + 1) on the hyperboloid or (n, d) in flat space, to the disk.
 
@@ -76,8 +76,7 @@ def disk_map(
     The same seed gives the same map on the same machine, for any number of threads.
     """
     method = _choose_method(points, geometry, counts, method)
-    report = progress or (lambda _share: None)
-    report(0.0)
+    progress(0.0)
     kept: dict[str, float] = {}
     if method == "exact":
         places = _centre(lift(points[:, 1:].astype(np.float64)))
@@ -86,16 +85,18 @@ def disk_map(
         places, kept["spread"] = _stretch_plane(points, geometry)
     else:
         order = centrality(points, geometry) if method == "levels" else None
-        places = neighbour_map(points, geometry, counts=counts, centrality=order, seed=seed, progress=report)
+        places = neighbour_map(points, geometry, counts=counts, centrality=order, seed=seed, progress=progress)
     kept |= measure_map(places, points, geometry, seed)
     coordinates, moved = _move_inside(to_poincare(places))
     if moved:
         kept["on the rim"] = float(moved)
-    report(1.0)
+    progress(1.0)
     return DiskMap(coordinates, method, kept)
 
 
-def disk_map_of(model: Model, *, method: Method = "auto", seed: int = 0, progress: Progress | None = None) -> DiskMap:
+def disk_map_of(
+    model: Model, *, method: Method = "auto", seed: int = 0, progress: Progress = lambda _: None
+) -> DiskMap:
     """The map of the items of a model."""
     return disk_map(
         model.item_points,

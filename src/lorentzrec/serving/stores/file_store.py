@@ -144,7 +144,7 @@ class FileStore(SqlStore):
                 raise StoreFault.LOCKED.error(store=self._folder / PUBLISHING, holder="clean-up")
             yield
 
-    def upload(self, folder: Path, progress: Callable[[int], None] | None = None) -> None:
+    def upload(self, folder: Path, progress: Callable[[int], None] = lambda _: None) -> None:
         manifest, content = read_manifest(folder)
         place = self._versions / manifest.name
         with self._connections.transaction():  # not for its tables: so that two uploads do not make the folder at once
@@ -168,8 +168,7 @@ class FileStore(SqlStore):
                         partial.open("wb") as target,
                     ):
                         shutil.copyfileobj(source, target, 2**20)
-                if progress is not None:
-                    progress(file.bytes)
+                progress(file.bytes)
             if not complete:
                 with atomic_file(place / MARKER) as partial:
                     partial.write_bytes(content)

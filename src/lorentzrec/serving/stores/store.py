@@ -126,7 +126,7 @@ class Store(Protocol):
     def publishing(self) -> AbstractContextManager[None]:
         """While any process holds this, `clean` removes nothing; it ends with its process, too."""
 
-    def upload(self, folder: Path, progress: Callable[[int], None] | None = None) -> None:
+    def upload(self, folder: Path, progress: Callable[[int], None] = lambda _: None) -> None:
         """Send a version folder, under the name in its manifest; it becomes visible only when complete.
 
         An interrupted upload resumes: what is there with the right checksum is not sent again. `progress` is called

@@ -129,7 +129,7 @@ def write_version(
     twin: Model | None = None,
     index: bool = True,
     event_weights: Mapping[str, float] | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str, float], None] = lambda *_: None,
 ) -> dict[str, Any]:
     """Write what a service needs of `model` to `folder` atomically; returns the manifest.
 
@@ -138,9 +138,8 @@ def write_version(
     twin: another model of the same items, for comparison.
     index: build one, if there are enough items for it to pay.
     event_weights: kind of event -> weight, as the model's data were prepared with.
-    progress: called with the name of each long step.
+    progress: called with the name of each long step, and 0.
     """
-    report = progress or (lambda _: None)
     table, codes, categories = describe_items(model.items.series, model.item_counts, items)
     arrays: dict[str, NDArray[Any]] = {"item_counts": model.item_counts, "category_codes": codes}
     if disk_map is not None:
@@ -150,13 +149,13 @@ def write_version(
     with atomic_directory(folder) as partial:
         described = _write_model(partial, OWN, model, arrays)
         described_twin = None if twin is None else _write_model(partial, TWIN, twin, {}, rows)
-        report("writing the item directory")
+        progress("writing the item directory", 0.0)
         write_item_directory(partial / ITEMS, table, categories)
         described_index: dict[str, Any] | None = None
         notes: list[str] = []
         if index and len(model.items) >= INDEXED_ITEMS:
             if is_installed():
-                report("building the index")
+                progress("building the index", 0.0)
                 queries = sample_queries(model.ranker, model.histories)
                 described_index = build_index(model.ranker, queries, partial / INDEX)
             else:

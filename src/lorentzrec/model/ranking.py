@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -162,11 +164,26 @@ class Ranker:
         self.memory = memory if memory is not None and memory.weight > 0 else None
         self.item_points = np.ascontiguousarray(item_points, np.float32)
         self.history_points = self.item_points if history_points is None else history_points
-        self.hyperbolic, self.by_distance, self.recency = geometry == "hyperboloid", score == "distance", recency
+        self.geometry, self.score, self.recency = geometry, score, recency
+        self.hyperbolic, self.by_distance = geometry == "hyperboloid", score == "distance"
         squared_norms = np.einsum("ij,ij->i", self.item_points, self.item_points)
         self._longest = float(np.sqrt(squared_norms.max(initial=0)))
         # -|u - v|^2 / 2 = u . v - |v|^2 / 2 - |u|^2 / 2, and the last term is the same for all items.
         self._offsets = squared_norms / 2 if self.by_distance and not self.hyperbolic else None
+
+    def nearest(self) -> Self:
+        """The same with items ranked by their distance from a query; itself if they are."""
+        if self.by_distance:
+            return self
+        nearest = copy(self)
+        Ranker.__init__(nearest, self.item_points, geometry=self.geometry, score="distance")
+        return nearest
+
+    @cached_property
+    def centre(self) -> FloatArray:
+        """The midpoint of all items."""
+        total = self.item_points.sum(axis=0, dtype=np.float64)
+        return normalise_sum(total) if self.hyperbolic else total / len(self.item_points)
 
     def precise(self, points: NDArray[np.float32]) -> FloatArray:
         """Points in float64, with x0 recomputed: the stored one has too few digits for differences of squares."""

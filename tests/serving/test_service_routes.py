@@ -126,6 +126,18 @@ def test_kinds_of_events_weigh_as_in_training(tmp_path: Path) -> None:
     store.close()
 
 
+def test_times_may_be_texts(service: TestClient[Any]) -> None:
+    sent = [
+        {"user": "mia", "item": "i3", "time": "2024-05-13T10:00:00Z"},
+        {"user": "mia", "item": "i3", "time": "2024-05-13T12:00:00+02:00"},  # the same event
+        {"user": "mia", "item": "i3", "time": 1_715_594_400},  # and again
+        {"user": "mia", "item": "i7", "time": "2024-05-13T10:00:00.5Z"},
+    ]
+    assert service.post("/v1/events", json={"events": sent}).json()["accepted"] == 2
+    history = service.get("/v1/users/mia/history").json()["history"]
+    assert [(event["item"], event["time"]) for event in history] == [("i3", 1_715_594_400), ("i7", 1_715_594_400.5)]
+
+
 def test_events_without_times_keep_the_order_in_which_they_are_sent(service: TestClient[Any]) -> None:
     sent = ["i7", "i2", "i9", "i4", "i1"]
     service.post("/v1/events", json={"events": [{"user": "eve", "item": item} for item in sent]})

@@ -20,7 +20,7 @@ from lorentzrec.atomic import MARKER
 from lorentzrec.cli import interrupt_on
 from lorentzrec.cli.inputs import attributes_at, require_dataset, training_events, with_types_of
 from lorentzrec.cli.options import check_engine, event_file_options
-from lorentzrec.cli.output import note, print_result, say, show, table
+from lorentzrec.cli.output import note, print_result, say, table
 from lorentzrec.cli.results import refuse_unwritable
 from lorentzrec.counting import Count
 from lorentzrec.errors import ConfigError, InputError, TrainingInterrupted
@@ -37,19 +37,27 @@ EPOCHS_SHOWN = 10
 _ENGINE: Any = typer.Option(rich_help_panel="Engine")
 
 
-def _show_settings(wanted: bool) -> None:
+def _show_settings(context: typer.Context, wanted: bool) -> None:
     """Print the fields of `TrainingConfig` and exit."""
     if not wanted:
         return
-    from lorentzrec.field_checks import field_hints, requirement
+    from lorentzrec.field_checks import field_hints, field_texts, requirement
     from lorentzrec.model.config import TrainingConfig
 
+    hints, texts = field_hints(TrainingConfig), field_texts(TrainingConfig)
     rows = [
-        (field.name, requirement(field_hints(TrainingConfig)[field.name]), repr(field.default).strip("'"))
+        {
+            "name": field.name,
+            "values": requirement(hints[field.name]),
+            "default": field.default,
+            "meaning": texts[field.name][0].replace("`", ""),
+        }
         for field in fields(TrainingConfig)
     ]
-    show(table({"name": "left bold", "values": "left", "default": "left"}, rows))
-    show("None: chosen from the data when training starts, or no limit")
+    columns = {"name": "left bold", "values": "left", "default": "left", "meaning": "left"}
+    shown = table(columns, ({**row, "default": repr(row["default"]).strip("'")}.values() for row in rows))
+    remark = "None: chosen from the data when training starts, or no limit"
+    print_result(rows, shown, remark, json=context.params.get("json", False))
     raise typer.Exit
 
 
@@ -60,7 +68,7 @@ def train(
     out: Path,
     config: Path | None = None,
     settings: list[str] | None = None,
-    list_settings: Annotated[bool, typer.Option(callback=_show_settings, is_eager=True)] = False,
+    list_settings: Annotated[bool, typer.Option(callback=_show_settings)] = False,
     attributes: str | None = None,
     start: Path | None = None,
     resume: bool = False,
@@ -70,7 +78,7 @@ def train(
     workers: Annotated[int | None, _ENGINE] = None,
     rounds: Annotated[int | None, _ENGINE] = None,
     scratch: Annotated[str | None, _ENGINE] = None,
-    json: bool = False,
+    json: Annotated[bool, typer.Option(is_eager=True)] = False,  # before --list-settings
     **file_options: str | None,
 ) -> None:
     """Train a model.

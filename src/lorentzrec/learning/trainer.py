@@ -41,7 +41,7 @@ def train(
     attributes: ItemAttributes | None = None,
     start: Model | None = None,
 ) -> Model:
-    """Learn the points. Hyper-parameters that `config` leaves open are decided from the data; the model's config has
+    """Learn the points. Hyper-parameters that `config` leaves open are chosen from the data; the model's config has
     them all.
 
     validation: events to choose the best epoch by, in the vocabularies of `data`; without them, `config.validation`

@@ -77,7 +77,7 @@ _TEXTS = {
     "their customers have no event with a known item, nor do they have known attributes",
     NoteKind.NOT_IN_MEMORY: "the memory does not have the {items:added item|added items} yet: "
     "points alone recommend them",
-    NoteKind.ITEMS_PLACED: "{items:new item starts|new items start} at the midpoint of the queries of its customers, "
+    NoteKind.ITEMS_PLACED: "{items:new item starts|new items start} at the midpoint of the queries of their customers, "
     "and {others:other|others} at random",
     NoteKind.FRESH_OPTIMISER: "the start model has no state of this optimiser: its sums start at zero",
     NoteKind.NOT_NEWER: "{events:event is|events are} not newer than the training data of the start model",

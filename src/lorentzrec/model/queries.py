@@ -125,7 +125,8 @@ def check_count(k: int) -> None:
 def plain_list(values: Iterable[Any], name: str) -> list[Any]:
     """A list, unless `values` is a single id, which would fall apart into letters."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise InputError(f"{name} is {values!r}, not a list: put it in brackets")
+        customer = f", or give user={values!r} for a customer" if name == "history" else ""
+        raise InputError(f"{name} is {values!r}, not a list: put it in brackets{customer}")
     return list(values)
 
 

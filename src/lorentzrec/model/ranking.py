@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec import topk
+from lorentzrec.counting import Count
 from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
 from lorentzrec.geometry.hyperboloid import squared_lorentzian_distance
 from lorentzrec.geometry.midpoint import einstein_midpoint, normalise_sum
@@ -69,6 +70,17 @@ class Recommendations:
     def __iter__(self) -> Iterator[tuple[Id, float]]:
         return zip(self.ids, self.scores.tolist(), strict=True)
 
+    def __getitem__(self, place: int) -> tuple[Id, float]:
+        return self.ids[place], float(self.scores[place])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Recommendations):
+            return NotImplemented
+        same = (self.ids, self.fallbacks, self.reasons) == (other.ids, other.fallbacks, other.reasons)
+        return same and np.array_equal(self.scores, other.scores)
+
+    __hash__ = None  # type: ignore[assignment] - lists and arrays have no hash
+
     def to_frame(self) -> pl.DataFrame:
         """A Polars frame: rank (from 1), item, score, and with reasons a list in the column because."""
         import polars as pl
@@ -79,9 +91,8 @@ class Recommendations:
     def _repr_html_(self) -> str:
         """The items as a table, in notebooks."""
         rows = [(rank, item, f"{score:.4f}") for rank, (item, score) in enumerate(self, 1)]
-        return html_table(
-            f"{len(self)} items", ("rank", "item", "score"), rows, [self.fallback] if self.fallback else []
-        )
+        title = f"{Count(len(self)):item|items}"
+        return html_table(title, ("rank", "item", "score"), rows, [self.fallback] if self.fallback else [])
 
 
 class RecommendationBatch(list[Recommendations]):
@@ -371,9 +382,10 @@ class Ranker:
             ]
 
         starts = range(0, len(queries), size)
+        if len(starts) == 1 and threads > 1:  # BLAS may use them; limiting it takes as long as a small catalogue
+            return rank_block(0)
         with SINGLE_THREADED_BLAS, ThreadPoolExecutor(threads) as pool:
-            blocks = pool.map(rank_block, starts) if len(starts) > 1 else map(rank_block, starts)
-            return [ranked for block in blocks for ranked in block]
+            return [ranked for block in pool.map(rank_block, starts) for ranked in block]
 
     def _scores_of(self, linear: NDArray[np.float32], squared_norms: FloatArray) -> FloatArray:
         """Scores from linear ones, up to `_score_error`, and the squared norms of their queries."""

@@ -12,6 +12,7 @@ import json
 import multiprocessing
 import signal
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
@@ -285,7 +286,9 @@ def _work(worker: _Worker, turn: Any, lines: Any) -> None:
 
 def _study(folder: Path, geometry: str, search: Search) -> Study:
     try:
-        import optuna
+        with warnings.catch_warnings():  # of tqdm, in notebooks without ipywidgets: its bars are not used here
+            warnings.filterwarnings("ignore", message="IProgress not found")
+            import optuna
         from optuna.storages import JournalStorage
         from optuna.storages.journal import JournalFileBackend
     except ImportError:

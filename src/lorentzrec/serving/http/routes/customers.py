@@ -71,7 +71,7 @@ def _note_customers(worker: Worker, events: Sequence[Event], seconds: float) -> 
 def _to_event(event: NewEvent, now: float, weights: Mapping[str, float]) -> Event:
     """A stored event: with an id, a time and a weight."""
     item, weight = str(event.item), event.weight or 1.0
-    usual = token_hex(12) if event.time is None else usual_id(item, event.time)
+    usual = token_hex(12) if event.seconds is None else usual_id(item, event.seconds)
     id = usual if event.id is None else str(event.id)
     if event.kind is not None and weights:
         if event.kind not in weights:
@@ -79,7 +79,7 @@ def _to_event(event: NewEvent, now: float, weights: Mapping[str, float]) -> Even
                 f"events of the kind {event.kind!r} have no weight here: send one of {', '.join(weights)}, or a weight"
             )
         weight = weights[event.kind]
-    return Event(str(event.user), item, now if event.time is None else event.time, id, weight)
+    return Event(str(event.user), item, now if event.seconds is None else event.seconds, id, weight)
 
 
 @get("/users/{user:str}/history", sync_to_thread=True, responses=READING)

@@ -65,7 +65,7 @@ class Source:
     ties: Literal["id", "file"] = "id"
     """Order of a customer's events with equal times: by item id, or as in the file."""
     positions_as_times: bool = False
-    """Deprecated: the former name of `ordered`."""
+    """Deprecated: the former name of `ordered`, removed in 0.3."""
     file_name: str | None = None
     """The file to read if a folder is given, for data sets that come as a folder of several files."""
 
@@ -88,7 +88,7 @@ class Source:
         if self.time_format is not None:
             check_format(self.time_format)
         if self.positions_as_times:
-            warnings.warn("positions_as_times is now called ordered", DeprecationWarning, stacklevel=3)
+            warnings.warn("positions_as_times is now called ordered: removed in 0.3", DeprecationWarning, stacklevel=3)
             object.__setattr__(self, "ordered", True)
             object.__setattr__(self, "positions_as_times", False)
         if self.ordered and self.time_column:

@@ -37,11 +37,12 @@ def dataset_at(data: str, **file_options: str | None) -> Dataset | None:
     return dataset
 
 
-def require_dataset(data: str) -> Dataset:
-    """The dataset at `data`; an `InputError` if there is none."""
-    dataset = dataset_at(data)
+def require_dataset(data: str, needed_by: str = "", **file_options: str | None) -> Dataset:
+    """The dataset at `data`; an `InputError` if there is none. `needed_by`: the option that needs it."""
+    dataset = dataset_at(data, **file_options)
     if dataset is None:
-        raise InputError(f"{data} is not a dataset: make one with lorentzrec prepare")
+        why = f", which {needed_by} needs" if needed_by else ""
+        raise InputError(f"{data} is not a dataset{why}: make one with lorentzrec prepare")
     return dataset
 
 
@@ -79,18 +80,18 @@ def training_events(data: str, **file_options: str | None) -> tuple[Interactions
     dataset = dataset_at(data, **file_options)
     if dataset is None:
         return events_at(data, **file_options), None
-    parts = parts_of(dataset)
+    parts = dataset.named_parts()
     return next(iter(parts.values())), parts.get("validation")
 
 
 def attributes_at(data: str, columns: str | None, file_options: dict[str, str | None]) -> ItemAttributes | None:
     """The attributes of a dataset's items, of the columns `NAME,NAME:KIND,...`, or all; none for "none"."""
-    dataset = None if columns == "none" else dataset_at(data, **file_options)
-    if dataset is None:
-        if columns not in (None, "none"):
-            raise InputError(f"{data} is not a dataset, which --attributes needs: make one with lorentzrec prepare")
+    if columns == "none":
         return None
-    return dataset.attributes(None if columns is None else columns.split(","))
+    if columns is not None:
+        return require_dataset(data, "--attributes", **file_options).attributes(columns.split(","))
+    dataset = dataset_at(data, **file_options)
+    return None if dataset is None else dataset.attributes()
 
 
 def attribute_frame(place: str, model: Model) -> pl.DataFrame:
@@ -107,9 +108,14 @@ def attribute_frame(place: str, model: Model) -> pl.DataFrame:
     return table if model.items.holds_strings else table.with_columns(pl.col("item").cast(pl.Int64))
 
 
-def parts_of(dataset: Dataset) -> dict[str, Interactions]:
-    """The parts by name, training first; a dataset without a split is all training."""
-    return dict(zip(dataset.part_names or ("train",), dataset.parts(), strict=True))
+def require_test(dataset: Dataset) -> dict[str, Interactions]:
+    """The parts of a dataset by name; an `InputError` if it has no test part."""
+    parts = dataset.named_parts()
+    if "test" not in parts:
+        raise InputError(
+            f"{dataset.address} has no test part, only {', '.join(parts)}: prepare it with --split leave_last_out"
+        )
+    return parts
 
 
 def item_table_at(place: str, columns: dict[str, str] | None = None) -> pl.DataFrame:

@@ -116,7 +116,7 @@ class Source:
     Change it to `file` if the order of the file is meaningful where times are equal, as in MovieLens.
     """
     positions_as_times: bool = False
-    """Deprecated: the former name of `ordered`."""
+    """Deprecated: the former name of `ordered`, removed in 0.3."""
     file_name: str | None = None
     """The file to read if a folder is given, for data sets that come as a folder of several files.
 
@@ -142,7 +142,7 @@ class Source:
         if self.time_format is not None:
             check_format(self.time_format)
         if self.positions_as_times:
-            warnings.warn("positions_as_times is now called ordered", DeprecationWarning, stacklevel=3)
+            warnings.warn("positions_as_times is now called ordered: removed in 0.3", DeprecationWarning, stacklevel=3)
             object.__setattr__(self, "ordered", True)
             object.__setattr__(self, "positions_as_times", False)
         if self.ordered and self.time_column:

@@ -5,6 +5,7 @@ A hyper-parameter that the user fixes, or that has no effect on the data, is rem
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 
@@ -18,6 +19,11 @@ class Between(NamedTuple):
 
     def contains(self, value: Any) -> bool:
         return bool(self.low <= value <= self.high)
+
+    def position(self, value: float) -> float:
+        """Where in the range the value is: 0 at `low`, 1 at `high`."""
+        low, value, high = (math.log(one) if self.logarithmic else one for one in (self.low, value, self.high))
+        return (value - low) / (high - low)
 
 
 class OneOf(NamedTuple):
@@ -36,7 +42,7 @@ Space = dict[str, Between | OneOf]
 _ASYMMETRIC: Space = {
     "learning_rate": Between(0.03, 1.5, logarithmic=True),
     "score": OneOf(("distance", "inner")),
-    "scale": Between(2.0, 40.0, logarithmic=True),
+    "scale": Between(1.0, 60.0, logarithmic=True),
     "regularisation": OneOf((0.0, 0.01, 0.03, 0.1, 0.3)),
     "targets": OneOf(("shared", "separate")),
     "recency": Between(0.5, 1.0),
@@ -50,8 +56,7 @@ _SYMMETRIC: Space = {
 }
 SPACES: dict[tuple[str, str], Space] = {
     ("asymmetric", "hyperboloid"): _ASYMMETRIC,
-    # Distances in flat space are shorter, and the best scale varies more.
-    ("asymmetric", "euclidean"): _ASYMMETRIC | {"scale": Between(1.0, 60.0, logarithmic=True)},
+    ("asymmetric", "euclidean"): _ASYMMETRIC,
     ("symmetric", "hyperboloid"): _SYMMETRIC,
     ("symmetric", "euclidean"): _SYMMETRIC | {"scale": Between(0.5, 40.0, logarithmic=True)},
 }

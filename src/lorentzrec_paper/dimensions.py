@@ -58,6 +58,7 @@ TRIALS = 8
 """For each geometry at each dimension."""
 DATA_SETS = (
     DataSetTask("movielens-100k", TRIALS, minimum_rating=4.0),
+    DataSetTask(five_core_name("Musical_Instruments"), TRIALS),
     DataSetTask(five_core_name("Tools_and_Home_Improvement"), TRIALS),
     DataSetTask(five_core_name("Toys_and_Games"), TRIALS),
     DataSetTask(five_core_name("Sports_and_Outdoors"), TRIALS),

@@ -41,8 +41,6 @@ SETTINGS: dict[str, Any] = {
 THREADS: int | None = None
 """None: all cores. With one thread, results are the same to the last bit."""
 LEVEL = 0.05
-EDGE = 0.1
-"""The share of a range, at either end, in which the best value may mean that the range is too narrow."""
 One = TypeVar("One")
 
 
@@ -89,7 +87,7 @@ class Tuned:
     settings: dict[str, Any]
     """Those that were searched."""
     edges: tuple[str, ...]
-    """Those of them that are within `EDGE` of an end of their range."""
+    """Those of them whose value is the lowest or highest that was tried with this score: better ones may be beyond."""
     value: float
     trials: int
     pruned: int
@@ -200,13 +198,14 @@ def _search(
             raise TrainingError(f"no trial of the {tuned.geometry} finished ({reason}): remove {folder} and run again")
         config, states = tuned.config.to_dict(), [trial.state for trial in tuned.trials]
         space = search.space(tuned.geometry, ordered=split.train.ordered)
+        alike = [one.settings for one in tuned.trials if one.settings.get("score") in (None, config["score"])]
         best[tuned.geometry] = Tuned(
             config=config,
             settings={name: config[name] for name in space},
             edges=tuple(
                 name
                 for name, where in space.items()
-                if isinstance(where, Between) and not EDGE <= where.position(config[name]) <= 1 - EDGE
+                if isinstance(where, Between) and config[name] in _ends([one[name] for one in alike])
             ),
             value=tuned.value,
             trials=len(states),
@@ -215,6 +214,10 @@ def _search(
             seconds=sum(trial.seconds for trial in tuned.trials),
         )
     return best
+
+
+def _ends(values: Sequence[float]) -> tuple[float, float]:
+    return min(values), max(values)
 
 
 def run(context: Context) -> Outcome:
@@ -357,7 +360,7 @@ def settings_table(results: Sequence[Measured]) -> Table:
     columns = (
         *Column.keys("data set", "d", "geometry"),
         *Column.ours({"NDCG on validation": ".4f", "trials": "", "seconds": ",.0f"}),
-        *Column.keys("settings", "at an edge of their range"),  # texts, which may be broken over lines
+        *Column.keys("settings", "at an edge of what was tried"),  # texts, which may be broken over lines
     )
     rows = tuple(
         (

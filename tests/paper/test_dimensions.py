@@ -60,8 +60,10 @@ def test_a_small_run_gives_the_numbers_of_train_and_evaluate_and_is_stored(tmp_p
     found = dimensions.run(context)
     assert [row["d"] for row in rows_of(found, 0, f"{TITLE}, NDCG@10")] == [2, 3]
     assert [row["trials"] for row in rows_of(found, 3, TITLE)] == [2] * 4
+    edges = {row["at an edge of what was tried"] for row in rows_of(found, 3, TITLE)}
+    assert edges == {"learning_rate, scale"}, "one trial of each score"
 
-    split = dimensions.DATA_SETS[2].split(context.data.find(dimensions.DATA_SETS[2].name))
+    split = dimensions.DATA_SETS[3].split(context.data.find(dimensions.DATA_SETS[3].name))
     test, counts = split.require_test(), split.before_test.item_counts
     popular = counts[test.item_rows]
     head = popular > np.quantile(popular, 2 / 3)
@@ -121,7 +123,7 @@ def test_bytes_per_item_are_those_of_the_tables_without_the_time_coordinate() ->
 @pytest.mark.usefixtures("small_files")
 def test_depths_are_path_lengths_without_the_brand(tmp_path: Path) -> None:
     write_five_core(tmp_path, TOYS)
-    name = dimensions.DATA_SETS[2].name
+    name = dimensions.DATA_SETS[3].name
     assert dimensions.read_depths(DataFolder(tmp_path).find(name)) == {}
     write_attributes(tmp_path, {3: [1, 2, 4], 5: [1], 6: [1, *range(2, 9)], 7: [1, *range(2, 10)]})
     assert dimensions.read_depths(DataFolder(tmp_path).find(name)) == {3: 2, 6: 7}

@@ -124,11 +124,6 @@ def test_spaces_name_real_hyper_parameters_and_leave_out_what_is_fixed_or_useles
     assert twins[0] == twins[1]
 
 
-def test_positions_in_a_range_are_on_its_scale() -> None:
-    assert Between(1.0, 3.0).position(1.5) == 1 / 4
-    assert Between(1.0, 100.0, logarithmic=True).position(10.0) == pytest.approx(1 / 2)
-
-
 def test_data_without_order(tmp_path: Path) -> None:
     task = TuningTask.from_parts({"train": grouped(ordered=False)})
     (tuned,) = tune(task, SEARCH, tmp_path, geometries=["hyperboloid"], trials=1, threads=1)

@@ -5,7 +5,6 @@ A hyper-parameter that the user fixes, or that has no effect on the data, is rem
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 
@@ -19,11 +18,6 @@ class Between(NamedTuple):
 
     def contains(self, value: Any) -> bool:
         return bool(self.low <= value <= self.high)
-
-    def position(self, value: float) -> float:
-        """Where in the range the value is: 0 at `low`, 1 at `high`."""
-        low, value, high = (math.log(one) if self.logarithmic else one for one in (self.low, value, self.high))
-        return (value - low) / (high - low)
 
 
 class OneOf(NamedTuple):

@@ -133,6 +133,8 @@ def train(
     learn = partial(_learn, start=model_to_start, attributes=attributes, checkpoint=checkpoint, resume=resume)
     if engine != "local" and attributes not in (None, "none"):
         raise ConfigError(f"--attributes is for --engine local, not {engine}: leave one of them out")
+    if engine != "local" and attributes is None:
+        _say_unused_attributes(data, engine)
     if engine == "spark":
         rounds_folder = out.with_name(f"{out.name}.rounds")
         if rounds_folder.exists() and not resume:
@@ -190,13 +192,20 @@ def _learn(
 
 def _learn_on_keras(data: str, config: TrainingConfig, file_options: dict[str, str | None], **options: Any) -> Model:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # no lines about how TensorFlow was built
+    from lorentzrec.keras.midpoint_model import with_one_block_per_step
     from lorentzrec.keras.training import train as learn
-    from lorentzrec.keras.training import with_one_block_per_step
 
     config = with_one_block_per_step(config)
     events, validation = training_events(data, **file_options)
     _say_settings(events, config.resolve_for(events))
     return learn(events, config, validation=validation, **options)
+
+
+def _say_unused_attributes(data: str, engine: str) -> None:
+    from lorentzrec.ingest.dataset import is_dataset, open_dataset
+
+    if is_dataset(data) and open_dataset(data).manifest.get("options", {}).get("attributes"):
+        say(f"--engine {engine} does not use the attributes of {data}: only --engine local does")
 
 
 def _say_settings(events: Interactions, config: TrainingConfig) -> None:

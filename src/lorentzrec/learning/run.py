@@ -113,7 +113,7 @@ class TrainingRun:
     @property
     def _out_of_patience(self) -> bool:
         waited = len(self.record) - self.best_epoch
-        return self.held_out is not None and waited >= self.config.patience and self.record[-1].validation is not None
+        return self.best_epoch > 0 and waited >= self.config.patience and self.record[-1].validation is not None
 
     def epoch(self, progress: TrainingProgress, cancelled: threading.Event) -> EpochRecord:
         """Run the next epoch, validate it if it is its turn, and keep its points if they are the best so far."""

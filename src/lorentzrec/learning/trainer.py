@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions, refuse_other_data
@@ -24,6 +24,16 @@ from lorentzrec.model.record import EpochRecord
 
 _SECONDS_BETWEEN_CHECKPOINTS = 10.0
 _LOG = logging.getLogger(__name__)
+
+
+class RunOptions(TypedDict, total=False):
+    """Arguments of `train` that every engine has and passes to `finish`."""
+
+    checkpoint: str | Path | None
+    resume: bool
+    progress: bool | None
+    watch: Callable[[EpochRecord], None] | None
+    callbacks: Sequence[Callable[[EpochRecord], None]]
 
 
 def train(
@@ -68,15 +78,16 @@ def train(
     if start is not None:
         data, validation = with_items_of(start, data, validation)
     run = TrainingRun(data, config, validation, metric, validate_every, start=start, attributes=attributes)
-    return finish(run, checkpoint, resume, progress, [*callbacks, *([] if watch is None else [watch])])
+    return finish(run, checkpoint, resume, progress, watch, callbacks)
 
 
 def finish(
     run: TrainingRun,
-    checkpoint: str | Path | None,
-    resume: bool,
-    progress: bool | None,
-    callbacks: Sequence[Callable[[EpochRecord], None]],
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
+    progress: bool | None = None,
+    watch: Callable[[EpochRecord], None] | None = None,
+    callbacks: Sequence[Callable[[EpochRecord], None]] = (),
     *,
     prepare: Callable[[ResolvedConfig, Callable[[str], None]], None] = warm_up,
     every_epoch: bool = False,
@@ -86,6 +97,7 @@ def finish(
     prepare: called before the first of these epochs, with a function that prints a line.
     every_epoch: write a checkpoint after each epoch, however short.
     """
+    called = [*callbacks, *([] if watch is None else [watch])]
     if resume:
         if checkpoint is None:
             raise InputError("resume without a checkpoint: name the folder of the checkpoint")
@@ -98,7 +110,7 @@ def finish(
         try:
             if not run.finished:
                 prepare(run.config, shown.announce)
-            _run_epochs(run, shown, cancelled, checkpoint, callbacks, every_epoch)
+            _run_epochs(run, shown, cancelled, checkpoint, called, every_epoch)
         except KeyboardInterrupt:
             try:  # Polars raises as soon as it sees the signal, and Python's own handler then raises once more, here
                 cancelled.set()

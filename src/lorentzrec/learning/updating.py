@@ -74,7 +74,7 @@ def update(
     run.notes += [*notes, *adjusted, Note(NoteKind.UPDATED, counts)]
     if late:
         run.note(NoteKind.LATE_EVENTS, events=late)
-    return finish(run, None, False, progress, callbacks)
+    return finish(run, progress=progress, callbacks=callbacks)
 
 
 def updating_config(model: Model, config: TrainingConfig | None = None) -> TrainingConfig:

@@ -77,7 +77,7 @@ def test_an_update_and_a_start_train_attributes_on(
     new = [f"u{number},{item},{900 + number}" for number in range(0, 30, 3) for item in ("i3", "new", "newer")]
     events.write_text(events_file.read_text() + "\n".join(new) + "\n")
     items.write_text(items_file.read_text() + "new,Group 1 > Even 0,brand 2\nnewer,Group 9,brand 2\n")
-    options = ("--items", items, "--attributes", "category,brand:values", "--ties", "input")
+    options = ("--items", items, "--attributes", "category,brand:values", "--ties", "file")
     run("prepare", events, "--out", data, *options)
     run("update", informed, data, "--out", tmp_path / "updated", "--set", "epochs=1")
     before, after = load(informed).attributes, load(tmp_path / "updated").attributes

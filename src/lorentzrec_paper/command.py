@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lorentzrec.cli.options import Json
 from lorentzrec.cli.output import note, print_json, say, show, table
 from lorentzrec.errors import InputError
 
@@ -39,7 +38,8 @@ def reproduce(
     master: Annotated[
         str | None, _service("LORENTZREC_MASTER", "pipeline: Spark's master URL, or sc://HOST; default: this machine.")
     ] = None,
-    json: Json = False,
+    *,
+    json: bool = False,
 ) -> None:
     """Run experiments of the paper: simulations, midpoints, networks, amazon, movielens, asos, or all.
 

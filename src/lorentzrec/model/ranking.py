@@ -247,12 +247,7 @@ class Ranker:
         """Raise `linear_scores`, in place, so that they are in the order of the boosted scores."""
         cells = boosts.places, boosts.items
         squares = euclidean.squared_norm(queries)[boosts.places]
-        boosted = self._scores_of(scores[cells], squares) + boosts.values
-        if self.by_distance:
-            # Where the boost is more than the distance, any function that continues to rise will do.
-            below, above = np.minimum(boosted, 0), np.maximum(boosted, 0)
-            boosted = above + (-np.cosh(below) if self.hyperbolic else (squares - np.square(below)) / 2)
-        scores[cells] = boosted
+        scores[cells] = self._linear_of(self._scores_of(scores[cells], squares) + boosts.values, squares)
 
     def top(
         self,
@@ -306,13 +301,19 @@ class Ranker:
 
         All of them are places in the linear `scores`.
         """
-        squares = euclidean.squared_norm(query)
-        raised = self._scores_of(scores[boosted], squares) + boosts.values
+        squares, error = euclidean.squared_norm(query), 2 * self._score_error(query)
         # Each of the first k scores at least as much as place k of either kind.
-        groups = self._scores_of(scores[best], squares), raised
-        bounds = [np.partition(group, -k)[-k] for group in groups if len(group) >= k]
-        possible = boosted[raised >= max(bounds, default=-np.inf) - 2 * self._score_error(query)]
-        return np.union1d(best, possible)
+        bound = -np.inf
+        if len(best) >= k:
+            bound = np.partition(self._scores_of(scores[best], squares), -k)[-k]
+            # Most items are too far away for any boost, and need no arccosh.
+            reach = self._linear_of(bound - boosts.greatest - error, squares)
+            near = np.flatnonzero(scores[boosted] >= reach)
+            boosted, boosts = boosted[near], boosts.where(near)
+        raised = self._scores_of(scores[boosted], squares) + boosts.values
+        if len(raised) >= k:
+            bound = max(bound, np.partition(raised, -k)[-k])
+        return np.union1d(best, boosted[raised >= bound - error])
 
     def best(
         self, query: FloatArray, k: int, rows: NDArray[np.int64], boosts: Boosts | None = None
@@ -365,6 +366,14 @@ class Ranker:
         if self.hyperbolic:
             return -np.arccosh(np.maximum(-values, 1))
         return -np.sqrt(np.maximum(squared_norms - 2 * values, 0))
+
+    def _linear_of(self, scores: FloatArray, squared_norms: FloatArray) -> FloatArray:
+        """The inverse of `_scores_of`; where a boost makes a score of a distance positive, anything that continues to
+        rise."""
+        if not self.by_distance:
+            return scores
+        below, above = np.minimum(scores, 0), np.maximum(scores, 0)
+        return above + (-np.cosh(below) if self.hyperbolic else (squared_norms - np.square(below)) / 2)
 
     def _score_error(self, query: FloatArray) -> float:
         """How far `_scores_of` may be from the true score."""

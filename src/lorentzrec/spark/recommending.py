@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from lorentzrec.data.vocabulary import Id
 from lorentzrec.errors import InputError
-from lorentzrec.ingest.spark_session import in_tasks, report_in_one_line, session_place, spark_session
+from lorentzrec.ingest.spark_session import in_tasks, report_in_one_line, spark_session
 from lorentzrec.ingest.storage import fetch, is_remote, join, read_content, remove, write_file
 from lorentzrec.model.artifact import load
 from lorentzrec.model.model import Model
@@ -78,8 +78,8 @@ def recommend_on_spark(
             with write_file(join(folder, f"_{INDEX}")) as file:
                 file.write_bytes(Path(scratch, INDEX).read_bytes())
     place = join(folder, f"_{INDEX}" if remote else INDEX)
-    missing = [number for number in range(batch.parts) if not _exists(join(folder, part_name(number)))]
-    with spark_session(**session_place(master, session), name="lorentzrec recommend-all") as started:
+    missing = [number for number in range(batch.parts) if read_record(_record(folder, number)) is None]
+    with spark_session(master=master, session=session, name="lorentzrec recommend-all") as started:
         if missing:
             task = in_tasks(
                 _write_parts,
@@ -93,7 +93,8 @@ def recommend_on_spark(
                 started.range(0, len(missing), 1, len(missing)).mapInArrow(task, "number bigint").collect()
     if not remote:
         return batch.report(finish_parts(Path(folder), Path(out)), description)
-    rows = sum(int((read_record(_record(folder, number)) or {"rows": 0})["rows"]) for number in range(batch.parts))
+    records = [read_record(_record(folder, number)) or {} for number in range(batch.parts)]
+    rows = sum(record.get("rows", 0) for record in records)
     write_record(join(folder, "_SUCCESS"), {"rows": rows})
     return batch.report(rows, description)
 
@@ -110,11 +111,6 @@ def _begin(out: str, key: str) -> None:
 
 def _record(folder: str, number: int) -> str:
     return join(folder, f"_{part_name(number)}.json")
-
-
-def _exists(address: str) -> bool:
-    folder, _, name = address.rpartition("/")
-    return read_record(_record(folder, int(name[5:10]))) is not None if is_remote(address) else Path(address).exists()
 
 
 def _write_parts(
@@ -137,8 +133,7 @@ def _write_parts(
             frame = batch.part(number)
             with writing(join(folder, part_name(number))) as file:
                 frame.write_parquet(file)
-            if is_remote(folder):
-                write_record(_record(folder, number), {"rows": len(frame)})
+            write_record(_record(folder, number), {"rows": len(frame)})
             yield pa.RecordBatch.from_arrays([pa.array([number])], names=["number"])
 
 

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -144,6 +144,8 @@ def train(
         learn = partial(_learn_on_spark, checkpoint=checkpoint, rounds_folder=rounds_folder, **spark_options)
     elif engine == "keras":
         learn = partial(_learn_on_keras, checkpoint=checkpoint, resume=resume)
+    if engine != "local" and attributes is None:
+        _note_attributes(data, engine)
     with _sigterm_as_ctrl_c():
         try:
             model = learn(data, chosen, file_options)
@@ -155,6 +157,14 @@ def train(
     if replaces:
         note([f"the previous model in {out} was replaced"])
     show_model(model, out, json, interrupted=False)
+
+
+def _note_attributes(data: str, engine: str) -> None:
+    """Print that the attributes of a dataset are not used."""
+    from lorentzrec.ingest.dataset import is_dataset, open_dataset
+
+    if is_dataset(data) and open_dataset(data).prepared_attributes:
+        note([f"the attributes of {data} are not used: --engine {engine} trains without them"])
 
 
 def _load_start(start: Path, engine: str) -> Model:
@@ -176,13 +186,13 @@ def _learn(
     from lorentzrec.learning.trainer import train as learn
     from lorentzrec.learning.warm_up import compiling_ahead
 
-    if start is not None and attributes not in (None, "none"):
-        raise ConfigError("--attributes with --start: the attributes of the start model stay, leave one of them out")
-    unused = start is not None or (config.model == "symmetric" and attributes is None)
+    unused = config.model == "symmetric" and attributes is None
     with compiling_ahead(config) as until_compiled:
         events, validation = training_events(data, **file_options)
-        described = None if unused else attributes_at(data, attributes, file_options)
+        described = None if unused else attributes_at(data, attributes, file_options, start)
         if start is not None:
+            if attributes == "none" and start.attributes is not None:
+                start = replace(start, attributes=None, optimiser_state=None)
             events = with_types_of(start, events)
             validation = None if validation is None else with_types_of(start, validation)
         _say_settings(events, config.resolve_for(events, attributes=described is not None))

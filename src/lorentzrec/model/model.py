@@ -115,8 +115,10 @@ class Model:
             "items": len(self.items),
             "histories": len(self.items if self.user_points is None else self.user_points),
         }
+        if self.attributes is not None:
+            rows |= dict.fromkeys(("items_attributes", "histories_attributes"), points[0])
         for name, values in (self.optimiser_state or {}).items():
-            if values.shape != (rows.get(name.split("_")[0], -1),):
+            if values.shape != (rows.get(name.rpartition("_")[0], -1),):
                 raise InputError(f"the optimiser state {name} of a model is {values.shape}: give a number per row")
         ranker = Ranker(
             self.item_points,

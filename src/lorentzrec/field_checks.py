@@ -85,9 +85,11 @@ def check_value(name: str, value: Any, hint: Any, error: type[Exception] = Confi
         raise error(f"{name} is {value!r}: give {requirement(hint)}")
 
 
-def check_names(cls: type, names: Iterable[str], what: str, error: type[Exception] = ConfigError) -> None:
-    """Raise `error` for the first name that is not a field of a dataclass, with the most similar one that is."""
-    known = list(field_hints(cls))
+def check_names(
+    known: type | Iterable[str], names: Iterable[str], what: str, error: type[Exception] = ConfigError
+) -> None:
+    """Raise `error` for the first name that is not known, or not a field of a dataclass, with the most similar one."""
+    known = list(field_hints(known) if isinstance(known, type) else known)
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)

@@ -10,7 +10,8 @@ import pytest
 
 import lorentzrec
 from cli.command_line import error_of, run, start
-from lorentzrec.cli import app, bench, recommend
+from lorentzrec.cli import bench, recommend
+from lorentzrec.cli.application import app
 
 COMMANDS = [command.name or "" for command in app.registered_commands]
 

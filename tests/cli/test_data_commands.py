@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from cli.command_line import SETTINGS, error_of, run, run_json
 from lorentzrec import Interactions
-from lorentzrec.cli import app
+from lorentzrec.cli.application import app
 from lorentzrec.cli.output import table
 from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.networks.statistics import network_statistics

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import typer
 
-from lorentzrec.cli import app
+from lorentzrec.cli.application import app
 from lorentzrec.cli.options import complete_signature, dataclass_fields, field_options
 
 OWNERS = (

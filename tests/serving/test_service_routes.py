@@ -12,6 +12,7 @@ import pytest
 from litestar.testing import TestClient
 
 from lorentzrec.model.fallbacks import FallbackKind
+from lorentzrec.reduction.disk_map import DiskMap
 from lorentzrec.serving.stores.store import Store
 from serving.running_service import service_here, shop_store, wait_until
 from serving.small_shop import ITEMS, shop_model, shop_table
@@ -23,8 +24,7 @@ DISK = np.linspace(-0.5, 0.5, 2 * ITEMS, dtype=np.float32).reshape(ITEMS, 2)
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     opened = shop_store(
         tmp_path_factory.mktemp("shop"),
-        disk_map=DISK,
-        map_description={"method": "by hand"},
+        disk_map=DiskMap(DISK, "by hand", {}),
         twin=shop_model(geometry="euclidean"),
     )
     yield opened
@@ -249,7 +249,7 @@ def test_information_about_the_model(service: TestClient[Any], store: Store) -> 
         "recency": 0.5,
         "score": "distance",
         "metrics": {"ndcg@10": 0.125},
-        "map": {"method": "by hand"},
+        "map": {"method": "by hand", "kept": {}},
         "twin": True,
         "categories": ["coats", "hats", "shoes"],
         "live": ITEMS,

@@ -22,6 +22,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from lorentzrec.reduction.disk_map import DiskMap
 from serving.running_service import Service, service_here, service_process, shop_store
 from serving.small_shop import ITEMS
 
@@ -103,7 +104,7 @@ def test_every_route_is_described(tmp_path: Any) -> None:
 
 
 def test_every_example_is_accepted_and_every_route_is_on_the_page(tmp_path: Path) -> None:
-    store = shop_store(tmp_path, disk_map=np.zeros((ITEMS, 2), np.float32))
+    store = shop_store(tmp_path, disk_map=DiskMap(np.zeros((ITEMS, 2), np.float32), "by hand", {}))
     with service_here(store.url) as service:
         document, page = _schema(service), service.get("/docs")
         schemas = document["components"]["schemas"]

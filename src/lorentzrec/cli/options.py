@@ -25,10 +25,10 @@ import typer
 from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
 
 from lorentzrec.cli.output import flag_of
+from lorentzrec.errors import ConfigError
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
-Json: TypeAlias = Annotated[bool, typer.Option("--json", metavar="", help="Print the result as JSON.")]
 Natural: TypeAlias = Annotated[int, typer.Option(min=0)]
 Positive: TypeAlias = Annotated[int, typer.Option(min=1)]
 
@@ -105,6 +105,15 @@ def event_file_options(command: Command) -> Command:
     columns = ("user_column", "item_column", "time_column", "weight_column")
     command = field_options("lorentzrec.ingest.sources:Source", "Event files", columns, override=True)(command)
     return field_options("lorentzrec.ingest.prepare:PrepareConfig", "Event files", ["reader"])(command)
+
+
+def check_engine(engine: str, known: Sequence[str], **spark_options: Any) -> None:
+    """Raise a `ConfigError` for an unknown engine, and for options of Spark with another one."""
+    if engine not in known:
+        raise ConfigError(f"there is no engine {engine!r}: use {', '.join(known[:-1])} or {known[-1]}")
+    for name, value in spark_options.items():
+        if engine != "spark" and value is not None:
+            raise ConfigError(f"{flag_of(name)} is for --engine spark: give both, or none")
 
 
 def pop_fields(options: dict[str, Any], owner: type) -> dict[str, Any]:

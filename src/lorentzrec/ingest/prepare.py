@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,7 +19,7 @@ from lorentzrec.data.splitting import RULES, find_rule
 from lorentzrec.data.times import parse_moment
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ConfigError, InputError
-from lorentzrec.field_checks import Range, check_fields
+from lorentzrec.field_checks import Range, check_fields, check_names
 from lorentzrec.ingest.dataset import (
     REJECTED,
     SCHEMA_VERSION,
@@ -28,11 +28,11 @@ from lorentzrec.ingest.dataset import (
     new_dataset,
     open_dataset,
 )
-from lorentzrec.ingest.engine import Engine, EventInput, PolarsEngine
+from lorentzrec.ingest.engine import Engine, PolarsEngine
 from lorentzrec.ingest.item_table import attribute_columns, attributes_of, read_item_table, with_item_table
 from lorentzrec.ingest.layouts import Layout, detect_layout
 from lorentzrec.ingest.pipeline import Pipeline, Step
-from lorentzrec.ingest.sources import Source, refuse_unknown, source_named
+from lorentzrec.ingest.sources import Source, source_named
 from lorentzrec.ingest.storage import StoredFile, fetch, fetch_outline, list_files
 
 STAGES = ("reading", "checking", "numbering ids", "cleaning", "ordering", "writing")
@@ -271,7 +271,7 @@ def prepare(
         notes = _note_replacement(manifest, config)
     with _report_in_one_line(), scratch_directory("prepare", within=scratch) as folder:
         # Polars needs the whole files; where tasks read them, an outline is enough to detect their layout.
-        inputs = _detect_inputs(config, files, folder, fetch_outline if engine else fetch)
+        layouts = _detect_layouts(config, files, folder, fetch_outline if engine else fetch)
         engine = engine or PolarsEngine(folder)
         table = None
         if config.items is not None:
@@ -279,10 +279,11 @@ def prepare(
             options: dict[str, Any] = {"reader": config.reader, "attributes": names}
             table = read_item_table(config.items, config.item_source, config.item_columns, **options)
         with new_dataset(config.out) as draft:
-            histories = Pipeline(config, engine, inputs, watch).run()
-            recorded, items = list(histories.notes), histories.items
-            if histories.rejected is not None:
-                recorded.append(f"{histories.faults}: see {REJECTED} in the dataset")
+            pipeline = Pipeline(config, engine, layouts, watch)
+            histories = pipeline.run()
+            recorded, items = list(pipeline.notes), histories.items
+            if pipeline.rejected is not None:
+                recorded.append(f"{pipeline.faults}: see {REJECTED} in the dataset")
             if table is not None:
                 items, note = with_item_table(items, table)
                 recorded.append(note)
@@ -298,11 +299,11 @@ def prepare(
             draft.write_vocabulary(histories.users, "user")
             draft.write_vocabulary(items, "item")
             events = engine.write_events(histories.events, histories.order, draft.address, max(len(histories.parts), 1))
-            if histories.rejected is not None:
-                draft.checksums[REJECTED] = engine.write_rejected(histories.rejected, draft.address, REJECTED)
+            if pipeline.rejected is not None:
+                draft.checksums[REJECTED] = engine.write_rejected(pipeline.rejected, draft.address, REJECTED)
             record = {
                 "notes": recorded,
-                "steps": [asdict(step) for step in histories.steps],
+                "steps": [asdict(step) for step in pipeline.steps],
                 "engine": engine.name,
                 "options": config.options(),
                 "inputs": [{"address": file.address, "size": file.size, "part": part} for file, part in files],
@@ -317,18 +318,19 @@ def prepare(
 def read_interactions(path: str | Path, reader: str | None = None, **options: Any) -> Interactions:
     """The events of files in memory, through the same steps as a dataset; see `Interactions.from_file`."""
     of_source = [one.name for one in fields(Source)]
-    refuse_unknown(options, [*of_source, *FILTERS])
+    check_names([*of_source, *FILTERS], options, "source option")
     source = source_named(reader, **{name: value for name, value in options.items() if name in of_source})
     filters: dict[str, Any] = {name: value for name, value in options.items() if name in FILTERS}
     config = PrepareConfig(events=(str(path),), out="", source=source, reader=reader, **filters)
     with _report_in_one_line(), scratch_directory("prepare") as folder:
         engine = PolarsEngine(folder)
-        inputs = _detect_inputs(config, _list_inputs(config), folder, fetch)
-        histories = Pipeline(config, engine, inputs, lambda stage: None).run()
+        layouts = _detect_layouts(config, _list_inputs(config), folder, fetch)
+        pipeline = Pipeline(config, engine, layouts, lambda stage: None)
+        histories = pipeline.run()
         events = cast_columns(engine.collect(histories.events).sort(histories.order))
     users, items = Vocabulary(histories.users["id"], name="user"), Vocabulary(histories.items["id"], name="item")
-    notes = histories.notes if histories.rejected is None else (*histories.notes, histories.faults)
-    return Interactions.from_sorted(users, items, events, notes)
+    notes = pipeline.notes if pipeline.rejected is None else [*pipeline.notes, pipeline.faults]
+    return Interactions.from_sorted(users, items, events, tuple(notes))
 
 
 def _list_inputs(config: PrepareConfig) -> list[tuple[StoredFile, int]]:
@@ -360,20 +362,20 @@ def _note_replacement(manifest: dict[str, Any], config: PrepareConfig) -> list[s
     return [f"{config.out} was a dataset made with other options ({', '.join(changed)}), and is replaced"]
 
 
-def _detect_inputs(
+def _detect_layouts(
     config: PrepareConfig, files: list[tuple[StoredFile, int]], folder: Path, get: Callable[[str, Path], Path]
-) -> list[EventInput]:
+) -> list[Layout]:
     """The layout of every file, so that wrong names and columns are found before any work is done."""
-    inputs: list[EventInput] = []
+    layouts: list[Layout] = []
     for file, part in files:
         layout = detect_layout(get(file.address, folder), config.source, file.address)
-        inputs.append(EventInput(layout, part, len(inputs)))
-        first = inputs[0].layout
+        layouts.append(replace(layout, part=part, number=len(layouts)))
+        first = layouts[0]
         if set(layout.roles) != set(first.roles):
             ours, theirs = ", ".join(first.roles), ", ".join(layout.roles)
             raise InputError(f"{file.address} has {theirs}, but {first.label} has {ours}: give files of one kind")
     _check_roles(config, first)
-    return inputs
+    return layouts
 
 
 def _check_roles(config: PrepareConfig, first: Layout) -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import codecs
-import difflib
 import warnings
-from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from lorentzrec.data.times import check_format
 from lorentzrec.errors import ConfigError
-from lorentzrec.field_checks import check_fields
+from lorentzrec.field_checks import check_fields, check_names
 
 ROLES = ("user", "item", "time", "weight", "rating", "event")
 """What a column can be for. `rating` is for a threshold, `event` (view, purchase, ...) for weights by kind."""
@@ -118,7 +116,7 @@ class Source:
     Change it to `file` if the order of the file is meaningful where times are equal, as in MovieLens.
     """
     positions_as_times: bool = False
-    """Deprecated: the former name of `ordered`."""
+    """Deprecated: the former name of `ordered`, removed in 0.3."""
     file_name: str | None = None
     """The file to read if a folder is given, for data sets that come as a folder of several files.
 
@@ -144,7 +142,7 @@ class Source:
         if self.time_format is not None:
             check_format(self.time_format)
         if self.positions_as_times:
-            warnings.warn("positions_as_times is now called ordered", DeprecationWarning, stacklevel=3)
+            warnings.warn("positions_as_times is now called ordered: removed in 0.3", DeprecationWarning, stacklevel=3)
             object.__setattr__(self, "ordered", True)
             object.__setattr__(self, "positions_as_times", False)
         if self.ordered and self.time_column:
@@ -197,14 +195,5 @@ def source_named(reader: str | None = None, **options: Any) -> Source:
     """The reader with this name, or the default one, with some of its settings changed."""
     if reader is not None and reader not in READERS:
         raise ConfigError(f"there is no reader {reader!r}: use one of {', '.join(READERS)}")
-    refuse_unknown(options, [field.name for field in fields(Source)])
+    check_names(Source, options, "source option")
     return replace(READERS[reader] if reader else Source(), **options)
-
-
-def refuse_unknown(options: Iterable[str], known: Iterable[str]) -> None:
-    """Raise a `ConfigError` for the first unknown option, with the one that was probably meant."""
-    known = sorted(known)
-    for name in options:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            raise ConfigError(f"there is no source option {name!r}: use {near[0] if near else ', '.join(known)}")

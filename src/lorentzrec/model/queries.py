@@ -59,7 +59,7 @@ class Queries:
             )
         contexts = self._contexts(context, len(users))
         for row, now in zip(known_rows(self.users, users, "user"), contexts, strict=False):
-            history = History(NO_ROWS) if self.histories is None else _events(self.histories, row)
+            history = History(NO_ROWS) if self.histories is None else history_of(self.histories, row)
             trained = self.histories is None or len(history.items) > 0
             if len(now):
                 yield self._query(*_append(history, now))
@@ -105,7 +105,7 @@ class Queries:
         return (rows_of(self.items, one, "context") for one in given)
 
 
-def _events(histories: Interactions, user_row: int) -> History:
+def history_of(histories: Interactions, user_row: int) -> History:
     """What one customer did in training."""
     span = slice(histories.offsets[user_row], histories.offsets[user_row + 1])
     return History(histories.item_rows[span], None if histories.weights is None else histories.weights[span])

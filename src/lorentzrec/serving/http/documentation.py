@@ -6,6 +6,7 @@ import json
 import re
 from functools import cache
 from html import escape
+from importlib.resources import files
 from typing import Any
 
 import msgspec
@@ -63,7 +64,8 @@ def documentation_page(document: dict[str, Any], address: str) -> str:
         for name, schema in sorted(schemas.items())
     )
     keys = "<p>Send an API key as <code>Authorization: Bearer KEY</code> or <code>X-API-Key: KEY</code>.</p>"
-    return PAGE.format(
+    page = (files("lorentzrec.serving.http") / "documentation.html").read_text("utf-8")
+    return page.format(
         version=escape(document["info"]["version"]),
         description=escape(document["info"].get("description", "")),
         keys=keys if document.get("security") else "",
@@ -149,35 +151,3 @@ def _text(text: str) -> str:
 
 def _code(text: str) -> str:
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
-
-
-PAGE = """<!doctype html>
-<html lang="en">
-<head>
-  <meta charset="utf-8">
-  <meta name="viewport" content="width=device-width, initial-scale=1">
-  <title>lorentzrec: API documentation</title>
-  <link rel="icon" href="/page/icon.svg" type="image/svg+xml">
-  <link rel="stylesheet" href="/page/style.css">
-  <link rel="stylesheet" href="/page/docs.css">
-  <script src="/page/theme.js"></script>
-</head>
-<body>
-  <header class="top">
-    <h1>lorentzrec API</h1>
-    <p class="intro">Version {version}. {description}</p>
-    <button id="theme" type="button">Dark</button>
-  </header>
-  <main class="docs">
-    <nav aria-label="Routes"><ul>{contents}</ul>
-      <p><a href="/schema">OpenAPI document</a></p><p><a href="/">The catalogue as a map</a></p></nav>
-    <article>
-      <p>Every problem is a JSON object of type <a href="#Problem">Problem</a> (RFC 9457). In the examples, replace the
-        item ids with those of your catalogue.</p>{keys}
-      <h2>Routes</h2>{routes}
-      <h2>Types</h2>{types}
-    </article>
-  </main>
-</body>
-</html>
-"""

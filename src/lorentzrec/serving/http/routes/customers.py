@@ -64,7 +64,7 @@ def _note_customers(worker: Worker, events: Sequence[Event], seconds: float) -> 
         noted = worker.store.call(
             lambda store: store.note_customers(customers, most=most), writes=True, seconds=seconds
         )
-        new_items.count_left_out(noted.left_out)
+        worker.metrics.new_items_left_out.inc(noted.left_out)
         worker.versions.nudge()
 
 
@@ -98,6 +98,6 @@ def get_history(user: UserInPath, worker: TheWorker, limit: Limit = 100) -> Hist
 @delete("/users/{user:str}", status_code=200, sync_to_thread=True, opt={"writes": True}, responses=WITH_BODY)
 def forget_user(user: UserInPath, worker: TheWorker) -> ErasureResponse:
     """Erase all events of a customer. A hash of the id stays, so that a dataset published later leaves them out."""
-    id, version = decode_id(user), worker.versions.version
+    id = decode_id(user)
     events = worker.store.call(lambda store: store.forget(id), writes=True, seconds=ERASURE_SECONDS)
-    return ErasureResponse(id, events, version.name if version else None)
+    return ErasureResponse(id, events, worker.versions.name)

@@ -47,7 +47,7 @@ check: $(VENV)/installed-dev ## check lint, format, types, import layers and pro
 	$(VENV)/bin/python -m pytest --quiet tests/test_source_files.py
 
 site: $(VENV)/installed-dev ## the documentation site, in .build/site
-	$(VENV)/bin/python docs/settings_page.py
+	$(VENV)/bin/python docs/generated_pages.py
 	$(VENV)/bin/python -m sphinx -q -W -b html docs .build/site
 
 # The wheel is built from the sdist, so that both are tested by one installation.

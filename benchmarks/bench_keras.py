@@ -131,8 +131,8 @@ def geoopt_rates(data: Interactions, first: int, last: int) -> dict[str, float]:
 
     def step(batch: dict[str, Any]) -> None:
         points = torch.nn.functional.embedding(batch["item_rows"], table, sparse=True)
-        age = batch["query_steps"][:, None] - batch["event_steps"][None, :]
-        own = (batch["query_owners"][:, None] == batch["event_owners"][None, :]) & (age > 0)
+        age = batch["event_steps"][:, None] - batch["event_steps"][None, :]
+        own = (batch["event_owners"][:, None] == batch["event_owners"][None, :]) & (age > 0)
         sums = (own * batch["event_weights"]) @ points[batch["events"]]
         present = own.any(1, keepdim=True)
         norms = torch.where(present, -(sums * sums * metric).sum(1, keepdim=True), 1.0)
@@ -140,7 +140,7 @@ def geoopt_rates(data: Interactions, first: int, last: int) -> dict[str, float]:
         positives = (queries * points[batch["targets"]]).sum(1, keepdim=True)
         scores = queries @ points[batch["negatives"]].T
         hinges = torch.relu(1 + scores - positives)
-        hinges = hinges.masked_fill(batch["seen"][batch["query_owners"].clamp(min=0)], 0.0)
+        hinges = hinges.masked_fill(batch["seen"][batch["event_owners"].clamp(min=0)], 0.0)
         loss = (batch["target_weights"] * torch.log1p(hinges.sum(1) * len(data.items) / NEGATIVES)).sum()
         optimiser.zero_grad()
         loss.backward()
@@ -161,27 +161,25 @@ def resolved(data: Interactions) -> ResolvedConfig:
 def step_cost(data: Interactions, steps: int) -> dict[str, float]:
     """Operations and bytes of a step, counted from the shapes of a block, and the time the host takes to build one.
 
-    Products of (queries, events) with (events, d + 1) and of (queries, d + 1) with (d + 1, negatives): one each in
-    float64, and for the gradient one and two in float32. Bytes: each of the two matrices is written and read once in
-    float64 and four times in float32; rows are read and written.
+    Scores: products of (queries, d + 1) with (d + 1, negatives), one forward and two for the gradient, in float32; the
+    matrix is written and read four times. Sums of histories, of d + 2 columns: log2 n passes, each a product and a sum
+    and two reads and a write of all events, forward in float64 and back in float32. Rows are read and written.
     """
     from lorentzrec.keras.blocks import Blocks
 
     blocks = Blocks(data, resolved(data))
     block = blocks[0]
-    queries, events, negatives, rows = (
-        len(block[name]) for name in ("query_owners", "events", "negatives", "item_rows")
-    )
-    histories, scores = queries * events, queries * negatives
+    events, negatives, rows = (len(block[name]) for name in ("events", "negatives", "item_rows"))
+    scores, terms = events * negatives, events * (DIMENSION + 2) * int(np.ceil(np.log2(block["event_steps"].max() + 1)))
     began = now()
     for number in range(1, steps):
         blocks[number]
     host = (now()[1] - began[1]) / (steps - 1)
     return {
         "positives": int(blocks.positives_of_blocks()[0]),
-        "million_float64_operations": 2 * (DIMENSION + 1) * (histories + scores) / 1e6,
-        "million_float32_operations": 2 * (DIMENSION + 1) * (histories + 2 * scores) / 1e6,
-        "megabytes_on_the_device": ((2 * 8 + 4 * 4) * (histories + scores) + 2 * 4 * rows * DIMENSION) / 1e6,
+        "million_float64_operations": 2 * terms / 1e6,
+        "million_float32_operations": (3 * 2 * (DIMENSION + 1) * scores + 2 * terms) / 1e6,
+        "megabytes_on_the_device": (4 * 2 * 4 * scores + 3 * (8 + 4) * terms + 2 * 4 * rows * DIMENSION) / 1e6,
         "megabytes_from_the_host": sum(array.nbytes for array in block.values()) / 1e6,
         "milliseconds_of_the_host": 1e3 * host,
     }

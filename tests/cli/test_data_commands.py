@@ -207,6 +207,7 @@ def test_statistics_stand_in_columns_with_a_plot(shop: Path, tmp_path: Path) -> 
         f"{438 / 1800:.4f}",
         "-",
     )
+    assert 'items with a degree of at least "minimum", whose number is "tail"' in " ".join(result.stdout.split())
     assert (tmp_path / "degrees.svg").read_text().startswith("<?xml")
     assert error_of("stats", shop, "--trials", "0", "--plot", tmp_path / "degrees.doc").endswith(
         "end the name in .png, .svg or .pdf"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -34,11 +35,12 @@ from lorentzrec.keras import (
 )
 from lorentzrec.keras.backend import BACKEND, value_and_gradients
 from lorentzrec.keras.blocks import Blocks
-from lorentzrec.keras.points import distances, gaps, midpoints, pair_gaps
+from lorentzrec.keras.points import distances, gaps, midpoints, midpoints_before, pair_gaps, products
 from lorentzrec.keras.training import train
 from lorentzrec.learning.epochs import block_bounds, epoch_key, order_of
 from lorentzrec.learning.tables import BLOCK_ROWS, FOLDED_BLOCK_ROWS, events_of, settings_of, table_of
 from lorentzrec.model.config import ResolvedConfig
+from lorentzrec.model.notes import NoteKind
 from reference import blocks as reference
 
 ROUNDING = 2.0**-24
@@ -125,17 +127,28 @@ def reference_step(
 
 
 @pytest.mark.parametrize("radius", [0.0, 1.0, 4.0, 8.0])
-@pytest.mark.parametrize("name", ["gaps", "pair_gaps", "distances", "midpoints"])
+@pytest.mark.parametrize("name", ["gaps", "pair_gaps", "products", "distances", "midpoints", "before"])
 def test_gradients_are_differences_of_values(name: str, radius: float) -> None:
     """Against differences in float64, along random directions."""
     left, right = (around(radius, 5, 6, seed).astype(np.float32) for seed in (1, 2))
     weights = np.random.default_rng(3).uniform(0.1, 1, (3, 5)).astype(np.float32)
+    # two histories, of three events and of two; before the first event of each there is nothing
+    steps, later = np.array([0, 1, 2, 0, 1], np.int32), np.array([1, 2, 4])
+    age = np.array([[0, -1, -1, -1, -1], [1, 0, -1, -1, -1], [-1, -1, -1, 0, -1]])
+    shares = np.where(age >= 0, 0.7**age * weights[0], 0)
     # coordinates of far points are multiplied with large numbers: directions across them and along them are separate
     cases: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
         "gaps": (lambda u: gaps(u, right), lambda u: -_products(u, right) - 1),
         "pair_gaps": (lambda u: pair_gaps(u, right), lambda u: -np.diag(_products(u, right)) - 1),
+        "products": (lambda u: products(u, ops.convert_to_tensor(right)), lambda u: _products(u, right)),
         "distances": (lambda u: distances(gaps(u, right)), lambda u: np.arccosh(-_products(u, right))),
         "midpoints": (lambda u: midpoints(weights, u), lambda u: _midpoints(weights, u)),
+        "before": (
+            lambda u: ops.take(
+                midpoints_before(u, *map(ops.convert_to_tensor, (weights[0], steps)), 0.7), later, axis=0
+            ),
+            lambda u: _midpoints(shares, u),
+        ),
     }
     ours, exact = cases[name]
     slopes = np.random.default_rng(4).normal(size=np.shape(exact(left.astype(np.float64))))
@@ -160,7 +173,7 @@ def _products(u: FloatArray, v: FloatArray) -> FloatArray:
     return np.asarray(hyperboloid.minkowski_dot(left[:, None], right[None]))
 
 
-def _midpoints(weights: NDArray[np.float32], points: FloatArray) -> FloatArray:
+def _midpoints(weights: NDArray[Any], points: FloatArray) -> FloatArray:
     sums = weights.astype(np.float64) @ hyperboloid.lift(points)
     return np.asarray(sums[:, 1:] / np.sqrt(-hyperboloid.minkowski_squared_norm(sums))[:, None])
 
@@ -238,11 +251,13 @@ def test_an_exported_graph_ranks_alike(tmp_path: Path) -> None:
 def test_early_stopping_follows_the_metrics_of_full_ranking() -> None:
     data = small_shop()
     train_part, test_part = data.split("leave_last_out")
-    model = MidpointModel(TrainingConfig(dimension=6, negative_count=20, learning_rate=0.0, epochs=9))
+    model = MidpointModel(TrainingConfig(dimension=6, negative_count=20, learning_rate=0.0, epochs=9, patience=2))
     stopping = keras.callbacks.EarlyStopping("val_ndcg@10", mode="max", patience=2, restore_best_weights=True)
     history = model.fit(train_part, validation_data=test_part, callbacks=[stopping], verbose=0).history
     assert len(history["loss"]) == 3
-    report = lorentzrec.evaluate(model.to_model(), test_part)
+    made = model.to_model()
+    assert NoteKind.OUT_OF_PATIENCE not in {note.kind for note in made.note_records}, "the callback stopped it"
+    report = lorentzrec.evaluate(made, test_part)
     assert history["val_ndcg@10"] == pytest.approx([report["ndcg@10"]] * 3)
 
 
@@ -300,6 +315,22 @@ def test_compile_takes_any_optimiser_and_our_losses() -> None:
     assert losses[1] < losses[0]
     with pytest.raises(ConfigError, match="give SampledSoftmax, WMRB or BPR"):
         model.compile("adam", "mse")
+    partly = MidpointModel(TrainingConfig(dimension=6))
+    partly.compile(loss=WMRB(scale=2.0))  # the optimiser is that of the config, which the data complete
+    partly.prepare(small_shop())
+    assert isinstance(partly.optimizer, RiemannianAdagrad)
+    assert isinstance(partly.ranking_loss, WMRB)
+
+
+def test_a_model_of_another_engine_is_trained_further_with_one_block_per_step() -> None:
+    data = small_shop()
+    config = TrainingConfig(dimension=6, epochs=1, blocks_per_step=2, negative_count=20)
+    start = lorentzrec.train(data, config, progress=False)
+    model = MidpointModel.from_model(start)
+    model.fit(data, verbose=0)
+    made = model.to_model()
+    assert made.config == replace(start.config, blocks_per_step=1)
+    assert 0 < np.abs(made.item_points - start.item_points).max() < 1
 
 
 @pytest.mark.parametrize("optimizer", [RiemannianSGD(0.5), RiemannianAdagrad(0.3)], ids=["sgd", "adagrad"])
@@ -382,6 +413,8 @@ def test_layers_compute_what_the_geometry_says() -> None:
         (lambda: RiemannianAdagrad(-1.0), "learning_rate is -1.0"),
         (lambda: MinkowskiRetrieval(0), "k is 0"),
         (lambda: MidpointModel(TrainingConfig(geometry="euclidean", optimiser="adam")), "euclidean, optimiser=adam"),
+        (lambda: MidpointModel(TrainingConfig(model="symmetric")), "does not support model=symmetric"),
+        (lambda: MidpointModel("large"), "config is a str: give TrainingConfig"),
         (lambda: MidpointModel(TrainingConfig(blocks_per_step=8, threads=2)), "threads=2, blocks_per_step=8"),
         (lambda: MidpointModel().to_model(), "not trained in this process"),
         (lambda: trained().predict(np.array([[1, 500]]), verbose=0), "item row 500 is out of range"),

@@ -55,7 +55,7 @@ def backtest(
     events: Events of each day to evaluate on, chosen at random.
     out: Folder for the table and the plot. Default: DATA-backtest in the current folder.
     """
-    from lorentzrec.figures.backtest import plot_backtest
+    from lorentzrec.figures.comparison import plot_backtest
     from lorentzrec.learning.updating import REHEARSED_SHARE
     from lorentzrec.tuning.backtest import backtest as measure
     from lorentzrec.tuning.backtest import summarise

@@ -64,15 +64,17 @@ def events_at(data: str, reader: str | None = None, **columns: str | None) -> In
 
 def with_types_of(model: Model, events: Interactions) -> Interactions:
     """The events with ids as text where those of the model are: in a CSV file, 7 may be a number or text."""
+    users, items = _with_type_of(model.users, events.users), _with_type_of(model.items, events.items)
+    return replace(events, users=users, items=items)
+
+
+def _with_type_of(known: Vocabulary | None, ids: Vocabulary) -> Vocabulary:
     import polars as pl
 
     from lorentzrec.data.vocabulary import Vocabulary
 
-    def converted(known: Vocabulary | None, ids: Vocabulary) -> Vocabulary:
-        text = known is not None and known.holds_strings
-        return Vocabulary(ids.series.cast(pl.String), name=ids.name) if text else ids
-
-    return replace(events, users=converted(model.users, events.users), items=converted(model.items, events.items))
+    text = known is not None and known.holds_strings
+    return Vocabulary(ids.series.cast(pl.String), name=ids.name) if text else ids
 
 
 def training_events(data: str, **file_options: str | None) -> tuple[Interactions, Interactions | None]:
@@ -84,14 +86,23 @@ def training_events(data: str, **file_options: str | None) -> tuple[Interactions
     return next(iter(parts.values())), parts.get("validation")
 
 
-def attributes_at(data: str, columns: str | None, file_options: dict[str, str | None]) -> ItemAttributes | None:
-    """The attributes of a dataset's items, of the columns `NAME,NAME:KIND,...`, or all; none for "none"."""
+def attributes_at(
+    data: str, columns: str | None, file_options: dict[str, str | None], start: Model | None = None
+) -> ItemAttributes | None:
+    """The attributes of a dataset's items, of the columns `NAME,NAME:KIND,...`; none for "none". The default are those
+    of the start model, if it has any, and otherwise all."""
     if columns == "none":
         return None
-    if columns is not None:
-        return require_dataset(data, "--attributes", **file_options).attributes(columns.split(","))
-    dataset = dataset_at(data, **file_options)
-    return None if dataset is None else dataset.attributes()
+    if columns is None:
+        dataset = dataset_at(data, **file_options)
+    else:
+        dataset = require_dataset(data, "--attributes", **file_options)
+    like = None if start is None or start.attributes is None else start.attributes.of_items
+    names = None if columns is None else columns.split(",")
+    found = None if dataset is None else dataset.attributes(names, like=like)
+    if start is None or found is None:
+        return found
+    return replace(found, items=_with_type_of(start.items, found.items))
 
 
 def attribute_frame(place: str, model: Model) -> pl.DataFrame:

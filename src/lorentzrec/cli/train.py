@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,7 +20,7 @@ from lorentzrec.atomic import MARKER
 from lorentzrec.cli import interrupt_on
 from lorentzrec.cli.inputs import attributes_at, require_dataset, training_events, with_types_of
 from lorentzrec.cli.options import check_engine, event_file_options
-from lorentzrec.cli.output import note, print_result, say, show, table
+from lorentzrec.cli.output import note, print_result, say, table
 from lorentzrec.cli.results import refuse_unwritable
 from lorentzrec.counting import Count
 from lorentzrec.errors import ConfigError, InputError, TrainingInterrupted
@@ -37,19 +37,27 @@ EPOCHS_SHOWN = 10
 _ENGINE: Any = typer.Option(rich_help_panel="Engine")
 
 
-def _show_settings(wanted: bool) -> None:
+def _show_settings(context: typer.Context, wanted: bool) -> None:
     """Print the fields of `TrainingConfig` and exit."""
     if not wanted:
         return
-    from lorentzrec.field_checks import field_hints, requirement
+    from lorentzrec.field_checks import field_hints, field_texts, requirement
     from lorentzrec.model.config import TrainingConfig
 
+    hints, texts = field_hints(TrainingConfig), field_texts(TrainingConfig)
     rows = [
-        (field.name, requirement(field_hints(TrainingConfig)[field.name]), repr(field.default).strip("'"))
+        {
+            "name": field.name,
+            "values": requirement(hints[field.name]),
+            "default": field.default,
+            "meaning": texts[field.name][0].replace("`", ""),
+        }
         for field in fields(TrainingConfig)
     ]
-    show(table({"name": "left bold", "values": "left", "default": "left"}, rows))
-    show("None: chosen from the data when training starts, or no limit")
+    columns = {"name": "left bold", "values": "left", "default": "left", "meaning": "left"}
+    shown = table(columns, ({**row, "default": repr(row["default"]).strip("'")}.values() for row in rows))
+    remark = "None: chosen from the data when training starts, or no limit"
+    print_result(rows, shown, remark, json=context.params.get("json", False))
     raise typer.Exit
 
 
@@ -60,7 +68,7 @@ def train(
     out: Path,
     config: Path | None = None,
     settings: list[str] | None = None,
-    list_settings: Annotated[bool, typer.Option(callback=_show_settings, is_eager=True)] = False,
+    list_settings: Annotated[bool, typer.Option(callback=_show_settings)] = False,
     attributes: str | None = None,
     start: Path | None = None,
     resume: bool = False,
@@ -70,7 +78,7 @@ def train(
     workers: Annotated[int | None, _ENGINE] = None,
     rounds: Annotated[int | None, _ENGINE] = None,
     scratch: Annotated[str | None, _ENGINE] = None,
-    json: bool = False,
+    json: Annotated[bool, typer.Option(is_eager=True)] = False,  # before --list-settings
     **file_options: str | None,
 ) -> None:
     """Train a model.
@@ -125,6 +133,8 @@ def train(
     learn = partial(_learn, start=model_to_start, attributes=attributes, checkpoint=checkpoint, resume=resume)
     if engine != "local" and attributes not in (None, "none"):
         raise ConfigError(f"--attributes is for --engine local, not {engine}: leave one of them out")
+    if engine != "local" and attributes is None:
+        _say_unused_attributes(data, engine)
     if engine == "spark":
         rounds_folder = out.with_name(f"{out.name}.rounds")
         if rounds_folder.exists() and not resume:
@@ -134,6 +144,8 @@ def train(
         learn = partial(_learn_on_spark, checkpoint=checkpoint, rounds_folder=rounds_folder, **spark_options)
     elif engine == "keras":
         learn = partial(_learn_on_keras, checkpoint=checkpoint, resume=resume)
+    if engine != "local" and attributes is None:
+        _note_attributes(data, engine)
     with _sigterm_as_ctrl_c():
         try:
             model = learn(data, chosen, file_options)
@@ -145,6 +157,14 @@ def train(
     if replaces:
         note([f"the previous model in {out} was replaced"])
     show_model(model, out, json, interrupted=False)
+
+
+def _note_attributes(data: str, engine: str) -> None:
+    """Print that the attributes of a dataset are not used."""
+    from lorentzrec.ingest.dataset import is_dataset, open_dataset
+
+    if is_dataset(data) and open_dataset(data).prepared_attributes:
+        note([f"the attributes of {data} are not used: --engine {engine} trains without them"])
 
 
 def _load_start(start: Path, engine: str) -> Model:
@@ -166,13 +186,13 @@ def _learn(
     from lorentzrec.learning.trainer import train as learn
     from lorentzrec.learning.warm_up import compiling_ahead
 
-    if start is not None and attributes not in (None, "none"):
-        raise ConfigError("--attributes with --start: the attributes of the start model stay, leave one of them out")
-    unused = start is not None or (config.model == "symmetric" and attributes is None)
+    unused = config.model == "symmetric" and attributes is None
     with compiling_ahead(config) as until_compiled:
         events, validation = training_events(data, **file_options)
-        described = None if unused else attributes_at(data, attributes, file_options)
+        described = None if unused else attributes_at(data, attributes, file_options, start)
         if start is not None:
+            if attributes == "none" and start.attributes is not None:
+                start = replace(start, attributes=None, optimiser_state=None)
             events = with_types_of(start, events)
             validation = None if validation is None else with_types_of(start, validation)
         _say_settings(events, config.resolve_for(events, attributes=described is not None))
@@ -182,13 +202,20 @@ def _learn(
 
 def _learn_on_keras(data: str, config: TrainingConfig, file_options: dict[str, str | None], **options: Any) -> Model:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # no lines about how TensorFlow was built
+    from lorentzrec.keras.midpoint_model import with_one_block_per_step
     from lorentzrec.keras.training import train as learn
-    from lorentzrec.keras.training import with_one_block_per_step
 
     config = with_one_block_per_step(config)
     events, validation = training_events(data, **file_options)
     _say_settings(events, config.resolve_for(events))
     return learn(events, config, validation=validation, **options)
+
+
+def _say_unused_attributes(data: str, engine: str) -> None:
+    from lorentzrec.ingest.dataset import is_dataset, open_dataset
+
+    if is_dataset(data) and open_dataset(data).manifest.get("options", {}).get("attributes"):
+        say(f"--engine {engine} does not use the attributes of {data}: only --engine local does")
 
 
 def _say_settings(events: Interactions, config: TrainingConfig) -> None:

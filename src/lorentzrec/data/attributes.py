@@ -88,20 +88,34 @@ class ItemAttributes:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def from_frame(cls, frame: Any, columns: Sequence[str] | None = None, *, item: str = "item") -> ItemAttributes:
+    def from_frame(
+        cls,
+        frame: Any,
+        columns: Sequence[str] | None = None,
+        *,
+        item: str = "item",
+        like: ItemAttributes | None = None,
+    ) -> ItemAttributes:
         """Attributes in columns of a pandas, Polars or pyarrow data frame, a row per item.
 
-        columns: names, or `NAME:KIND` with the kind path, values or number; None: all but `item`. Without a kind, a
-        column with > in it has paths, one with more than 20 distinct numbers and nothing else has numbers, and any
-        other has values. Values that only one item has are left out, with a note: they say nothing about other items.
+        columns: names, or `NAME:KIND` with the kind path, values or number; None: all but `item`, title and image.
+        Without a kind, a column with > in it has paths, one with more than 20 distinct numbers and nothing else has
+        numbers, and any other has values. Values that only one item has are left out, with a note: they say nothing
+        about other items.
+        like: earlier attributes, whose columns are read as they were, with the same bins of numbers.
         """
         table = _table(frame, item)
-        wanted = [name for name in table.columns if name != item] if columns is None else list(columns)
+        others = {item, "title", "image"}
+        wanted = [name for name in table.columns if name not in others] if columns is None else list(columns)
         if not wanted:
             raise InputError("there is no column of attributes: name at least one")
-        described = tuple(_describe(table, name) for name in wanted)
+        earlier = {} if like is None else {column.name: column for column in like.columns}
+        described = tuple(earlier.get(column.name, column) for column in (_describe(table, name) for name in wanted))
         found = _read(table, item, described)
-        shared = found.values.series.filter(found.item_counts > 1)
+        known = found.item_counts > 1
+        if like is not None:
+            known |= like.values.rows(found.values.series) != UNKNOWN
+        shared = found.values.series.filter(known)
         if single := len(found.values) - len(shared):
             note = (
                 f"{Count(single):attribute that only one item has was|attributes that only one item has were} left out"
@@ -193,6 +207,23 @@ class ItemAttributes:
         known = found != UNKNOWN
         offsets = offsets_of(np.bincount(self.owners[known], minlength=len(self.items)))
         return replace(self, values=values, offsets=offsets, rows=found[known].astype(np.int32))
+
+    def completed_by(self, earlier: ItemAttributes) -> ItemAttributes:
+        """With what an earlier object has of the same items that have no attributes here; its values come first."""
+        values = earlier.values.union(self.values)
+        own = self.counts > 0
+        kept, added = own[self.owners], ~own[earlier.owners]
+        owners = np.concatenate([self.owners[kept], earlier.owners[added]])
+        rows = np.concatenate([values.rows(self.values.series)[self.rows[kept]], earlier.rows[added]])
+        order = np.argsort(owners, kind="stable")
+        columns = {column.name: column for column in (*earlier.columns, *self.columns)}
+        return replace(
+            self,
+            values=values,
+            offsets=offsets_of(np.bincount(owners, minlength=len(self))),
+            rows=rows[order].astype(np.int32),
+            columns=tuple(columns.values()),
+        )
 
     def append(self, more: ItemAttributes, items: Vocabulary) -> ItemAttributes:
         """Followed by other items with the same `values`; `items`: all of them."""

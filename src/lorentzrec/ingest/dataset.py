@@ -284,21 +284,30 @@ class Dataset:
         with parquet_faults(join(self.address, "items.parquet"), AGAIN):
             return pl.read_parquet(self._verify("items.parquet"), glob=False)
 
-    def attributes(self, columns: Sequence[str] | None = None) -> ItemAttributes | None:
+    @property
+    def prepared_attributes(self) -> tuple[str, ...]:
+        """Columns of attributes that the dataset was prepared with: `NAME`, or `NAME:KIND`."""
+        return tuple(self.manifest.get("options", {}).get("attributes", ()))
+
+    def attributes(
+        self, columns: Sequence[str] | None = None, *, like: ItemAttributes | None = None
+    ) -> ItemAttributes | None:
         """The attributes of items, of some columns that the dataset was prepared with, or of all; None if it has none.
 
         columns: `NAME`, or `NAME:KIND` with the kind path, values or number.
+        like: those of a model. Its columns are read as they were, and are the default.
         """
-        prepared = tuple(self.manifest.get("options", {}).get("attributes", ()))
-        if columns is None and not prepared:
-            return None
+        prepared = self.prepared_attributes
         known = dict(zip(attribute_columns(prepared), prepared, strict=True))
-        wanted = prepared if columns is None else tuple(columns)
+        earlier = known if like is None else {column.name for column in like.columns}
+        wanted = tuple(known[name] for name in known if name in earlier) if columns is None else tuple(columns)
+        if not wanted:
+            return None
         for name, given in zip(attribute_columns(wanted), wanted, strict=True):
             if name not in known:
                 have = f"it has {', '.join(known)}" if known else "it has none"
                 raise ConfigError(f"{self.address} has no attributes {given!r}, {have}: prepare it with `attributes`")
-        return attributes_of(self.items, [known.get(name, name) for name in wanted])
+        return attributes_of(self.items, [known.get(name, name) for name in wanted], like)
 
     def _vocabulary(self, name: str) -> Vocabulary:
         ((file, path),) = self._table(f"{name}s.parquet").items()

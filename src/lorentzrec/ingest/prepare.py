@@ -51,59 +51,133 @@ class PrepareConfig:
     """Everything that decides the content of a dataset."""
 
     events: tuple[str, ...]
-    """Files, folders or patterns; local, az:// or s3://."""
+    """Files, folders or patterns; local, az:// or s3://.
+
+    Change it for each dataset; several files are read as one.
+    """
     out: str
-    """Folder for the dataset; local, az:// or s3://."""
+    """Folder for the dataset; local, az:// or s3://.
+
+    Change it for each dataset.
+    """
     source: Source = field(default_factory=Source)
-    """How to read the event files."""
+    """How to read the event files.
+
+    Change it if a note or an error says that files were not recognised.
+    """
     reader: str | None = None
-    """A known data set, which decides the layout of the files: movielens-1m, amazon-reviews, recbole, adjacency, ..."""
+    """A known data set, which decides the layout of the files: movielens-1m, amazon-reviews, recbole, adjacency, ...
+
+    Change it for a data set from this list: it saves all other options.
+    """
     on_error: Literal["raise", "skip"] = "raise"
-    """`raise`: a malformed row is an error. `skip`: such rows are saved as rejected.parquet, and counted."""
+    """`raise`: a malformed row is an error. `skip`: such rows are saved as rejected.parquet, and counted.
+
+    Change it to `skip` if some rows are broken and may be left out.
+    """
     event_weights: Mapping[str, float] = field(default_factory=dict)
-    """Weight of each kind of event; other kinds are left out. Needs `event_column`."""
+    """Weight of each kind of event; other kinds are left out. Needs `event_column`.
+
+    Change it if a purchase is to count more than a view.
+    """
     label_events: tuple[str, ...] | None = None
     """Kinds of events to predict, such as purchases; default: all. Repeatable. Needs `event_column`.
 
     Training predicts only these, from histories of all kinds, and splits hold these out.
+
+    Change it to predict purchases from everything that customers did, as in the paper.
     """
     minimum_rating: float | None = None
-    """Keep only events with this rating or a higher one. Needs a rating column."""
+    """Keep only events with this rating or a higher one. Needs a rating column.
+
+    Change it for ratings: low ones are no recommendation.
+    """
     since: str | float | None = None
-    """Keep only events from this time on: 2024-01-31, or unix seconds."""
+    """Keep only events from this time on: 2024-01-31, or unix seconds.
+
+    Change it to forget what is too old to matter.
+    """
     until: str | float | None = None
-    """Keep only events before this time."""
+    """Keep only events before this time.
+
+    Change it to leave out the newest events, for example to repeat an earlier experiment.
+    """
     bot_events: Count | None = None
-    """Drop customers with more events than this, who are taken for bots."""
+    """Drop customers with more events than this, who are taken for bots.
+
+    Change it if a few customers have most of the events.
+    """
     duplicates: Literal["keep", "first", "last", "sum"] = "keep"
-    """Events of one customer with one item: keep all, the first, the last, or one with the sum of their weights."""
+    """Events of one customer with one item: keep all, the first, the last, or one with the sum of their weights.
+
+    Change it to `first` or `sum` if repeated purchases carry no information.
+    """
     minimum_user_events: Count = 1
-    """Drop customers with fewer events than this."""
+    """Drop customers with fewer events than this.
+
+    Change it to 2 or more: a customer with a single event teaches nothing about order.
+    """
     minimum_item_events: Count = 1
-    """Drop items with fewer events than this."""
+    """Drop items with fewer events than this.
+
+    Change it to about 5 if rare items are noise; they cannot be recommended then.
+    """
     k_core: bool = False
-    """Apply both minimum counts until nothing changes."""
+    """Apply both minimum counts until nothing changes.
+
+    Change it to compare with published results on a 5-core.
+    """
     maximum_history: Count | None = None
-    """Keep only this many of the newest events of each customer."""
+    """Keep only this many of the newest events of each customer.
+
+    Change it if a few long histories dominate memory or time.
+    """
     split: str | None = None
-    """How to split into parts: a name from `data.splitting`. Default: training splits."""
+    """How to split into parts, such as leave_last_out: a name from `data.splitting`. Default: no split.
+
+    Change it to `leave_last_out` or `leave_last_two` to measure quality, to `last_days` for a test as in production.
+    """
     split_options: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the split by name."""
+    """Options of the split by name.
+
+    Change it as the split needs it, such as `days` of last_days.
+    """
     drop_unseen_items: bool = False
-    """Drop test events of items without a training event, as the paper does."""
+    """Drop test events of items without a training event, as the paper does.
+
+    Change it to compare with results that do so; it makes the test easier.
+    """
     test_events: tuple[str, ...] = ()
-    """Files of the test part, for the split given. Repeatable."""
+    """Files of the test part, for the split given. Repeatable.
+
+    Change it for published splits, which come as two files.
+    """
     items: str | None = None
-    """A file with titles, categories, prices and images of the items."""
+    """A file with titles, categories, prices and images of the items.
+
+    Change it to have titles in output and on the page, and attributes.
+    """
     item_source: Source | None = None
-    """How to read the item file."""
+    """How to read the item file.
+
+    Change it if the item file is not recognised.
+    """
     item_columns: Mapping[str, str] = field(default_factory=dict)
-    """Columns of the item file with other names: title, category, price or image, and the column."""
+    """Columns of the item file with other names: title, category, price or image, and the column.
+
+    Change it if the item file has other names, such as name=title.
+    """
     attributes: tuple[str, ...] | None = None
     """Columns of the item file that are attributes: NAME, or NAME:KIND with the kind path (`Women > Shoes`), values or
-    number."""
+    number.
+
+    Change it to recommend items without events.
+    """
     force: bool = False
-    """Prepare again even if the same dataset exists."""
+    """Prepare again even if the same dataset exists.
+
+    Change it if an input changed without a change of size and date.
+    """
 
     def __post_init__(self) -> None:
         if not self.events:

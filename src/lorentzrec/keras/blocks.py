@@ -26,9 +26,11 @@ class Blocks(keras.utils.PyDataset):  # type: ignore[misc]
     else refers to them by place:
 
     item_rows, history_rows: distinct rows of the two tables (only item_rows if they are one), padded with a spare row
-    events: places of the events in the history table's rows, with event_owners, event_steps and event_weights
-    query_owners, query_steps: a query is the midpoint of its owner's events before this step, or outside this fold
-    targets: places in item_rows, with target_queries and target_weights (0: padding)
+    events: places of the events in the history table's rows, with event_owners, event_weights, and event_steps: their
+    numbers in a history, or with folds their folds
+    targets: places in item_rows, with target_weights (0: none). With causal histories, target i is event i, and its
+    query is the midpoint of the events before it
+    query_owners, query_folds, target_queries: with folds, a query is the midpoint of its owner's events outside a fold
     negatives: places in item_rows; seen: (owners, negatives), those that an owner has interacted with
 
     Lengths are rounded up to a few sizes, so that few shapes are compiled.
@@ -69,11 +71,11 @@ class Blocks(keras.utils.PyDataset):  # type: ignore[misc]
         epoch = self.epoch
         order, bounds = self._cut(epoch)
         if number >= len(bounds) - 1:
-            return self._padded(*self._block(epoch, order[:1]), empty=True)
-        return self._padded(*self._block(epoch, order[bounds[number] : bounds[number + 1]]))
+            return self._padded(self._block(epoch, order[:1]), empty=True)
+        return self._padded(self._block(epoch, order[bounds[number] : bounds[number + 1]]))
 
-    def _block(self, epoch: int, customers: NDArray[np.int64]) -> tuple[Batch, int]:
-        """The arrays of a block as long as they are, with item rows in place of places; and its number of events."""
+    def _block(self, epoch: int, customers: NDArray[np.int64]) -> Batch:
+        """The arrays of a block as long as they are, with item rows in place of places."""
         key, data, config = epoch_key(self.config.seed, epoch), self.data, self.config
         lengths = data.lengths[customers]
         starts = offsets_of(lengths)
@@ -83,6 +85,7 @@ class Blocks(keras.utils.PyDataset):  # type: ignore[misc]
         events = data.offsets[customers][owners] + steps
         items = self._items[events]
         predicted = self._labels[events]
+        queries: Batch = {}
         if self.folded:
             steps = np.concatenate(
                 [
@@ -92,12 +95,13 @@ class Blocks(keras.utils.PyDataset):  # type: ignore[misc]
             )
             parts = np.minimum(lengths, config.folds)
             query_owners = np.repeat(np.arange(len(customers), dtype=np.int32), parts)
-            query_steps = np.arange(len(query_owners)) - offsets_of(parts)[query_owners]
-            target_queries = (offsets_of(parts)[owners] + steps)[predicted]
+            queries = {
+                "query_owners": query_owners,
+                "query_folds": np.arange(len(query_owners)) - offsets_of(parts)[query_owners],
+                "target_queries": offsets_of(parts)[owners] + steps,
+            }
         else:
-            predicted = predicted & (steps > 0)
-            query_owners, query_steps = owners[predicted], steps[predicted]
-            target_queries = np.arange(len(query_owners))
+            predicted &= steps > 0
         negatives = np.zeros(min(config.negative_count, len(data.items)), np.int32)
         bits = np.zeros(len(data.items) // 32 + 1, np.uint32)
         own_key = np.uint64(key_for(key, NEGATIVES, customers[0]))
@@ -107,47 +111,45 @@ class Blocks(keras.utils.PyDataset):  # type: ignore[misc]
         hits = negatives[by_row[found]] == items
         seen = np.zeros((len(customers), len(negatives)), bool)
         seen[owners[hits], by_row[found[hits]]] = True
-        return {
+        return queries | {
             "events": items,
             "event_owners": owners,
             "event_steps": steps,
             "event_weights": self._weights[events],
-            "query_owners": query_owners,
-            "query_steps": query_steps,
-            "targets": items[predicted],
-            "target_queries": target_queries,
-            "target_weights": self._weights[events][predicted],
+            "target_weights": self._weights[events] * predicted,
+            "predicted": predicted,
             "negatives": negatives,
             "seen": seen,
-        }, count
+        }
 
-    def _padded(self, block: Batch, count: int, *, empty: bool = False) -> Batch:
+    def _padded(self, block: Batch, *, empty: bool = False) -> Batch:
         """Places in place of rows, and lengths rounded up."""
-        size = rounded(count, 128)
-        queries = rounded(len(block["query_owners"]), 32) if self.folded else size
-        events, targets, negatives = block["events"], block["targets"], block["negatives"]
+        items, negatives, predicted = block["events"], block["negatives"], block["predicted"]
+        size = rounded(len(items), 128)
         spare = len(self.data.items)
+        parts = [items[predicted], negatives, *([] if self.separate else [items])]
+        item_rows, places = np.unique(np.concatenate(parts), return_inverse=True)
+        targets = np.zeros(len(items), np.int64)
+        targets[predicted], places = np.split(places, [len(parts[0])])
+        rows = {"item_rows": _fill(item_rows, size + len(negatives), spare)}
         if self.separate:
-            item_rows, places = np.unique(np.concatenate([targets, negatives]), return_inverse=True)
-            history_rows, events = np.unique(events, return_inverse=True)
-            rows = {"history_rows": _fill(history_rows, size, spare)}
+            history_rows, events = np.unique(items, return_inverse=True)
+            rows["history_rows"] = _fill(history_rows, size, spare)
         else:
-            item_rows, places = np.unique(np.concatenate([targets, negatives, events]), return_inverse=True)
-            events = places[len(targets) + len(negatives) :]
-            rows = {}
-        rows["item_rows"] = _fill(item_rows, size + len(negatives), spare)
-        weights = block["target_weights"] * (0 if empty else 1)
+            events = places[len(negatives) :]
+        if self.folded:
+            queries = rounded(len(block["query_owners"]), 32)
+            rows["query_owners"] = _fill(block["query_owners"], queries, -2)
+            rows["query_folds"] = _fill(block["query_folds"], queries)
+            rows["target_queries"] = _fill(block["target_queries"], size)
         return rows | {
             "events": _fill(events, size),
             "event_owners": _fill(block["event_owners"], size, -1),
             "event_steps": _fill(block["event_steps"], size),
             "event_weights": _fill(block["event_weights"], size, dtype=np.float32),
-            "query_owners": _fill(block["query_owners"], queries, -2),
-            "query_steps": _fill(block["query_steps"], queries),
-            "targets": _fill(places[: len(targets)], size),
-            "target_queries": _fill(block["target_queries"], size),
-            "target_weights": _fill(weights, size, dtype=np.float32),
-            "negatives": places[len(targets) : len(targets) + len(negatives)].astype(np.int32),
+            "targets": _fill(targets, size),
+            "target_weights": _fill(block["target_weights"] * (not empty), size, dtype=np.float32),
+            "negatives": places[: len(negatives)].astype(np.int32),
             "seen": np.pad(block["seen"], ((0, size // 2 - len(block["seen"])), (0, 0))),
         }
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,9 @@ from lorentzrec.keras.epochs import EpochCallback, KerasRunner
 from lorentzrec.keras.layers import EinsteinMidpoint, HyperboloidEmbedding, MinkowskiRetrieval
 from lorentzrec.keras.losses import BPR, MASKED, WMRB, RankingLoss, SampledSoftmax
 from lorentzrec.keras.optimisers import RiemannianAdagrad, RiemannianOptimiser, RiemannianSGD
-from lorentzrec.keras.points import gaps, midpoints, pair_gaps, scores_of
+from lorentzrec.keras.points import distances, gaps, midpoints, midpoints_before, pair_gaps, products, scores_of
 from lorentzrec.learning.run import VALIDATION_METRIC, TrainingRun
+from lorentzrec.learning.trainer import refuse_other_config
 from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 from lorentzrec.model.model import Model
 
@@ -43,21 +44,20 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
 
     def __init__(
         self,
-        config: TrainingConfig | dict[str, Any] | None = None,
+        config: TrainingConfig | None = None,
         item_count: int | None = None,
         k: int = 10,
         **options: Any,
     ) -> None:
         """item_count: taken from the data of `fit` if not given."""
         super().__init__(**options)
-        config = TrainingConfig.from_mapping(config) if isinstance(config, dict) else config or TrainingConfig()
-        refuse_unsupported(config)
-        self.training_config: TrainingConfig = config
+        refuse_other_config(config)
+        self.training_config = config = with_one_block_per_step(config or TrainingConfig())
         self.item_count, self.k = item_count, k
         self.run: TrainingRun | None = None
         self.origin: Model | None = None
         self.loss_mean = keras.metrics.Mean(name="loss")
-        self.ranking_loss: RankingLoss | None = None
+        self._compile_later: Callable[[], None] = self.compile
         if item_count is not None and isinstance(config, ResolvedConfig):
             self._make_tables(item_count)
 
@@ -78,7 +78,7 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
             layer.built = True
         self.built = True
         if not self.compiled:
-            self.compile()
+            self._compile_later()
 
     @property
     def resolved(self) -> ResolvedConfig:
@@ -121,8 +121,7 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
             raise InputError(
                 f"the data have {len(data.items)} items and the model {self.item_count}: give its own data"
             )
-        config = with_one_block_per_step(self.training_config)
-        made = TrainingRun(data, config, validation, metric, validate_every, make_runner=self._make_runner)
+        made = TrainingRun(data, self.training_config, validation, metric, validate_every, self._make_runner)
         self.training_config, self.item_count = made.config, len(data.items)
         if not self.built:
             self._make_tables(len(data.items))
@@ -144,8 +143,11 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         """As usual; what is left out comes from the config. `loss` is one of lorentzrec.keras."""
         if loss is not None and not isinstance(loss, RankingLoss):
             raise ConfigError(f"loss is {loss!r}: give SampledSoftmax, WMRB or BPR of lorentzrec.keras")
+        if not isinstance(self.training_config, ResolvedConfig):  # the data have to decide first
+            self._compile_later = partial(self.compile, optimizer, loss, **options)
+            return
         self.follows_config = optimizer is None
-        self.ranking_loss = loss or loss_of(self.resolved)
+        self.ranking_loss: RankingLoss = loss or loss_of(self.resolved)
         if options.setdefault("jit_compile", "auto") == "auto" and BACKEND == "torch":
             options["jit_compile"] = False
         super().compile(optimizer=optimizer_of(self.resolved) if optimizer is None else optimizer, **options)
@@ -235,18 +237,23 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
 
     def block_loss(self, blocks: list[Tensor], batch: dict[str, Tensor]) -> Tensor:
         """The summed loss of a block, given the points of its distinct rows: items, and histories if separate."""
-        config, loss = self.resolved, self.ranking_loss or loss_of(self.resolved)
+        config = self.resolved
         events = ops.take(blocks[-1], batch["events"], axis=0)
-        queries = midpoints(history_weights(batch, config), events)
+        if config.history == "causal":
+            owners, shared = batch["event_owners"], None
+            queries = midpoints_before(events, batch["event_weights"], batch["event_steps"], config.recency)
+        else:
+            owners, shared = batch["query_owners"], batch["target_queries"]
+            queries = midpoints(weights_outside_folds(batch), events)
         negatives = ops.take(blocks[0], batch["negatives"], axis=0)
-        scores = scores_of(gaps(queries, negatives), config.score)
-        seen = ops.take(batch["seen"], ops.maximum(batch["query_owners"], 0), axis=0)
+        inner = config.score == "inner"
+        scores = products(queries, negatives) if inner else -distances(gaps(queries, negatives))
+        seen = ops.take(batch["seen"], ops.maximum(owners, 0), axis=0)
         scores = ops.where(seen, MASKED, scores)
+        own = queries if shared is None else ops.take(queries, shared, axis=0)
         targets = ops.take(blocks[0], batch["targets"], axis=0)
-        own = queries if config.history == "causal" else ops.take(queries, batch["target_queries"], axis=0)
         positives = scores_of(pair_gaps(own, targets), config.score)
-        shared = None if config.history == "causal" else batch["target_queries"]
-        return ops.sum(batch["target_weights"] * loss.values(positives, scores, shared))
+        return ops.sum(batch["target_weights"] * self.ranking_loss.values(positives, scores, shared))
 
     # --- recommending
 
@@ -304,35 +311,28 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         return cls(**values | {"config": kind.from_mapping(values["config"])})
 
 
-def history_weights(batch: dict[str, Tensor], config: ResolvedConfig) -> Tensor:
+def weights_outside_folds(batch: dict[str, Tensor]) -> Tensor:
     """The weight of each event in each query: (queries, events)."""
     own = batch["query_owners"][:, None] == batch["event_owners"][None, :]
-    if config.history == "folds":
-        counted = own & (batch["query_steps"][:, None] != batch["event_steps"][None, :])
-        return ops.where(counted, batch["event_weights"][None, :], 0.0)
-    age = batch["query_steps"][:, None] - batch["event_steps"][None, :] - 1
-    counted = own & (age >= 0)
-    decay = ops.exp(math.log(config.recency) * ops.cast(ops.where(counted, age, 0), "float32"))
-    return ops.where(counted, batch["event_weights"][None, :] * decay, 0.0)
+    counted = own & (batch["query_folds"][:, None] != batch["event_steps"][None, :])
+    return ops.where(counted, batch["event_weights"][None, :], 0.0)
 
 
-def refuse_unsupported(config: TrainingConfig) -> None:
-    """An error that names the settings which only the compiled kernels have."""
+def with_one_block_per_step(config: TrainingConfig) -> TrainingConfig:
+    """The config with the only setting whose default differs from that of the local engine; an error that names the
+    settings which only the compiled kernels have."""
     unsupported = {"geometry": "euclidean", "model": "symmetric", "optimiser": "adam"}
     found = [f"{name}={value}" for name, value in unsupported.items() if getattr(config, name) == value]
-    if not isinstance(config, ResolvedConfig):
-        found += [] if config.threads is None else [f"threads={config.threads}"]
-        found += [] if config.blocks_per_step in (None, 1) else [f"blocks_per_step={config.blocks_per_step}"]
+    decided = isinstance(config, ResolvedConfig)  # by the data, or for another engine
+    if not decided and config.threads is not None:
+        found.append(f"threads={config.threads}")
+    if not decided and config.blocks_per_step not in (None, 1):
+        found.append(f"blocks_per_step={config.blocks_per_step}")
     if found:
         raise ConfigError(
             f"the keras engine does not support {', '.join(found)}: leave it out, or use the local engine"
         )
-
-
-def with_one_block_per_step(config: TrainingConfig) -> TrainingConfig:
-    """The config with the only setting whose default differs from that of the local engine."""
-    refuse_unsupported(config)
-    return config if isinstance(config, ResolvedConfig) else config.replace(blocks_per_step=1)
+    return replace(config, blocks_per_step=1)
 
 
 def loss_of(config: ResolvedConfig) -> RankingLoss:

@@ -64,6 +64,11 @@ def gaps(queries: Tensor, points: Tensor) -> Any:
     return value, gradient
 
 
+def products(queries: Tensor, points: Tensor) -> Tensor:
+    """<u, v> in float32, as the compiled kernels have it: (q, d), (n, d) -> (q, n)."""
+    return -_matmul(_ambient(queries), _transposed(_signed(points)))
+
+
 @custom_gradient
 def pair_gaps(queries: Tensor, points: Tensor) -> Any:
     """-<u, v> - 1 of each pair: (..., d), (..., d) -> (...)."""
@@ -110,21 +115,70 @@ def midpoints(weights: Tensor, points: Tensor) -> Any:
     with float64():
         wide = ops.cast(weights, "float64")
         total = _matmul(wide, _ambient(ops.cast(points, "float64")))
-        mass = ops.sum(wide, axis=-1, keepdims=True)
-        time, space = total[..., :1], total[..., 1:]
-        # -<S, S> >= W^2 for a sum of points with weights W in all; only rounding takes it below
-        squared = ops.maximum(time * time - ops.sum(space * space, axis=-1, keepdims=True), mass * mass)
-        length = ops.where(mass > 0.0, ops.sqrt(squared), 1.0)
-        value, divisor = ops.cast(space / length, "float32"), ops.cast(length, "float32")
+        value, divisor = _normalised(total, ops.sum(wide, axis=-1, keepdims=True))
 
     def gradient(*args: Any, upstream: Any = None) -> tuple[Tensor, Tensor]:
-        slopes = _upstream(args, upstream)
-        along = ops.sum(slopes * value, axis=-1, keepdims=True)
-        of_sum = ops.concatenate([-along * time_of(value), slopes + along * value], axis=-1) / divisor
+        of_sum = _gradient_of_sum(value, divisor, _upstream(args, upstream))
         by_points = _in_chart(points, _matmul(_transposed(weights), of_sum))
         return _matmul(of_sum, _transposed(_ambient(points))), by_points
 
     return value, gradient
+
+
+def midpoints_before(points: Tensor, weights: Tensor, steps: Tensor, recency: float) -> Tensor:
+    """The midpoint of what precedes each event, in histories one after another: points (n, d) -> (n, d).
+
+    steps: the number of each event in its history, from 0, where the midpoint is the origin.
+    recency: factor on the weight of an event per step back.
+    """
+
+    @custom_gradient
+    def of_points(points: Tensor) -> Any:
+        with float64():
+            wide = ops.cast(weights, "float64")[:, None]
+            terms = wide * ops.concatenate([_ambient(ops.cast(points, "float64")), ops.ones_like(wide)], axis=-1)
+            sums = ops.roll(_decayed_sums(terms, steps, recency), 1, axis=0) * ops.cast(steps > 0, "float64")[:, None]
+            value, divisor = _normalised(sums[:, :-1], sums[:, -1:])
+
+        def gradient(*args: Any, upstream: Any = None) -> Tensor:
+            of_sum = _gradient_of_sum(value, divisor, _upstream(args, upstream))
+            following = ops.roll(of_sum * ops.cast(steps > 0, "float32")[:, None], -1, axis=0)
+            return _in_chart(points, weights[:, None] * _decayed_sums(following, steps, recency, backward=True))
+
+        return value, gradient
+
+    return of_points(points)
+
+
+def _decayed_sums(terms: Tensor, steps: Tensor, recency: float, *, backward: bool = False) -> Tensor:
+    """sum_j recency^j x_(t-j) over the events of a history up to each event t; backward, x_(t+j) from each event on.
+
+    By doubling: sums over 2 k events are those over k and, decayed, those over the k before, so that a history of n
+    events takes log2 n passes. A roll moves nothing from one history to another, since a step is less than a place.
+    """
+    longest = ops.max(steps)
+
+    def add(shift: Tensor, decay: Tensor, sums: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        share = ops.where(steps >= shift, decay, ops.zeros_like(decay))[:, None]
+        moved = ops.roll(share * sums, -shift, axis=0) if backward else share * ops.roll(sums, shift, axis=0)
+        return 2 * shift, decay * decay, sums + moved
+
+    first = ops.cast(1, steps.dtype), ops.cast(recency, terms.dtype), terms
+    return ops.while_loop(lambda shift, *_: shift <= longest, add, first)[2]
+
+
+def _normalised(total: Tensor, mass: Tensor) -> tuple[Tensor, Tensor]:
+    """The midpoint of a sum S with weights W in all, and what S was divided by, both as float32."""
+    time, space = total[..., :1], total[..., 1:]
+    # -<S, S> >= W^2; only rounding takes it below
+    squared = ops.maximum(time * time - ops.sum(space * space, axis=-1, keepdims=True), mass * mass)
+    length = ops.where(mass > 0.0, ops.sqrt(squared), 1.0)
+    return ops.cast(space / length, "float32"), ops.cast(length, "float32")
+
+
+def _gradient_of_sum(midpoint: Tensor, divisor: Tensor, slopes: Tensor) -> Tensor:
+    along = ops.sum(slopes * midpoint, axis=-1, keepdims=True)
+    return ops.concatenate([-along * time_of(midpoint), slopes + along * midpoint], axis=-1) / divisor
 
 
 def riemannian(points: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:

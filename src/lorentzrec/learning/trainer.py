@@ -7,9 +7,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions, refuse_other_data
 from lorentzrec.errors import ConfigError, InputError, LorentzrecError, StopTraining, TrainingInterrupted
 from lorentzrec.learning.checkpoint import Checkpoint, refuse_unwritable
@@ -26,6 +25,16 @@ _SECONDS_BETWEEN_CHECKPOINTS = 10.0
 _LOG = logging.getLogger(__name__)
 
 
+class RunOptions(TypedDict, total=False):
+    """Arguments of `train` that every engine has and passes to `finish`."""
+
+    checkpoint: str | Path | None
+    resume: bool
+    progress: bool | None
+    watch: Callable[[EpochRecord], None] | None
+    callbacks: Sequence[Callable[[EpochRecord], None]]
+
+
 def train(
     data: Interactions,
     config: TrainingConfig | None = None,
@@ -38,10 +47,10 @@ def train(
     validate_every: int = 1,
     watch: Callable[[EpochRecord], None] | None = None,
     callbacks: Sequence[Callable[[EpochRecord], None]] = (),
-    attributes: ItemAttributes | None = None,
+    attributes: Any = None,
     start: Model | None = None,
 ) -> Model:
-    """Learn the points. Hyper-parameters that `config` leaves open are decided from the data; the model's config has
+    """Learn the points. Hyper-parameters that `config` leaves open are chosen from the data; the model's config has
     them all.
 
     validation: events to choose the best epoch by, in the vocabularies of `data`; without them, `config.validation`
@@ -56,9 +65,12 @@ def train(
     one raises `StopTraining`, training ends and the model so far is returned. Any other exception goes to the caller,
     with the model so far as its attribute `model`.
     watch: one more callback, called last.
+    attributes: what items' points are composed of: `ItemAttributes`, or a data frame with a column `item`, whose other
+    columns but title and image are attributes.
     start: a model to continue from. Its items keep their points and come first, new ones are placed as by
     `Model.add_items`, and `config`, or what it leaves open, is that of the model, with 2 epochs at its last learning
-    rate. `lorentzrec.update` trains only on what is new, and a sample of the rest.
+    rate. It keeps its attributes, for items of which `attributes` has none. `lorentzrec.update` trains only on what is
+    new, and a sample of the rest.
 
     Ctrl-C raises `TrainingInterrupted`, a `KeyboardInterrupt` whose `model` is the model so far (the best one, where
     there is validation), or None before the end of the first epoch.
@@ -68,15 +80,16 @@ def train(
     if start is not None:
         data, validation = with_items_of(start, data, validation)
     run = TrainingRun(data, config, validation, metric, validate_every, start=start, attributes=attributes)
-    return finish(run, checkpoint, resume, progress, [*callbacks, *([] if watch is None else [watch])])
+    return finish(run, checkpoint, resume, progress, watch, callbacks)
 
 
 def finish(
     run: TrainingRun,
-    checkpoint: str | Path | None,
-    resume: bool,
-    progress: bool | None,
-    callbacks: Sequence[Callable[[EpochRecord], None]],
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
+    progress: bool | None = None,
+    watch: Callable[[EpochRecord], None] | None = None,
+    callbacks: Sequence[Callable[[EpochRecord], None]] = (),
     *,
     prepare: Callable[[ResolvedConfig, Callable[[str], None]], None] = warm_up,
     every_epoch: bool = False,
@@ -86,6 +99,7 @@ def finish(
     prepare: called before the first of these epochs, with a function that prints a line.
     every_epoch: write a checkpoint after each epoch, however short.
     """
+    called = [*callbacks, *([] if watch is None else [watch])]
     if resume:
         if checkpoint is None:
             raise InputError("resume without a checkpoint: name the folder of the checkpoint")
@@ -98,7 +112,7 @@ def finish(
         try:
             if not run.finished:
                 prepare(run.config, shown.announce)
-            _run_epochs(run, shown, cancelled, checkpoint, callbacks, every_epoch)
+            _run_epochs(run, shown, cancelled, checkpoint, called, every_epoch)
         except KeyboardInterrupt:
             try:  # Polars raises as soon as it sees the signal, and Python's own handler then raises once more, here
                 cancelled.set()

@@ -23,10 +23,9 @@ from lorentzrec.serving.batch import (
     BatchReport,
     batch_key,
     make_index,
-    read_index,
 )
 from lorentzrec.serving.part_files import finish_parts, part_name, unfinished_folder
-from lorentzrec.serving.versions.index import INDEX
+from lorentzrec.serving.versions.index import INDEX, open_index
 from lorentzrec.spark.scratch import absolute, read_record, write_record, writing
 
 if TYPE_CHECKING:
@@ -144,5 +143,5 @@ def _open(model: str, options: BatchOptions, index: str, description: str) -> Ba
     batch = BatchRecommender(loaded, options)
     if found := json.loads(description):
         with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
-            batch.index = read_index(fetch(index, Path(scratch)), found, loaded)  # mapped: stays readable
+            batch.index = open_index(fetch(index, Path(scratch)), found, len(loaded.items))  # mapped: stays readable
     return batch

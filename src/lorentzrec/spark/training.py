@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError, InputError
@@ -19,11 +19,10 @@ from lorentzrec.ingest.storage import join
 from lorentzrec.learning.checkpoint import Checkpoint
 from lorentzrec.learning.kernels.structures import Table
 from lorentzrec.learning.run import VALIDATION_METRIC, TrainingRun
-from lorentzrec.learning.trainer import finish, refuse_other_config
+from lorentzrec.learning.trainer import RunOptions, finish, refuse_other_config
 from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import NoteKind
-from lorentzrec.model.record import EpochRecord
 from lorentzrec.spark.runner import RoundRunner
 from lorentzrec.spark.scratch import absolute, write_arrays
 from lorentzrec.spark.tables import range_bounds
@@ -43,13 +42,9 @@ def train(
     workers: int | None = None,
     rounds: int | None = None,
     scratch: str | Path | None = None,
-    checkpoint: str | Path | None = None,
-    resume: bool = False,
-    progress: bool | None = None,
     metric: str = VALIDATION_METRIC,
     validate_every: int = 1,
-    watch: Callable[[EpochRecord], None] | None = None,
-    callbacks: Sequence[Callable[[EpochRecord], None]] = (),
+    **options: Unpack[RunOptions],
 ) -> Model:
     """Learn the points on Spark, from the training part of a prepared dataset. A validation part chooses the best
     epoch, as `config.validation` does otherwise. One worker gives the points of `lorentzrec.train`, bit by bit.
@@ -62,7 +57,8 @@ def train(
     temporary one. Rounds that are complete there are not run again when the same training is started again, so that
     a run that was killed continues; after training they are removed.
 
-    The other arguments, and Ctrl-C, are as in `lorentzrec.train`; a checkpoint is written after every epoch.
+    The other arguments, also `checkpoint`, `resume`, `progress`, `watch` and `callbacks`, and Ctrl-C, are as in
+    `lorentzrec.train`; a checkpoint is written after every epoch.
     """
     refuse_other_config(config)
     dataset = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
@@ -94,17 +90,10 @@ def train(
         assert isinstance(runner, RoundRunner)
         if workers > 1:
             run.note(NoteKind.WORKERS, workers=workers, rounds=rounds)
-        if resume and checkpoint is not None:
+        checkpoint = options.get("checkpoint")
+        if options.get("resume") and checkpoint is not None:
             _refuse_other_workers(Checkpoint.load(checkpoint), workers, rounds)
-        model = finish(
-            run,
-            checkpoint,
-            resume,
-            progress,
-            [*callbacks, *([] if watch is None else [watch])],
-            prepare=lambda config, announce: runner.write_shards(),
-            every_epoch=True,
-        )
+        model = finish(run, **options, prepare=lambda config, announce: runner.write_shards(), every_epoch=True)
         runner.remove_files()
     return model
 

@@ -11,9 +11,10 @@ dev_extras := dev
 bench_extras := bench
 bench-serve_extras := serve,ann
 
-# The emulators of Azure run on Node, and axe-core checks the page; without npm, the tests that need them are skipped and
-# print the reason.
-node_packages := $(if $(shell command -v npm),$(foreach name,azurite cosmos axe,tests/$(name)/node_modules/.package-lock.json))
+# The emulators of Azure run on Node, axe-core checks the page, and the TypeScript client is compiled; without npm, the
+# tests that need them are skipped and print the reason.
+node_folders := tests/azurite tests/cosmos tests/axe clients/typescript examples/shop
+node_packages := $(if $(shell command -v npm),$(addsuffix /node_modules/.package-lock.json,$(node_folders)))
 
 .SILENT:
 .NOTPARALLEL:  # two targets never run pip in one environment at the same time
@@ -33,9 +34,9 @@ test: $(VENV)/installed-dev $(node_packages) ## run all tests in two processes; 
 soak: $(VENV)/installed-dev $(node_packages) ## test kill -9, moved stores, slow clients, rotated keys for 25 minutes; ROUNDS=3 for a quick run
 	PYTHONPATH=tests $(VENV)/bin/python -m soak $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only $(ONLY))
 
-tests/%/node_modules/.package-lock.json: tests/%/package-lock.json
-	echo "Installing the packages of tests/$*, once ..."
-	npm ci --prefix tests/$* --silent --no-audit --no-fund
+%/node_modules/.package-lock.json: %/package-lock.json
+	echo "Installing the packages of $*, once ..."
+	npm ci --prefix $* --silent --no-audit --no-fund
 	touch $@
 
 check: $(VENV)/installed-dev ## check lint, format, types, import layers and prose
@@ -46,7 +47,7 @@ check: $(VENV)/installed-dev ## check lint, format, types, import layers and pro
 	$(VENV)/bin/python -m pytest --quiet tests/test_source_files.py
 
 site: $(VENV)/installed-dev ## the documentation site, in .build/site
-	$(VENV)/bin/python docs/settings_page.py
+	$(VENV)/bin/python docs/generated_pages.py
 	$(VENV)/bin/python -m sphinx -q -W -b html docs .build/site
 
 # The wheel is built from the sdist, so that both are tested by one installation.

@@ -9,19 +9,31 @@ the result, not where they run.
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
-from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from lorentzrec import TrainingConfig, evaluate
 from lorentzrec.ingest.dataset import open_dataset
-from lorentzrec.spark.tasks import Plan, Work
-from lorentzrec.spark.training import train_in_rounds
+from lorentzrec.spark import train
 from measuring import report
 
 
-def run_here(plan: Plan, work: Work, numbers: Sequence[int], options: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    return {number: work(plan, number, **options) for number in numbers}
+class ThisProcess:
+    """A Spark session for `train` that runs tasks one after another in this process."""
+
+    def range(self, *_: int) -> ThisProcess:
+        return self
+
+    def mapInArrow(self, task: Any, schema: str) -> ThisProcess:  # noqa: N802 - as in Spark
+        given = task.keywords["work"].keywords
+        plan, work, options = given["plan"], given["work"], given["options"]
+        self._results = [{"number": number} | work(plan, number, **options) for number in given["numbers"]]
+        return self
+
+    def collect(self) -> list[Any]:
+        return [SimpleNamespace(result=json.dumps(result)) for result in self._results]
 
 
 def main() -> None:
@@ -43,13 +55,12 @@ def main() -> None:
             found, losses = [], []
             for seed in options.seeds:
                 with tempfile.TemporaryDirectory() as scratch:
-                    model = train_in_rounds(
+                    model = train(
                         dataset,
                         config.replace(seed=seed),
-                        run_here,
+                        session=ThisProcess(),
                         workers=workers,
                         rounds=rounds,
-                        threads=config.threads,
                         scratch=scratch,
                         progress=False,
                     )

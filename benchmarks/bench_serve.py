@@ -184,7 +184,7 @@ def loads(name: str, shop: Catalogue, service: Service, rate: float, seconds: fl
 def recall(shop: Catalogue, service: Service, queries: int) -> float:
     """The share of the true top ten, by exact ranking, that the service recommends."""
     with closing(open_store(shop.store)) as store:
-        version = open_version(store.fetch(str(store.state().version), Path()), verify=False)
+        version = open_version(store.fetch(str(store.state().version), Path()))
     connection, shares = Connection(service.port), []
     for history in shop.histories[:queries]:
         rows = version.items.rows(history)

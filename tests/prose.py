@@ -34,8 +34,8 @@ REPLACEMENTS = {
 }
 """Pattern of a word or phrase -> what to write instead. Case does not matter."""
 
-SUFFIXES = {".py", ".md", ".js", ".css", ".html", ".toml", ".cff", ".sh", ".txt", ".yaml", ".service", ""}
-SKIPPED = {"node_modules", "formats", "__pycache__", "prose.py", "test_prose.py", "LICENSE"}
+SUFFIXES = {".py", ".md", ".js", ".ts", ".css", ".html", ".toml", ".cff", ".sh", ".txt", ".yaml", ".service", ""}
+SKIPPED = {"node_modules", "dist", "schema.ts", "formats", "__pycache__", "prose.py", "test_prose.py", "LICENSE"}
 """Names of folders and files that are not searched: the work of others, and those that quote the words."""
 
 _NEXT_LINE = re.compile(r"\n[ \t]*(?:#|//|\*|<!--)?[ \t]*")
@@ -56,7 +56,7 @@ class Finding(NamedTuple):
 def text_files(root: Path) -> Iterator[Path]:
     """The project's own text files: at the top level, and below the folders of code and documentation."""
     paths = [path for path in root.iterdir() if not path.name.startswith(".")]
-    for name in (".ci", "src", "tests", "benchmarks", "examples", "deploy", "docs"):
+    for name in (".ci", "src", "tests", "benchmarks", "clients", "examples", "deploy", "docs"):
         paths.extend((root / name).rglob("*"))
     for path in sorted(paths):
         if path.is_file() and path.suffix in SUFFIXES and not SKIPPED & set(path.relative_to(root).parts):

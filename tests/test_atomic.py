@@ -23,8 +23,8 @@ from lorentzrec.atomic import atomic_directory, atomic_file, checksum, read_dire
 from lorentzrec.errors import ArtifactError, ConfigError, InputError
 
 
-def write_folder(target: Path, text: str, *, replace: bool = True) -> None:
-    with atomic_directory(target, replace=replace) as folder:
+def write_folder(target: Path, text: str) -> None:
+    with atomic_directory(target) as folder:
         (folder / "manifest.json").write_text(text)
 
 
@@ -95,13 +95,6 @@ def test_failure_changes_nothing(tmp_path: Path, failure: type[BaseException]) -
             fail_in_file(tmp_path / "f", failure)
         assert content(tmp_path) == old
         assert len(list(tmp_path.iterdir())) == len(old)
-
-
-def test_replacing_can_be_forbidden(tmp_path: Path) -> None:
-    write_folder(tmp_path / "m", "old", replace=False)
-    with pytest.raises(InputError, match="m already exists: remove it or choose another name"):
-        write_folder(tmp_path / "m", "new", replace=False)
-    assert content(tmp_path) == {"m/manifest.json": "old"}
 
 
 def test_foreign_folder_is_never_replaced(tmp_path: Path) -> None:

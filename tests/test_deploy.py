@@ -1,18 +1,29 @@
-"""The examples for deployment: options and metrics that they name exist."""
+"""The examples for deployment are valid, and the options, metrics and labels that they name exist."""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
-from lorentzrec.serving.http.metrics import Metrics
+from serving.running_service import service_process, shop_store
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
+
+
+def run(*command: str | Path) -> str:
+    """The output of a program, which must succeed."""
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout + ended.stderr
 
 
 @pytest.mark.parametrize("name", ["Dockerfile.service", "compose.yaml", "kubernetes.yaml", "lorentzrec.service"])
@@ -25,11 +36,43 @@ def test_options_of_serve_exist(name: str) -> None:
     assert named - known == set()
 
 
-def test_yaml_files_are_valid() -> None:
+@pytest.mark.parametrize("name", ["Dockerfile.service", "Dockerfile.train"])
+def test_images_follow_the_rules_of_hadolint_and_do_not_run_as_root(name: str) -> None:
+    hadolint = Path(sys.executable).with_name("hadolint")
+    assert run(hadolint, DEPLOY / name) == ""
+    assert re.findall(r"^USER (.*)$", (DEPLOY / name).read_text(), re.MULTILINE) == ["10001"]
+
+
+def test_kernels_in_the_image_do_not_depend_on_the_machine_that_built_it() -> None:
+    """numba's key of a cached kernel has the name and the features of the CPU: both must be fixed."""
+    (variables,) = re.findall(r"NUMBA_CPU_NAME=\S* NUMBA_CPU_FEATURES=\S*", (DEPLOY / "Dockerfile.train").read_text())
+    code = "from numba.core.registry import cpu_target as c; print(c.target_context.codegen().magic_tuple()[1:])"
+    assert run("env", *variables.split(" "), sys.executable, "-c", code).strip() == "('x86-64-v3', '')"
+
+
+def test_the_compose_file_names_files_that_exist() -> None:
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
     assert (ROOT / compose["services"]["service"]["build"]["dockerfile"]).is_file()
-    kinds = [part["kind"] for part in yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())]
-    assert kinds == ["Deployment", "Service"]
+    used = {mount.partition(":")[0] for service in compose["services"].values() for mount in service["volumes"]}
+    assert used == set(compose["volumes"])
+
+
+def test_manifests_follow_the_schema_of_kubernetes() -> None:
+    validate = Path(sys.executable).with_name("kubernetes-validate")
+    output = run(validate, "--strict", DEPLOY / "kubernetes.yaml")
+    assert re.findall(r"passed for resource (\w+)/", output) == ["deployment", "service"]
+
+
+def test_the_unit_is_accepted_by_systemd(tmp_path: Path) -> None:
+    systemd = shutil.which("systemd-analyze")
+    if systemd is None:
+        pytest.skip("systemd-analyze is not installed")
+    unit = tmp_path / "lorentzrec.service"
+    program = "/opt/lorentzrec/bin/lorentzrec"
+    text = (DEPLOY / "lorentzrec.service").read_text()
+    assert f"ExecStart={program} " in text
+    unit.write_text(text.replace(program, sys.executable))
+    assert "lorentzrec.service" not in run(systemd, "verify", unit)
 
 
 def test_extras_and_copied_files_exist() -> None:
@@ -42,9 +85,19 @@ def test_extras_and_copied_files_exist() -> None:
             assert all((ROOT / file).exists() for file in files.split())
 
 
-def test_the_dashboard_shows_metrics_of_the_service() -> None:
+def test_the_dashboard_shows_metrics_and_labels_of_a_running_service(tmp_path: Path) -> None:
+    store = shop_store(tmp_path)
+    with service_process(store.url, tmp_path) as service:
+        service.http.get("/v1/users/nobody/recommendations")  # a fallback
+        service.http.post("/v1/events", json={"user": "ann", "item": "i1"})
+        families = list(text_string_to_metric_families(service.http.get("/metrics").text))
+    store.close()
+    known: dict[str, set[str]] = {}
+    for sample in (sample for family in families for sample in family.samples):
+        known.setdefault(sample.name, set()).update(sample.labels)
     dashboard = json.loads((DEPLOY / "grafana-dashboard.json").read_text())
     queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    named = {name.removesuffix("_bucket") for query in queries for name in re.findall(r"lorentzrec_\w+", query)}
-    known = set(re.findall(r"^# HELP (\w+)", Metrics().text().decode(), re.MULTILINE))
-    assert named - known == {"lorentzrec_worker_deaths_total"}, "the parent of the workers counts that one"
+    for query in queries:
+        (metric,) = re.findall(r"lorentzrec_\w+", query)
+        labels = re.findall(r"\b(\w+)=~?\"", query) + re.findall(r"by \((\w+)\)", query)
+        assert set(labels) <= known[metric], query

@@ -9,7 +9,8 @@ from urllib.parse import unquote
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+ELSEWHERE = ("clients/typescript/README.md", "examples/shop/README.md")
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / name for name in ELSEWHERE)])
 FENCE = re.compile(r"^```(?P<language>.*)\n(?P<body>(?:.*\n)*?)```$", re.MULTILINE)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)[^)]*\)")
 

@@ -31,20 +31,45 @@ def recommender(user_items: sparse.csr_matrix) -> MidpointRecommender:
     return MidpointRecommender(**SETTINGS).fit(user_items, show_progress=False)
 
 
-def test_implicits_quickstart_after_changing_import_class_and_arguments(user_items: sparse.csr_matrix) -> None:
-    from lorentzrec import MidpointRecommender as Recommender
+QUICKSTART = """
+# of implicit's tutorial, with other names for artists and plays
+from {library} import {name}
 
-    model = Recommender(dimension=6, epochs=8)
-    model.fit(user_items)
-    ids, scores = model.recommend(0, user_items[0], N=10, filter_already_liked_items=False)
-    assert ids.shape == scores.shape == (10,)
-    assert (ids < 12).sum() >= 8, "customer 0 is of the first group"
-    userids = np.arange(10)
-    ids, scores = model.recommend(userids, user_items[userids], N=5, filter_already_liked_items=False)
-    assert ids.shape == scores.shape == (10, 5)
-    related, _ = model.similar_items(14)
-    assert related[0] == 14
-    assert ((related >= 12) & (related < 24)).sum() >= 8
+model = {name}({arguments})
+model.fit(user_plays)
+userid = 0
+ids, scores = model.recommend(userid, user_plays[userid], N=10, filter_already_liked_items=False)
+liked = np.isin(ids, user_plays[userid].indices)
+table = pd.DataFrame({{"artist": artists[ids], "score": scores, "already_liked": liked}})
+ids, scores = model.similar_items(14)
+related = pd.DataFrame({{"artist": artists[ids], "score": scores}})
+userids = np.arange(10)
+ids, scores = model.recommend(userids, user_plays[userids])
+"""
+
+
+@pytest.mark.parametrize(
+    ("library", "name", "arguments"),
+    [
+        ("implicit.als", "AlternatingLeastSquares", "factors=6, regularization=0.05, alpha=2.0, random_state=1"),
+        ("lorentzrec", "MidpointRecommender", "dimension=6, epochs=8, threads=1, seed=3"),
+    ],
+)
+def test_implicits_quickstart_after_changing_import_class_and_arguments(
+    user_items: sparse.csr_matrix, library: str, name: str, arguments: str
+) -> None:
+    pytest.importorskip("implicit", reason="implicit is not installed")
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    artists = np.array([f"a{number}" for number in range(36)])
+    here: dict[str, Any] = {"np": np, "pd": pd, "user_plays": user_items, "artists": artists}
+    exec(QUICKSTART.format(library=library, name=name, arguments=arguments), here)
+    first = {f"a{number}" for number in range(12)}
+    assert here["table"]["artist"].isin(first).sum() >= 8, "customer 0 is of the first group"
+    assert here["table"]["already_liked"].any()
+    assert here["table"]["score"].is_monotonic_decreasing
+    assert here["related"]["artist"][0] == "a14"
+    assert here["ids"].shape == here["scores"].shape == (10, 10)
+    assert here["scores"].dtype == np.float32
 
 
 def test_results_are_those_of_the_model(recommender: MidpointRecommender, user_items: sparse.csr_matrix) -> None:

@@ -84,6 +84,8 @@ def test_a_report_as_a_frame_and_as_a_table(model: Model) -> None:
     assert frame.filter(metric="ndcg@2")["value"].item() == report["ndcg@2"]
     for shown in (report, model, model.recommend(history=["x"])):
         assert "<table>" in shown._repr_html_()
+    assert "<b>full ranking of 1 held-out item of 1 customer</b>" in report._repr_html_()
+    assert "<b>1 item</b>" in model.recommend(history=["x"], k=1)._repr_html_()
     odd = train(Interactions.from_pairs(list("aabb"), ["<b>", "y", "y", "z"], [1, 2, 1, 2]), CONFIG)
     assert "&lt;b&gt;" in odd.recommend(history=["y"])._repr_html_()
 

@@ -75,7 +75,7 @@ def model_of(
 def slow_scores(model: Model, history: NDArray[Any]) -> FloatArray:
     """All items, by the points and the dense memory."""
     assert model.memory is not None
-    ranker = model._ranker
+    ranker = model.ranker
     scores = ranker.exact_scores(ranker.query(history), np.arange(len(model.items)))
     added = reference.boosts(dense(model.memory), history.tolist(), model.memory.weight, ordered=model.memory.ordered)
     found: FloatArray = scores + added
@@ -232,7 +232,7 @@ def test_reasons_have_a_kind(kind: str, tmp_path: Path) -> None:
         model = model_of(data, weight=weight)
         write_version(tmp_path / f"{weight}", model, index=False)
         found = Recommender(open_version(tmp_path / f"{weight}")).recommend(history, RankingOptions(reasons=True))
-        boosts = model._ranker.boosts(History(data.history(3)))
+        boosts = model.ranker.boosts(History(data.history(3)))
         assert boosts is not None
         boosted = {str(id) for id in model.items.ids(boosts.items)}
         for item in found.items:
@@ -258,12 +258,11 @@ def test_an_index_gets_the_boosted_items_too() -> None:
 
     data = shop()
     model = model_of(data, weight=100.0)
-    points = model.item_points
     index = NoNeighbours(None, 1, IndexKind.AUGMENTED)
-    ranker = IndexedRanker(points, index, None, hyperbolic=True, score="distance")
+    ranker = IndexedRanker(model.ranker, index)
     history = data.history(0)
-    boosts = model._ranker.boosts(History(history))
-    rows, _ = ranker.top(model._ranker.query(history), 3, history.astype(np.int64), None, boosts)
+    boosts = model.ranker.boosts(History(history))
+    rows, _ = ranker.top(model.ranker.query(history), 3, history.astype(np.int64), None, boosts)
     assert model.items.ids(rows) == model.recommend(model.items.ids(history), k=3).ids
 
 

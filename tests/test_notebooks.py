@@ -6,12 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from spark_marks import SPARK_MARKS
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
+NAMES = ["quickstart", "your_own_csv", "geometry", "tune_and_compare", "daily_update", "serving"]
+ON_SPARK = pytest.param("spark", marks=SPARK_MARKS)
 
 
-@pytest.mark.parametrize("name", ["quickstart", "your_own_csv", "geometry", "serving"])
+def test_every_notebook_is_run() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.ipynb")} == {*NAMES, "spark", "keras"}
+
+
+@pytest.mark.parametrize("name", [*NAMES, ON_SPARK])
 def test_the_notebook_runs(name: str, tmp_path: Path) -> None:
-    for package in ("nbclient", "ipykernel", "matplotlib", "litestar"):
+    for package in ("nbclient", "ipykernel", "matplotlib", "litestar", "optuna"):
         pytest.importorskip(package, reason=f"{package} is not installed: pip install {package}")
     import nbclient
     import nbformat

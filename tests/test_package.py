@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
 import lorentzrec
+
+ROOT = Path(__file__).parents[1]
 
 HEAVY = {"matplotlib", "narwhals", "numba", "pandas", "polars", "scipy"}
 """What `import lorentzrec` must not load: the sum of their import times is what users of such packages wait for."""
@@ -30,6 +36,18 @@ def test_the_measure_sees_what_is_loaded() -> None:
 
 def test_version() -> None:
     assert len([int(part) for part in lorentzrec.__version__.split(".")]) == 3
+    assert f"\nversion: {lorentzrec.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    for folder in ("clients/typescript", "examples/shop"):
+        package = json.loads((ROOT / folder / "package.json").read_text())
+        assert package["version"] == lorentzrec.__version__, folder
+
+
+def test_hints_name_extras_of_the_package() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    source = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    named = set(re.findall(r"how_to_get\(['\"](\w+)", source)) | set(re.findall(r"lorentzrec\[(\w+)\]", source))
+    assert len(named) >= 8
+    assert named <= set(extras)
 
 
 @pytest.mark.parametrize("name", lorentzrec.__all__)

@@ -1,27 +1,104 @@
-"""The documentation site builds without a warning, lists every public name, and has the settings of the code."""
+"""The documentation site builds without a warning, its links lead somewhere, and it lists what the code has."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
 
 import lorentzrec
+from lorentzrec import errors
+from lorentzrec.data.splitting import RULES
+from lorentzrec.evaluation.metrics import METRICS
+from lorentzrec.field_checks import field_texts
+from lorentzrec.ingest.prepare import PrepareConfig
+from lorentzrec.ingest.sources import READERS, Source
+from lorentzrec.model.config import TrainingConfig
+from lorentzrec.serving.http.settings import ServiceSettings
 
 ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
 
 
-def test_the_site_builds_without_warnings_and_lists_every_public_name(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "docs", str(tmp_path)]
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "docs", str(folder)]
     build = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert build.returncode == 0, build.stderr
-    reference = (tmp_path / "reference.html").read_text()
-    listed = set(re.findall(r'id="lorentzrec\.(?:errors\.)?(\w+)"', reference))
+    return folder
+
+
+def test_the_reference_lists_every_public_name(site: Path) -> None:
+    listed = set(re.findall(r'id="lorentzrec\.(?:errors\.)?(\w+)"', (site / "reference.html").read_text()))
     assert set(lorentzrec.__all__) - listed == {"__version__"}
+    ours = {name for name, value in vars(errors).items() if getattr(value, "__module__", "") == errors.__name__}
+    assert ours - listed == set()
 
 
-def test_the_page_of_settings_is_up_to_date() -> None:
-    code = "from settings_page import settings_page; print(settings_page(), end='')"
-    page = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "docs", capture_output=True, text=True, check=True)
-    assert page.stdout == (ROOT / "docs" / "settings.md").read_text(), "run: python docs/settings_page.py"
+def broken_links(site: Path) -> list[str]:
+    """The links between pages of the site that lead to no file, or to no element of it."""
+    pages = {page: page.read_text(encoding="utf-8") for page in site.rglob("*.html")}
+    ids = {page: set(re.findall(r'\sid="([^"]+)"', text)) for page, text in pages.items()}
+    broken = []
+    for page, text in pages.items():
+        for target in re.findall(r'\s(?:href|src)="([^"]*)"', text):
+            if re.match(r"[a-z]+:|//", target):
+                continue
+            name, _, anchor = unquote(target).partition("#")
+            file = (page.parent / name.partition("?")[0]).resolve() if name else page
+            if not file.is_file() or (anchor and file in ids and anchor not in ids[file]):
+                broken.append(f"{page.relative_to(site)}: {target}")
+    return broken
+
+
+def test_every_link_of_the_site_leads_somewhere(site: Path) -> None:
+    assert broken_links(site.resolve()) == []
+
+
+def test_broken_links_are_found(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text(
+        '<p id="one"><a href="b.html#two"> <a href="#one"> <img src="x.png"> <a href="#no">'
+    )
+    (tmp_path / "b.html").write_text(
+        '<p id="two"><a href="a.html#two"> <a href="https://example.org/"> <a href="c.html">'
+    )
+    assert sorted(broken_links(tmp_path)) == ["a.html: #no", "a.html: x.png", "b.html: a.html#two", "b.html: c.html"]
+
+
+def test_the_notebooks_are_part_of_the_site(site: Path) -> None:
+    shown = {page.stem: page.read_text() for page in (site / "notebooks").glob("*.html")}
+    assert set(shown) == {notebook.stem for notebook in (ROOT / "examples").glob("*.ipynb")}
+    assert all("cell_output" in text for text in shown.values())
+
+
+def test_generated_pages_are_up_to_date() -> None:
+    code = "from generated_pages import *\nfor name, page in PAGES.items(): print(name, page(), sep='\\n', end='\\0')"
+    made = subprocess.run([sys.executable, "-c", code], cwd=DOCS, capture_output=True, text=True, check=True).stdout
+    for page in made.split("\0")[:-1]:
+        name, _, text = page.partition("\n")
+        assert text == (DOCS / name).read_text(), "run: python docs/generated_pages.py"
+
+
+@pytest.mark.parametrize("owner", [TrainingConfig, Source, PrepareConfig, ServiceSettings])
+def test_every_setting_says_what_it_is_and_when_to_change_it(owner: type) -> None:
+    texts = field_texts(owner)
+    for field in fields(owner):
+        *meaning, advice = texts[field.name]
+        deprecated = advice.startswith("Deprecated")
+        assert deprecated or (meaning and advice.startswith("Change it ")), field.name
+
+
+def test_pages_list_all_splits_readers_and_metrics() -> None:
+    data, evaluation = (DOCS / "data.md").read_text(), (DOCS / "evaluation.md").read_text()
+    assert [name for name in (*RULES, "given") if f"| `{name}` |" not in data] == []
+    family = re.compile(r"movielens-(\w+)")
+    named = {found[1]: f"-{found[1]}" for name in READERS if (found := family.fullmatch(name))}
+    assert [short for long, short in named.items() if short not in data] == []
+    assert [name for name in READERS if not family.fullmatch(name) and name not in data] == []
+    assert [name for name in METRICS if f"| `{name}@k` |" not in evaluation] == []

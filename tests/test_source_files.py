@@ -11,12 +11,13 @@ from prose import find_mannerisms
 ROOT = Path(__file__).parents[1]
 VAGUE_NAMES = {"utils.py", "common.py", "helpers.py", "base.py"}
 LONGEST_FILE = 500
+GENERATED = {"node_modules", "dist", "schema.ts"}
 
 
 def source_files() -> list[Path]:
-    folders = [ROOT / name for name in ("src", "tests", "benchmarks", "examples")]
-    found = [path for folder in folders for kind in ("*.py", "*.js") for path in folder.rglob(kind)]
-    return [path for path in found if "node_modules" not in path.parts]
+    folders = [ROOT / name for name in ("src", "tests", "benchmarks", "clients", "examples")]
+    found = [path for folder in folders for kind in ("*.py", "*.js", "*.ts") for path in folder.rglob(kind)]
+    return [path for path in found if not GENERATED & set(path.parts)]
 
 
 def test_files_are_named_by_what_they_contain() -> None:

@@ -30,7 +30,7 @@ Content = TypeVar("Content")
 
 
 @contextmanager
-def atomic_directory(target: str | Path, *, replace: bool = True, marker: str = MARKER) -> Iterator[Path]:
+def atomic_directory(target: str | Path, *, marker: str = MARKER) -> Iterator[Path]:
     """A new folder to fill; at the end of the block it becomes `target`, and on any failure it is removed.
 
     An older folder at `target` does not change until the new one is complete and on disk. The two are then exchanged in
@@ -45,13 +45,13 @@ def atomic_directory(target: str | Path, *, replace: bool = True, marker: str = 
         with _exclusive(place.parent):
             if old.exists() and not place.exists():
                 old.rename(place)
-            _refuse_to_replace(Path(target), place, replace, marker)
+            _refuse_to_replace(Path(target), place, marker)
         with _owned_folder(place.parent, f".{place.name}.writing-") as partial:
             yield partial
             for path in (*partial.rglob("*"), partial):
                 _sync(path)
             with _exclusive(place.parent):
-                _refuse_to_replace(Path(target), place, replace, marker)
+                _refuse_to_replace(Path(target), place, marker)
                 _put_in_place(partial, place, old)
                 _sync(place.parent)
                 shutil.rmtree(old, ignore_errors=True)
@@ -239,18 +239,15 @@ def _exchange(new: Path, place: Path) -> bool:
     return bool(rename(here, os.fsencode(new), here, os.fsencode(place), exchange) == 0)
 
 
-def _refuse_to_replace(target: Path, place: Path, replace: bool, marker: str) -> None:
+def _refuse_to_replace(target: Path, place: Path, marker: str) -> None:
     if not place.exists():
         return
     if not place.is_dir():
         raise InputError(f"{target} is a file: give the name of a folder")
-    if any(place.iterdir()):
-        if not replace:
-            raise InputError(f"{target} already exists: remove it or choose another name")
-        if not (place / marker).is_file():
-            raise InputError(
-                f"{target} holds files but no {marker}, so it was not written by lorentzrec: choose another name"
-            )
+    if any(place.iterdir()) and not (place / marker).is_file():
+        raise InputError(
+            f"{target} holds files but no {marker}, so it was not written by lorentzrec: choose another name"
+        )
 
 
 @contextmanager

@@ -6,6 +6,7 @@ Any function of an `EpochRecord` will do. Raise `StopTraining` in it to end trai
 from __future__ import annotations
 
 import csv
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,13 @@ def _numbers(record: EpochRecord) -> dict[str, float]:
     validation = values.pop("validation") or {}
     del values["epoch"]
     return values | {f"validation_{name}": value for name, value in validation.items()}
+
+
+def _import(package: str) -> Any:
+    try:
+        return import_module(package)
+    except ImportError:
+        raise InputError(f"{package} is not installed: pip install {package}") from None
 
 
 class CsvLog:
@@ -44,11 +52,7 @@ class TensorBoardLog:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        try:
-            from tensorboardX import SummaryWriter
-        except ImportError:
-            raise InputError("tensorboardX is not installed: pip install tensorboardX") from None
-        self._writer: Any = SummaryWriter(str(folder), flush_secs=1)
+        self._writer = _import("tensorboardX").SummaryWriter(str(folder), flush_secs=1)
 
     def __call__(self, record: EpochRecord) -> None:
         for name, value in _numbers(record).items():
@@ -62,11 +66,7 @@ class MlflowLog:
     """Logs metrics to the active run of MLflow, or to a new one; needs the package `mlflow`."""
 
     def __init__(self) -> None:
-        try:
-            import mlflow
-        except ImportError:
-            raise InputError("mlflow is not installed: pip install mlflow") from None
-        self._mlflow: Any = mlflow
+        self._mlflow = _import("mlflow")
 
     def __call__(self, record: EpochRecord) -> None:
         metrics = {name.replace("@", "_at_"): value for name, value in _numbers(record).items()}

@@ -122,15 +122,14 @@ class MidpointRecommender:
         """Ids and scores, minus the distance, of the `N` nearest items; as in implicit, the first is the item."""
         model, single = self._trained, np.isscalar(itemid)
         out = set() if filter_items is None else set(_plain(filter_items))
-        allowed = None if items is None else set(_plain(items))
-        wanted, found = [itemid] if single else _plain(itemid), []
-        k = len(model.items) if out or allowed is not None else max(N, 2)
-        for one, nearest in zip(wanted, model.similar_items_many(wanted, k), strict=True):
-            pairs = [(one, 0.0), *nearest]
-            pairs = [pair for pair in pairs if pair[0] not in out and (allowed is None or pair[0] in allowed)][:N]
-            found.append(
-                Recommendations([pair[0] for pair in pairs], np.array([pair[1] for pair in pairs], np.float32))
-            )
+        allowed = None if items is None and not out else set(model.item_ids if items is None else _plain(items)) - out
+        wanted = [itemid] if single else _plain(itemid)
+        found = [
+            Recommendations([one, *nearest.ids][:N], np.append(np.float32(0), nearest.scores)[:N])
+            if allowed is None or one in allowed
+            else nearest
+            for one, nearest in zip(wanted, nearest_items(model, wanted, N, allowed), strict=True)
+        ]
         return self._arrays(found, single)
 
     def similar_users(self, userid: Any, N: int = 10) -> Pair:
@@ -167,6 +166,17 @@ class MidpointRecommender:
         for row, one in enumerate(found):
             scores[row, : len(one)] = one.scores
         return (ids[0], scores[0]) if single else (ids, scores)
+
+
+def nearest_items(model: Model, items: list[Any], k: int, allowed: set[Any] | None) -> list[Recommendations]:
+    """For each of some items, the `k` nearest others; of `allowed` only, unless it is None."""
+    if allowed is None:
+        return list(model.similar_items_many(items, k))
+    found = []
+    for nearest in model.similar_items_many(items, len(model.items)):
+        kept = [place for place, item in enumerate(nearest.ids) if item in allowed][:k]
+        found.append(Recommendations([nearest.ids[place] for place in kept], nearest.scores[kept]))
+    return found
 
 
 def _plain(ids: Any) -> list[Any]:

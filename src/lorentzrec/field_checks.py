@@ -14,11 +14,14 @@ Types other than bool, int, float, str, None and Literal are not checked. Annota
 
 from __future__ import annotations
 
+import ast
 import difflib
+import inspect
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cache, partial
+from itertools import pairwise
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -82,9 +85,11 @@ def check_value(name: str, value: Any, hint: Any, error: type[Exception] = Confi
         raise error(f"{name} is {value!r}: give {requirement(hint)}")
 
 
-def check_names(cls: type, names: Iterable[str], what: str, error: type[Exception] = ConfigError) -> None:
-    """Raise `error` for the first name that is not a field of a dataclass, with the most similar one that is."""
-    known = list(field_hints(cls))
+def check_names(
+    known: type | Iterable[str], names: Iterable[str], what: str, error: type[Exception] = ConfigError
+) -> None:
+    """Raise `error` for the first name that is not known, or not a field of a dataclass, with the most similar one."""
+    known = list(field_hints(known) if isinstance(known, type) else known)
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
@@ -129,6 +134,18 @@ def field_hints(cls: type) -> dict[str, Any]:
     """The annotation of each field of a dataclass, in order."""
     hints = _type_hints(cls)
     return {field.name: hints[field.name] for field in fields(cls)}
+
+
+def field_texts(cls: type) -> dict[str, list[str]]:
+    """The paragraphs of the text below each field of a dataclass: what it is, then when to change it."""
+    [tree] = ast.parse(inspect.cleandoc("\n" + inspect.getsource(cls))).body
+    assert isinstance(tree, ast.ClassDef)
+    texts = {}
+    for node, following in pairwise([*tree.body, ast.Pass()]):
+        if isinstance(node, ast.AnnAssign) and isinstance(following, ast.Expr):
+            paragraphs = str(ast.literal_eval(following.value)).split("\n\n")
+            texts[ast.unparse(node.target)] = [" ".join(paragraph.split()) for paragraph in paragraphs]
+    return texts
 
 
 def _kinds(hint: Any, allowed: Range = Range()) -> tuple[_Kind, ...]:  # noqa: B008 - immutable

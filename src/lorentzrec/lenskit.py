@@ -45,11 +45,8 @@ class MidpointScorer(Component, Trainable):  # type: ignore[misc]
         if hasattr(self, "model") and not options.retrain:
             return
         table = data.interaction_table(format="pandas", original_ids=True)
-        interactions = Interactions.from_pairs(
-            table["user_id"].tolist(),
-            table["item_id"].tolist(),
-            times=_seconds(table["timestamp"]) if "timestamp" in table.columns else None,
-        )
+        time = "timestamp" if "timestamp" in table.columns else "time"
+        interactions = Interactions.from_frame(table, "user_id", "item_id", time)
         self.model = train(interactions, TrainingConfig.from_mapping(self.config.model_extra or {}), progress=False)
 
     def __call__(self, query: QueryInput, items: ItemList) -> ItemList:
@@ -85,9 +82,3 @@ def _in_order(history: ItemList | None) -> list[Id]:
     times = history.field("timestamp")
     ids = history.ids()
     return list(ids.tolist() if times is None else ids[np.argsort(np.asarray(times), kind="stable")].tolist())
-
-
-def _seconds(times: Any) -> Any:
-    """Timestamps as seconds: LensKit keeps the type that it was given."""
-    values = times.to_numpy()
-    return values.astype("datetime64[ns]").astype(np.int64) / 1e9 if values.dtype.kind == "M" else values

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError
+from lorentzrec.estimator import nearest_items
 from lorentzrec.field_checks import check_names
 from lorentzrec.learning.trainer import train
 from lorentzrec.model.config import TrainingConfig
@@ -85,26 +86,14 @@ class MidpointModel(ModelBase):  # type: ignore[misc]
     ) -> tuple[list[Any], list[Any], list[float]]:
         targets = dataset.item_id_map.convert_to_external(target_ids).tolist()
         allowed = _allowed(sorted_item_ids_to_recommend, dataset, self.model)
-        if allowed is None:
-            found: list[Recommendations] = self.model.similar_items_many(targets, k)
-        else:
-            wanted = set(allowed)
-            found = []
-            for nearest in self.model.similar_items_many(targets, len(self.model.items)):
-                kept = [place for place, item in enumerate(nearest.ids) if item in wanted][:k]
-                found.append(Recommendations([nearest.ids[place] for place in kept], nearest.scores[kept]))
+        found = nearest_items(self.model, targets, k, None if allowed is None else set(allowed))
         return _triplet(target_ids, found, dataset)
 
 
 def _interactions(dataset: Any) -> Interactions:
     """The interactions of a RecTools dataset, with external ids."""
     table = dataset.get_raw_interactions()
-    return Interactions.from_pairs(
-        table[Columns.User].tolist(),
-        table[Columns.Item].tolist(),
-        times=table[Columns.Datetime].to_numpy().astype("datetime64[ns]").astype(np.int64) / 1e9,
-        weights=table[Columns.Weight].to_numpy(float),
-    )
+    return Interactions.from_frame(table, Columns.User, Columns.Item, Columns.Datetime, Columns.Weight)
 
 
 def _allowed(item_ids: NDArray[Any] | None, dataset: Any, model: Model) -> list[Any] | None:

@@ -6,6 +6,7 @@ groups, and only the groups' maxima are sorted: at least `count` scores reach th
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -111,3 +112,24 @@ def contenders(
     last = np.partition(above, len(above) - count)[len(above) - count]
     # -inf at place k: there are fewer candidates than k, and all of them are contenders
     return np.flatnonzero(scores >= last - slack if last > -np.inf else scores > -np.inf)
+
+
+def strongest(values: NDArray[Any], count: int) -> NDArray[np.int64]:
+    """Places of the `count` largest values in rising order; among equal ones, the first."""
+    if len(values) <= count:
+        return np.arange(len(values))
+    bound = np.partition(values, len(values) - count)[len(values) - count]
+    above, equal = np.flatnonzero(values > bound), np.flatnonzero(values == bound)
+    return np.sort(np.concatenate([above, equal[: count - len(above)]]))
+
+
+def strongest_entries(matrix: Any, count: int) -> Any:
+    """A sparse matrix with the `count` largest entries of each row, zeros left out; among equal ones, the first."""
+    from scipy import sparse
+
+    matrix.eliminate_zeros()
+    matrix.sort_indices()
+    spans = pairwise(matrix.indptr.tolist())
+    kept = [start + strongest(matrix.data[start:end], count) for start, end in spans]
+    places, offsets = np.concatenate(kept), np.cumsum([0, *map(len, kept)])
+    return sparse.csr_array((matrix.data[places], matrix.indices[places], offsets), matrix.shape)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lorentzrec.cli.options import Json
 from lorentzrec.cli.output import note, print_json, say, show, table
 from lorentzrec.errors import InputError
 
@@ -39,18 +38,21 @@ def reproduce(
     master: Annotated[
         str | None, _service("LORENTZREC_MASTER", "pipeline: Spark's master URL, or sc://HOST; default: this machine.")
     ] = None,
-    json: Json = False,
+    *,
+    json: bool = False,
 ) -> None:
-    """Run experiments of the paper: simulations, midpoints, networks, amazon, movielens, asos, or all.
+    """Run experiments of the paper: simulations, midpoints, networks, amazon, movielens, asos, or all; and pipeline,
+    twins, ablations.
 
     pipeline is not part of all. It runs the paper's system from end to end and times each stage, with Keras and with
     the local engine: events in Azure Blob Storage, preparation on Spark, training, Cosmos DB, the service, its client.
     Without addresses it starts Azurite and cosmosdb-server, which npm installs. Credentials come from the environment:
     AZURE_STORAGE_CONNECTION_STRING, COSMOS_KEY and so on.
 
-    Two more are not the paper's. They take hours, so they are not part of all. twins tunes the hyperboloid and its
-    Euclidean twin with the same number of trials on six data sets, and tests which of them ranks better. ablations
-    changes one hyper-parameter at a time and evaluates on validation. Their tables are updated after each data set.
+    Three more are not the paper's. They take long, so they are not part of all. twins tunes the hyperboloid and its
+    Euclidean twin with the same number of trials on six data sets, and tests which of them ranks better. dimensions
+    does the same at 2, 4, 8 and 16 dimensions, by popularity, with what radii show. ablations changes one
+    hyper-parameter at a time and evaluates on validation. Their tables are updated after each data set.
 
     Each writes OUT/NAME: table.md, results.json, and figures as PNG and SVG; OUT/summary.md has all verdicts on one
     page. Our numbers and the paper's are in separate columns.
@@ -130,6 +132,6 @@ COMMAND = (
     "reproduce all --data ~/data --quick",
     "reproduce pipeline",
     "reproduce pipeline --blobs az://container/trial --store cosmos://account.documents.azure.com/trial",
-    "reproduce twins ablations --data ~/data",
+    "reproduce twins dimensions ablations --data ~/data",
 )
 """The panel of the help page, the command and its examples: `lorentzrec` finds it through an entry point."""

@@ -183,12 +183,11 @@ def upload_events(blobs: str, shop: SyntheticConfig, scratch: Path, watch: Stopw
 def prepare_on_spark(blobs: str, services: Services, watch: Stopwatch) -> Dataset:
     """Histories with the next item as label, and the last event of each customer held out."""
     from lorentzrec.ingest.spark_engine import spark_engine
-    from lorentzrec.ingest.spark_session import session_place
 
     place = join(blobs, "dataset")
     config = PrepareConfig(events=(join(blobs, "events"),), out=place, split="leave_last_out", force=True)
     watch.start()
-    with spark_engine(**session_place(services.master)) as engine:
+    with spark_engine(master=services.master) as engine:
         watch.end("start Spark", 1, "session")
         report = prepare(config, engine)
     watch.end("prepare on Spark", report.counts["events"], "events")

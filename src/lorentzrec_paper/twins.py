@@ -13,18 +13,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from lorentzrec import __version__
-from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import TrainingError
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.tuning.comparison import GEOMETRIES, Comparer, Difference, Runs, make_systems
 from lorentzrec.tuning.parts import Part
 from lorentzrec.tuning.search import Search, tune
-from lorentzrec.tuning.search_spaces import SPACES
+from lorentzrec.tuning.search_spaces import SPACES, Between
 from lorentzrec.tuning.task import TuningTask
 from lorentzrec_paper.data_sets import FoundData, five_core_name
 from lorentzrec_paper.experiment import Column, Context, Experiment, Figure, Outcome, Table, Verdict, status_of
@@ -42,6 +41,7 @@ SETTINGS: dict[str, Any] = {
 THREADS: int | None = None
 """None: all cores. With one thread, results are the same to the last bit."""
 LEVEL = 0.05
+One = TypeVar("One")
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,17 @@ class Tuned:
     config: dict[str, Any]
     settings: dict[str, Any]
     """Those that were searched."""
+    edges: tuple[str, ...]
+    """Those of them whose value is the lowest or highest that was tried with this score: better ones may be beyond."""
     value: float
     trials: int
     pruned: int
     failed: int
     seconds: float
+
+    @property
+    def description(self) -> str:
+        return " ".join(f"{name}={_short(value)}" for name, value in self.settings.items())
 
 
 @dataclass(frozen=True)
@@ -125,15 +131,20 @@ class Measured:
 
 
 def measure(
-    task: DataSetTask, found: FoundData, dimensions: Sequence[int], seeds: Sequence[int], context: Context
+    task: DataSetTask,
+    found: FoundData,
+    search: Search,
+    dimensions: Sequence[int],
+    seeds: Sequence[int],
+    context: Context,
 ) -> Measured:
-    """Tune, then test."""
+    """Tune, then test in these dimensions."""
 
     def say(line: str) -> None:
         context.say(f"{found.title}: {line}")
 
     split = task.split(found)
-    tuned = _tune(split, Search(task.metric, SETTINGS), task.trials, found, context, say)
+    tuned = _tune(split, search, task.trials, found, context, say)
     configs = {geometry: TrainingConfig.from_mapping(one.config) for geometry, one in tuned.items()}
     comparer = Comparer(split, context.parts, task.metric, seeds, THREADS, say)
     rows = []
@@ -163,7 +174,8 @@ def _tune(
     key = {
         "data": [learned.digest, validation.digest],
         "search": asdict(search),
-        "defaults": _defaults(learned),
+        # What a trial leaves to the package: if that changes, earlier trials are not comparable.
+        "defaults": [search.base(one).resolve_for(learned).replace(threads=None).to_dict() for one in GEOMETRIES],
         "spaces": [SPACES["asymmetric", geometry] for geometry in GEOMETRIES],
         "trials": trials,
     }
@@ -171,13 +183,9 @@ def _tune(
     folder = context.parts.folder / "tuning" / f"{found.name}-{digest[:16]}"
     without_test = TuningTask(learned, validation, before_test=learned, test=None, histories=learned)
     make = partial(_search, without_test, search, trials, folder, say)
-    (tuned,) = context.run(dict[str, Tuned], [Part(f"tune {found.title}", key, make)])
+    part = Part(f"tune {found.title} in {search.settings['dimension']} dimensions", key, make)
+    (tuned,) = context.run(dict[str, Tuned], [part])
     return tuned
-
-
-def _defaults(data: Interactions) -> dict[str, Any]:
-    """What a trial leaves to the package: if that changes, earlier trials are not comparable."""
-    return TrainingConfig(memory="none").resolve_for(data).replace(threads=None).to_dict()
 
 
 def _search(
@@ -189,9 +197,16 @@ def _search(
             reason = tuned.trials[0].remark
             raise TrainingError(f"no trial of the {tuned.geometry} finished ({reason}): remove {folder} and run again")
         config, states = tuned.config.to_dict(), [trial.state for trial in tuned.trials]
+        space = search.space(tuned.geometry, ordered=split.train.ordered)
+        alike = [one.settings for one in tuned.trials if one.settings.get("score") in (None, config["score"])]
         best[tuned.geometry] = Tuned(
             config=config,
-            settings={name: config[name] for name in search.space(tuned.geometry, ordered=split.train.ordered)},
+            settings={name: config[name] for name in space},
+            edges=tuple(
+                name
+                for name, where in space.items()
+                if isinstance(where, Between) and config[name] in _ends([one[name] for one in alike])
+            ),
             value=tuned.value,
             trials=len(states),
             pruned=states.count("pruned"),
@@ -201,25 +216,45 @@ def _search(
     return best
 
 
+def _ends(values: Sequence[float]) -> tuple[float, float]:
+    return min(values), max(values)
+
+
 def run(context: Context) -> Outcome:
     tasks, dimensions, seeds = list(DATA_SETS), DIMENSIONS, SEEDS
     if context.quick:
         tasks = [replace(one, trials=QUICK_TRIALS) for one in DATA_SETS if one.name in QUICK]
         dimensions, seeds = DIMENSIONS[:2], SEEDS[:1]
-    found = {one.name: one for one in context.find_data([one.name for one in tasks])}
-    results: list[Measured] = []
     settings = {"common": SETTINGS, "data_sets": [asdict(one) for one in tasks], "seeds": seeds}
+    return measure_each(
+        tasks,
+        lambda task, found: measure(task, found, Search(task.metric, SETTINGS), dimensions, seeds, context),
+        lambda results, wanted: outcome_of(results, wanted, settings),
+        context,
+    )
+
+
+def measure_each(
+    tasks: Sequence[DataSetTask],
+    measure_one: Callable[[DataSetTask, FoundData], One],
+    make_outcome: Callable[[Sequence[One], int], Outcome],
+    context: Context,
+) -> Outcome:
+    """Measure the available data sets in turn; the results so far are written after each. `make_outcome` also receives
+    the number of data sets there will be in the end."""
+    found = {one.name: one for one in context.find_data([one.name for one in tasks])}
+    results: list[One] = []
     outcome = Outcome((), ())
     for task in tasks:
         if task.name not in found:
             continue
         try:
-            results.append(measure(task, found[task.name], dimensions, seeds, context))
+            results.append(measure_one(task, found[task.name]))
         except TrainingError as error:
             # The settings of one data set may fail at another dimension; continue with the other data sets.
             context.damaged.append(f"{found[task.name].title}: {error}")
             continue
-        outcome = outcome_of(results, len(found), settings)
+        outcome = make_outcome(results, len(found))
         context.write(outcome)
     if not results:
         raise TrainingError("; ".join(context.damaged))
@@ -239,26 +274,15 @@ def outcome_of(results: Sequence[Measured], wanted: int, settings: Mapping[str, 
         titles = [one.title for one in results]
         plot_differences(titles, by_dimension, "hyperboloid, relative to its Euclidean twin (%)", path)
 
-    notes = [
+    notes = (
         "the twins run through the same code and search the same hyper-parameters, with the same number of trials; "
         "settings are chosen on a validation part of training, at 50 dimensions, and reused at the others; then the "
         "models learn from training and validation together, and the test is ranked in full, once for each seed",
-        "± is the standard deviation over seeds; p over customers is that of a randomisation test of each customer's "
-        "mean over the seeds (do these models differ?), p over seeds that of Welch's t-test (do the methods?)",
-        *(
-            f"{one.title}: learned from {one.learned}; {one.test_events:,} test events, {one.unseen:,} of them of "
-            "items without a training event"
-            for one in results
-        ),
-    ]
-    failed = sum(tuned.failed for one in results for tuned in one.tuned.values())
-    if failed:
-        notes.append(f"{failed} trials ended in infinite points: they count as trials and cannot be chosen")
-    if len(results) < wanted:
-        notes.insert(0, f"{len(results)} of {wanted} data sets so far: run the same command to continue")
+        *notes_of(results),
+    )
     return Outcome(
-        tables=(_main_table(results), _recall_table(results), _settings_table(results)),
-        verdicts=_verdicts([one.rows for one in results]),
+        tables=(main_table(results), _recall_table(results), settings_table(results)),
+        verdicts=verdicts_of([one.rows for one in results]),
         figures={
             "differences": Figure(
                 "NDCG of the hyperboloid minus that of its Euclidean twin, in per cent of the latter, mean over seeds; "
@@ -266,7 +290,7 @@ def outcome_of(results: Sequence[Measured], wanted: int, settings: Mapping[str, 
                 draw,
             )
         },
-        notes=tuple(notes),
+        notes=(*so_far(len(results), wanted), *notes),
         settings={
             **settings,
             "chosen": {one.title: {name: asdict(tuned) for name, tuned in one.tuned.items()} for one in results},
@@ -274,7 +298,29 @@ def outcome_of(results: Sequence[Measured], wanted: int, settings: Mapping[str, 
     )
 
 
-def _main_table(results: Sequence[Measured]) -> Table:
+def so_far(finished: int, wanted: int) -> list[str]:
+    """A note about data sets that are still missing."""
+    return [f"{finished} of {wanted} data sets so far: run the same command to continue"] if finished < wanted else []
+
+
+def notes_of(results: Sequence[Measured]) -> list[str]:
+    """What the numbers are, and the size of each data set."""
+    notes = [
+        "± is the standard deviation over seeds; p over customers is that of a randomisation test of each customer's "
+        "mean over the seeds (do these models differ?), p over seeds that of Welch's t-test (do the methods?)"
+    ]
+    notes += [
+        f"{one.title}: learned from {one.learned}; {one.test_events:,} test events, {one.unseen:,} of them of "
+        "items without a training event"
+        for one in results
+    ]
+    failed = sum(tuned.failed for one in results for tuned in one.tuned.values())
+    if failed:
+        notes.append(f"{failed} trials ended in infinite points: they count as trials and cannot be chosen")
+    return list(dict.fromkeys(notes))
+
+
+def main_table(results: Sequence[Measured]) -> Table:
     columns = (
         *Column.keys("data set, metric", "d"),
         *(Column(geometry) for geometry in GEOMETRIES),
@@ -310,20 +356,22 @@ def _recall_table(results: Sequence[Measured]) -> Table:
     return Table("Recall of the same lists", columns, tuple(rows))
 
 
-def _settings_table(results: Sequence[Measured]) -> Table:
+def settings_table(results: Sequence[Measured]) -> Table:
     columns = (
-        *Column.keys("data set", "geometry"),
+        *Column.keys("data set", "d", "geometry"),
         *Column.ours({"NDCG on validation": ".4f", "trials": "", "seconds": ",.0f"}),
-        Column("settings", "key"),  # a text, which may be broken over lines as numbers may not
+        *Column.keys("settings", "at an edge of what was tried"),  # texts, which may be broken over lines
     )
     rows = tuple(
         (
             one.title,
+            tuned.config["dimension"],
             geometry,
             tuned.value,
             tuned.trials,
             tuned.seconds,
-            " ".join(f"{name}={_short(value)}" for name, value in tuned.settings.items()),
+            tuned.description,
+            ", ".join(tuned.edges) or "none",
         )
         for one in results
         for geometry, tuned in one.tuned.items()
@@ -331,7 +379,7 @@ def _settings_table(results: Sequence[Measured]) -> Table:
     return Table("Settings that were chosen on validation", columns, rows)
 
 
-def _verdicts(by_data_set: Sequence[Sequence[TwinRow]]) -> tuple[Verdict, ...]:
+def verdicts_of(by_data_set: Sequence[Sequence[TwinRow]]) -> tuple[Verdict, ...]:
     """Over everything, and for each dimension."""
     groups = {"at all dimensions": [row for rows in by_data_set for row in rows]}
     for row in by_data_set[0]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from lorentzrec.cli import app
+from lorentzrec.cli.application import app
 
 SETTINGS = ("--set", "dimension=4", "--set", "epochs=3", "--set", "threads=1")
 """Settings of a very short training run."""

@@ -70,6 +70,34 @@ def test_items_are_added_by_their_attributes(informed: Path, tmp_path: Path) -> 
     assert "neither events nor attributes" in error_of("add-items", informed, "--out", tmp_path / "other")
 
 
+def test_an_update_and_a_start_train_attributes_on(
+    informed: Path, model: Path, events_file: Path, items_file: Path, tmp_path: Path
+) -> None:
+    events, items, data = tmp_path / "events.csv", tmp_path / "items.csv", tmp_path / "tomorrow"
+    new = [f"u{number},{item},{900 + number}" for number in range(0, 30, 3) for item in ("i3", "new", "newer")]
+    events.write_text(events_file.read_text() + "\n".join(new) + "\n")
+    items.write_text(items_file.read_text() + "new,Group 1 > Even 0,brand 2\nnewer,Group 9,brand 2\n")
+    options = ("--items", items, "--attributes", "category,brand:values", "--ties", "file")
+    run("prepare", events, "--out", data, *options)
+    run("update", informed, data, "--out", tmp_path / "updated", "--set", "epochs=1")
+    before, after = load(informed).attributes, load(tmp_path / "updated").attributes
+    assert before is not None
+    assert after is not None
+    assert after.of_items.values == before.of_items.values
+    assert not (after.points == before.points).all()
+    described = after.of_items.counts[after.of_items.items.rows(["i3", "new", "newer"])]
+    assert described.tolist() == [3, 3, 1]
+    start = ("train", data, "--set", "epochs=1", "--start")
+    run(*start, informed, "--out", tmp_path / "brands", "--attributes", "brand")
+    brands = load(tmp_path / "brands").attributes
+    assert brands is not None
+    assert brands.of_items.counts[brands.of_items.items.rows(["i3", "new", "newer"])].tolist() == [1, 1, 1]
+    run(*start, informed, "--out", tmp_path / "without", "--attributes", "none")
+    assert load(tmp_path / "without").attributes is None
+    run(*start, model, "--out", tmp_path / "first")
+    assert load(tmp_path / "first").attributes is not None
+
+
 def test_cold_items_are_evaluated_next_to_baselines(described: Path, informed: Path) -> None:
     result = run_json("evaluate", informed, described, "--cold", "--share", "0.3")
     systems = {one["system"]: one for one in result["systems"]}
@@ -118,7 +146,6 @@ def test_bad_input_is_one_line(
     assert "has no attributes 'colour', it has category, brand" in error_of(*train, "--attributes", "colour")
     assert "it has none" in error_of("train", shop, "--out", out, "--attributes", "brand")
     assert "is not a dataset" in error_of("train", events_file, "--out", out, "--attributes", "brand")
-    assert "--attributes with --start" in error_of(*train, "--start", informed, "--attributes", "brand")
     assert "attributes with model=symmetric" in error_of(*train, "--attributes", "brand", "--set", "model=symmetric")
     assert "--attributes is for --engine local" in error_of(*train, "--attributes", "brand", "--engine", "keras")
     assert "has no attributes" in error_of("evaluate", model, shop, "--cold")

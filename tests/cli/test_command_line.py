@@ -10,7 +10,8 @@ import pytest
 
 import lorentzrec
 from cli.command_line import error_of, run, start
-from lorentzrec.cli import app, bench, recommend
+from lorentzrec.cli import bench, recommend
+from lorentzrec.cli.application import app
 
 COMMANDS = [command.name or "" for command in app.registered_commands]
 
@@ -38,6 +39,9 @@ def test_version() -> None:
 
 
 def test_usage_errors_are_one_line() -> None:
+    assert error_of("recommend", "model", "-k", "ten") == (
+        "Invalid value for '-k': not a valid integer: see lorentzrec recommend --help"
+    )
     assert error_of("trian") == "No such command 'trian'. Did you mean 'train'?: see lorentzrec --help"
     assert error_of("train", "events.csv") == "Missing option '--out': see lorentzrec train --help"
     assert error_of("similar", "m", "i", "-k", "x").startswith("Invalid value for '-k'")

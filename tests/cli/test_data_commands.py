@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from cli.command_line import SETTINGS, error_of, run, run_json
 from lorentzrec import Interactions
-from lorentzrec.cli import app
+from lorentzrec.cli.application import app
 from lorentzrec.cli.output import table
 from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.networks.statistics import network_statistics
@@ -207,6 +207,7 @@ def test_statistics_stand_in_columns_with_a_plot(shop: Path, tmp_path: Path) -> 
         f"{438 / 1800:.4f}",
         "-",
     )
+    assert 'items with a degree of at least "minimum", whose number is "tail"' in " ".join(result.stdout.split())
     assert (tmp_path / "degrees.svg").read_text().startswith("<?xml")
     assert error_of("stats", shop, "--trials", "0", "--plot", tmp_path / "degrees.doc").endswith(
         "end the name in .png, .svg or .pdf"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
+import subprocess
+import sys
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,7 @@ from typing import Any
 import pytest
 import typer
 
-from lorentzrec.cli import app
+from lorentzrec.cli.application import app
 from lorentzrec.cli.options import complete_signature, dataclass_fields, field_options
 
 OWNERS = (
@@ -78,4 +81,22 @@ def test_a_command_is_described_by_its_signature_and_docstring() -> None:
         (["--space"], [], "hyperbolic"),
     ]
     assert (command.params[0].metavar, command.params[0].help) == ("NAME", "Where it is.")
+    assert command.params[2].metavar == "", "a flag takes no value"
     assert (command.params[-1].metavar, command.params[-1].rich_help_panel) == ("hyperbolic|flat", "Shop")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("train shop --set memory", ["memory=", "memory_neighbours="]),
+        ("prepare events.csv --split leave", ["leave_last_out", "leave_last_two"]),
+        ("prepare events.csv --reader sas", ["sasrec"]),
+        ("compare shop --systems implicit", ["implicit-als", "implicit-bpr"]),
+    ],
+)
+def test_shells_complete_names(words: str, expected: list[str]) -> None:
+    given = {"_LORENTZREC_COMPLETE": "complete_bash", "COMP_WORDS": f"lorentzrec {words}"}
+    given["COMP_CWORD"] = str(len(words.split()))
+    command = [sys.executable, "-m", "lorentzrec"]
+    found = subprocess.run(command, env=os.environ | given, capture_output=True, text=True)
+    assert found.stdout.split() == expected, found.stderr

@@ -126,6 +126,6 @@ def test_long_values_are_left_out_and_counted() -> None:
 
 
 def test_a_value_per_item_says_nothing() -> None:
-    frame = pl.DataFrame({"item": range(30_000), "title": [f"t{number}" for number in range(30_000)]})
+    frame = pl.DataFrame({"item": range(100_000), "code": [f"t{number}" for number in range(100_000)]})
     with pytest.raises(InputError, match="no two items share a value"):
         ItemAttributes.from_frame(frame)

@@ -153,7 +153,7 @@ def test_given_shares_the_vocabularies_and_leaves_out_unknown_customers() -> Non
 
 def test_given_refuses_parts_that_do_not_fit() -> None:
     numbers = Interactions.from_pairs([1], ["a"], [1])
-    with pytest.raises(InputError, match="users are strings in one part and integers in the other"):
+    with pytest.raises(InputError, match=r"users are .ann. .string. on one side and 1 .integer. on the other"):
         split(SMALL, "given", test=numbers)
     with pytest.raises(InputError, match="one of the two parts has times"):
         split(SMALL, "given", test=Interactions.from_pairs(["ann"], ["a"]))

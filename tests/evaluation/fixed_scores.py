@@ -45,6 +45,17 @@ def tied_lists(scores: Mapping[Id, float]) -> Iterator[tuple[Id, ...]]:
         yield tuple(sorted(order, key=lambda item: -scores[item]))
 
 
+def ranking_tasks(
+    train: Pairs, test: Pairs, table: Mapping[Id, Mapping[Id, float]], k: int
+) -> Iterator[tuple[set[Id], set[Id], list[tuple[Id, ...]]]]:
+    """For each customer of the test: the items to find, the candidates, and all lists of length k that ties allow."""
+    for user in {user for user, _ in test}:
+        wanted = {item for owner, item in test if owner == user}
+        history = {item for owner, item in train if owner == user}
+        candidates = {item: table[user][item] for _, item in train if item in wanted or item not in history}
+        yield wanted, set(candidates), [ordered[:k] for ordered in tied_lists(candidates)]
+
+
 def random_scores() -> tuple[Interactions, Interactions, FixedScores]:
     """Events to train on and to test, and scores with many ties, of 40 customers and 40 items."""
     generator = np.random.default_rng(3)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fixed_scores import FixedScores, Pairs, events, random_scores, tied_lists
+from fixed_scores import FixedScores, Pairs, events, random_scores, ranking_tasks
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,11 +35,7 @@ def slow_twin(train: Pairs, test: Pairs, table: dict[Id, dict[Id, float]], k: in
     totals = dict.fromkeys(["hr", "recall", "ndcg", "mrr", "popularity"], 0.0)
     missed_by_all: dict[Id, Any] = dict.fromkeys(counts, 1.0)
     users = {user for user, _ in test}
-    for user in users:
-        wanted = {item for owner, item in test if owner == user}
-        history = {item for owner, item in train if owner == user}
-        candidates = {item: table[user][item] for item in counts if item in wanted or item not in history}
-        lists = [ordered[:k] for ordered in tied_lists(candidates)]
+    for wanted, candidates, lists in ranking_tasks(train, test, table, k):
         for listed in lists:
             hits = [place for place, item in enumerate(listed, start=1) if item in wanted]
             ideal = sum(1 / log2(place + 1) for place in range(1, min(k, len(wanted)) + 1))

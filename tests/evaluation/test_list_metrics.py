@@ -7,7 +7,7 @@ from math import log2, sqrt
 
 import numpy as np
 import pytest
-from fixed_scores import FixedScores, Pairs, events, random_scores, tied_lists
+from fixed_scores import FixedScores, Pairs, events, random_scores, ranking_tasks
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,11 +56,7 @@ def slow_twin(train: Pairs, test: Pairs, table: dict[Id, dict[Id, float]], k: in
     customers = {item: {user for user, other in train if other == item} for item in counts}
     totals, users = dict.fromkeys(["novelty", "diversity"], 0.0), {user for user, _ in test}
     appearances: dict[Id, float] = dict.fromkeys(counts, 0.0)
-    for user in users:
-        wanted = {item for owner, item in test if owner == user}
-        history = {item for owner, item in train if owner == user}
-        candidates = {item: table[user][item] for item in counts if item in wanted or item not in history}
-        lists = [ordered[:k] for ordered in tied_lists(candidates)]
+    for _, _, lists in ranking_tasks(train, test, table, k):
         for listed in lists:
             novelty = [log2(len(train) / counts[item]) for item in listed]
             different = [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lorentzrec.figures.backtest import plot_backtest
+from lorentzrec.figures.comparison import plot_backtest
 
 
 @pytest.mark.parametrize("count", [3, 30])

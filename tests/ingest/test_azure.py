@@ -118,7 +118,6 @@ def test_tasks_of_spark_read_and_write_blobs(container: Any, tmp_path: Path) -> 
     from lorentzrec import TrainingConfig
     from lorentzrec.ingest.spark_engine import spark_engine
     from lorentzrec.spark import recommend_all, train
-    from lorentzrec.spark.training import train_in_rounds
 
     text = "user,item,time\n" + "".join(f"u{n % 30},i{n * 7 % 53},{n}\n" for n in range(600))
     container.upload_blob("raw/a.csv", text)
@@ -133,17 +132,10 @@ def test_tasks_of_spark_read_and_write_blobs(container: Any, tmp_path: Path) -> 
         assert not [name for name in names(container) if name.startswith("scratch")]
         model.save(tmp_path / "model")
         recommend_all(tmp_path / "model", f"{root}/all", session=engine._session, k=2)
-    here = prepare(replace(config, out=str(tmp_path / "out")))
+        here = prepare(replace(config, out=str(tmp_path / "out")))
+        expected = train(tmp_path / "out", training, session=engine._session, scratch=tmp_path / "scratch", **rounds)
     assert there.digest == here.digest
     open_dataset(f"{root}/out").verify()
-    expected = train_in_rounds(
-        open_dataset(tmp_path / "out"),
-        training,
-        lambda plan, work, numbers, options: {number: work(plan, number, **options) for number in numbers},
-        threads=1,
-        scratch=str(tmp_path / "scratch"),
-        **rounds,
-    )
     assert model.item_points.tobytes() == expected.item_points.tobytes()
     assert {"all/_SUCCESS", "all/part-00000.parquet"} <= set(names(container))
     content = container.download_blob("all/part-00000.parquet").readall()

@@ -250,7 +250,7 @@ def test_parquet_of_the_wrong_types(tmp_path: Path) -> None:
 def test_unknown_options_are_refused() -> None:
     with pytest.raises(ConfigError, match="no reader 'movielens'"):
         source_named("movielens")
-    with pytest.raises(ConfigError, match="no source option 'user_colum': use user_column"):
+    with pytest.raises(ConfigError, match="no source option 'user_colum': did you mean 'user_column'"):
         source_named(user_colum="u")
     with pytest.raises(ConfigError, match="`format` is 'xml'"):
         source_named(format="xml")

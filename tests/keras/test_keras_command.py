@@ -44,6 +44,21 @@ def test_a_model_trained_on_keras_is_published_and_served(tmp_path: Path, events
     assert found == list(map(str, model.recommend(history=history, k=5).ids))
 
 
+def test_a_model_trained_on_keras_is_updated_here(tmp_path: Path, events: Path) -> None:
+    pytest.importorskip("jax", reason="jax is not installed: pip install jax")
+    out = tmp_path / "model"
+    settings = ["--set", "dimension=6", "--set", "epochs=1"]
+    done = run_python("jax", "-m", "lorentzrec", "train", events, "--out", out, "--engine", "keras", *settings)
+    assert done.returncode == 0, done.stderr
+    start, known = lorentzrec.load(out), pl.read_csv(events)
+    today = pl.DataFrame({"user": [0, 0, 1, 1], "item": [3, 99, 4, 99], "time": [1000, 1001, 1002, 1003]})
+    data = lorentzrec.Interactions.from_frame(pl.concat([known, today]))
+    updated = lorentzrec.update(start, data, progress=False)
+    assert updated.item_ids == [*start.item_ids, 99]
+    assert updated.newest_time == 1003
+    assert not np.array_equal(updated.item_points[:-1], start.item_points)
+
+
 def test_unsupported_settings_are_named(tmp_path: Path, events: Path) -> None:
     """And attributes, which the dataset has but nobody asked for, are left out with a line that says so."""
     items = tmp_path / "items.csv"

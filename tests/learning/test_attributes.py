@@ -54,7 +54,7 @@ def small() -> ItemAttributes:
 
 def small_attributes(config: ResolvedConfig) -> Attributes:
     """The last item has no events."""
-    return attributes_of(small(), np.array([3, 2, 4, 1, 5, 2, 0]), config)
+    return attributes_of(small(), np.arange(ITEMS) < 6, config)
 
 
 def composed_by_hand(own: float, parts: list[FloatArray], shares: list[float]) -> FloatArray:
@@ -234,24 +234,14 @@ def test_settings_without_attributes_are_refused() -> None:
     attributes = attributes_for(data)
     with pytest.raises(ConfigError, match="attributes with model=symmetric"):
         train(data, quick(model="symmetric"), attributes=attributes, progress=False)
-    start = train(data, quick(epochs=1), progress=False)
-    with pytest.raises(ConfigError, match="attributes with a start model"):
-        train(data, quick(epochs=1), attributes=attributes, start=start, progress=False)
     with pytest.raises(InputError, match="attributes are a list"):
-        train(data, quick(), attributes=["brand"], progress=False)  # type: ignore[arg-type]
+        train(data, quick(), attributes=["brand"], progress=False)
+    more = pl.DataFrame({"item": [*range(60), 777, 778], "brand": ["a", "b"] * 31})
+    model = train(data, quick(epochs=1), attributes=more, progress=False)
+    assert {note.kind: note.values for note in model.note_records}[NoteKind.OTHER_ITEMS] == {"items": 2}
     strangers = ItemAttributes.from_frame(pl.DataFrame({"item": ["x", "y"], "brand": ["a", "a"]}))
     with pytest.raises(InputError, match="no item of the data has attributes"):
         train(data, quick(), attributes=strangers, progress=False)
-
-
-def test_a_model_that_starts_from_one_with_attributes_keeps_them() -> None:
-    data = grouped()
-    model = train(data, quick(epochs=2), attributes=attributes_for(data), progress=False)
-    continued = train(data, start=model, progress=False)
-    assert continued.attributes is not None
-    assert model.attributes is not None
-    assert (continued.attributes.points == model.attributes.points).all()
-    assert continued.add_items(attributes=pl.DataFrame({"item": [99], "group": ["g1"], "colour": [None]})) is not None
 
 
 def test_keys_of_dropout_are_their_own() -> None:

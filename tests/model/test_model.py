@@ -170,6 +170,16 @@ def test_unknown_items_of_an_allow_list_are_counted() -> None:
     assert both.fallback == ("partial: 1 of 2 history items is unknown; allowed: 2 of 2 allowed items are unknown")
 
 
+def test_recommendations_are_compared_and_indexed_by_value() -> None:
+    model = hand_made()
+    found = model.recommend(["i1", "i3"], k=3, reasons=True)
+    assert found == model.recommend(["i1", "i3"], k=3, reasons=True)
+    assert found != model.recommend(["i1", "i3"], k=3)  # without reasons
+    assert found != model.recommend(["i1", "i4"], k=3, reasons=True)
+    assert found != found.ids
+    assert [found[place] for place in (0, 1, -1)] == list(found)
+
+
 def test_ids_may_come_in_any_container() -> None:
     model = hand_made(interactions(strings=False))
     plain = model.recommend([-50, -40])
@@ -308,7 +318,7 @@ def test_score_histories_wants_the_items_of_the_model() -> None:
         ({"user": 4}, "the user 4 is not known"),
         ({"user": ["u1"]}, "list of strings or integers"),
         ({"history": "i1"}, "history is 'i1', not a list"),
-        ({"history": 5}, "history is 5, not a list"),
+        ({"history": 5}, "history is 5, not a list: put it in brackets, or give user=5 for a customer"),
         ({"history": [["i1"]]}, "list of strings or integers"),
         ({"history": ["i1"], "exclude": "i1"}, "exclude is 'i1', not a list"),
         ({"history": ["i1"], "items": "i1"}, "items is 'i1', not a list"),

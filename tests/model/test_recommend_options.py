@@ -92,7 +92,7 @@ def test_categories_of_ids_that_are_numbers() -> None:
 def test_diversity_chooses_among_the_best(diversity: float) -> None:
     pool = MODEL.recommend(["i3", "i8"], k=20)
     rows = MODEL.items.rows(pool.ids)
-    chosen = diversify(MODEL._ranker, rows, pool.scores, 4, diversity)
+    chosen = diversify(MODEL.ranker, rows, pool.scores, 4, diversity)
     found = MODEL.recommend(["i3", "i8"], k=4, diversity=diversity)
     assert found.ids == [pool.ids[place] for place in chosen]
     assert found.scores.tolist() == pool.scores[chosen].tolist()

@@ -10,7 +10,7 @@ import pytest
 
 from cli.command_line import error_of, start
 from cli.command_line import run as command
-from lorentzrec_paper.experiment import Context, Experiment, Outcome, Table, Verdict
+from lorentzrec_paper.experiment import EXPERIMENTS, Context, Experiment, Outcome, Table, Verdict
 
 
 @pytest.fixture
@@ -22,6 +22,11 @@ def ratings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     lines = [f"u{user},i{item},5.0,{user + item}" for user in range(30) for item in range(21 + user)]
     (folder / "ratings_Automotive.csv").write_text("\n".join(lines))
     return folder
+
+
+def test_the_first_line_of_the_help_names_every_experiment() -> None:
+    about = " ".join(command("reproduce", "--help").stdout.split()).partition("Run experiments of the paper:")[2]
+    assert [name for name in EXPERIMENTS if name not in about.partition(".")[0]] == []
 
 
 def test_networks_of_the_available_data(ratings: Path, tmp_path: Path) -> None:

@@ -200,7 +200,7 @@ def test_verdicts_count_who_is_ahead() -> None:
         [row(10, 0.1, 0.02, 0.001), row(50, 0.2, 0.01, 0.04)],
         [row(10, 0.1, 0.01, 0.3), row(50, 0.1, -0.02, 0.02)],
     ]
-    both, small, large = twins._verdicts(rows)
+    both, small, large = twins.verdicts_of(rows)
     # in per cent: +20 and +5, +10 and -20
     assert both.measured == (
         "ahead in 3 of 4, significantly (5 %, over customers) in 2; significantly behind in 1; by +3.8 % on average"
@@ -209,8 +209,8 @@ def test_verdicts_count_who_is_ahead() -> None:
     assert small.measured.endswith("in 1; significantly behind in 0; by +15.0 % on average")
     assert large.measured.endswith("in 1; significantly behind in 1; by -7.5 % on average")
     assert {one.status for one in (both, small, large)} == {"partly"}
-    assert twins._verdicts([[rows[0][0]]])[0].status == "holds"
-    assert twins._verdicts([[rows[1][0]]])[0].status == "fails"
+    assert twins.verdicts_of([[rows[0][0]]])[0].status == "holds"
+    assert twins.verdicts_of([[rows[1][0]]])[0].status == "fails"
 
 
 def test_relative_differences_are_of_the_euclidean_value() -> None:
@@ -218,7 +218,7 @@ def test_relative_differences_are_of_the_euclidean_value() -> None:
 
 
 def test_all_is_the_paper_and_twins_come_last() -> None:
-    assert EXPERIMENTS[-2:] == ("twins", "ablations")
+    assert EXPERIMENTS[-3:] == ("twins", "dimensions", "ablations")
     assert [one.name for one in find_experiments(["all"])] == list(OF_THE_PAPER)
     assert [one.name for one in find_experiments(["twins", "all", "twins"])] == ["twins", *OF_THE_PAPER]
 

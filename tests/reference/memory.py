@@ -31,12 +31,13 @@ def neighbours(data: Interactions, *, ordered: bool) -> FloatArray:
     if ordered:
         masses = np.zeros(count)
         np.add.at(masses, data.item_rows, 1.0 if data.weights is None else data.weights)
-        return np.asarray(matrix / np.sqrt(np.maximum(masses, 1e-9))[:, None], np.float64)
-    degrees = np.array(
-        [len({u for u, i in zip(data.user_rows, data.item_rows, strict=True) if i == item}) for item in range(count)]
-    )
-    roots = np.sqrt(np.maximum(degrees, 1))
-    return np.asarray(matrix / roots[:, None] / roots, np.float64)
+        masses = np.where(masses == 0, 1, masses)
+        return np.asarray(matrix / np.sqrt(masses)[:, None] / (masses / masses.mean()) ** 0.3, np.float64)
+    customers = [
+        len({u for u, i in zip(data.user_rows, data.item_rows, strict=True) if i == item}) for item in range(count)
+    ]
+    degrees = np.maximum(customers, 1).astype(np.float64)
+    return np.asarray(matrix / degrees[:, None] ** 0.7 / degrees**0.3, np.float64)
 
 
 def strongest(matrix: FloatArray, count: int) -> FloatArray:

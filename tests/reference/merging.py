@@ -1,4 +1,4 @@
-"""Merging row by row, as `lorentzrec.spark.merging` does for whole tables."""
+"""Merging row by row, as `lorentzrec.spark.tables.merge` does for whole tables."""
 
 from __future__ import annotations
 

@@ -89,8 +89,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     def publish(**parts: Any) -> str:
         place = folder / f"version-{len(store.versions())}"
         whole: dict[str, Any] = {
-            "disk_map": drawn.coordinates,
-            "map_description": {"method": drawn.method},
+            "disk_map": drawn,
             "twin": twin,
             "items": items,
         } | parts

@@ -18,6 +18,7 @@ import polars as pl
 from litestar.testing import TestClient
 
 from lorentzrec.serving.http.app import create_app
+from lorentzrec.serving.http.keys import ApiKeys
 from lorentzrec.serving.http.settings import ServiceSettings
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Store
@@ -52,7 +53,9 @@ def shop_store(folder: Path, **parts: Any) -> Store:
 def service_here(store: str, **settings: Any) -> Iterator[TestClient[Any]]:
     """The application in this process, patient unless the settings say otherwise. A failure inside it becomes a 500, as
     it would on a server."""
-    app = create_app(ServiceSettings(store, **{"store_seconds": PATIENCE, "request_seconds": PATIENCE} | settings))
+    chosen = ServiceSettings(store, **{"store_seconds": PATIENCE, "request_seconds": PATIENCE} | settings)
+    file = chosen.api_key_file
+    app = create_app(chosen, None if file is None else ApiKeys(file, file.parent))
     with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
         yield client
 

@@ -12,7 +12,8 @@ from lorentzrec import Interactions, Model, TrainingConfig
 from lorentzrec.geometry import hyperboloid
 from lorentzrec.memory import build_memory
 from lorentzrec.serving import batch
-from lorentzrec.serving.batch import BatchOptions, BatchRecommender, make_index, read_index, recommend_to_all
+from lorentzrec.serving.batch import BatchOptions, BatchRecommender, make_index, recommend_to_all
+from lorentzrec.serving.versions.index import open_index
 
 pytest.importorskip("faiss", reason="faiss is not installed")
 
@@ -58,7 +59,7 @@ def test_the_index_finds_what_exact_ranking_finds(
     options = BatchOptions(k=7, exclude=(model.items.id(3), model.items.id(9)), threads=2)
     exact = BatchRecommender(model, options)
     description = make_index(model, options, tmp_path)
-    indexed = BatchRecommender(model, options, read_index(tmp_path / "index.faiss", description, model))
+    indexed = BatchRecommender(model, options, open_index(tmp_path / "index.faiss", description, len(model.items)))
     ours, theirs = (one.frame(one.customers) for one in (indexed, exact))
     assert ours.schema == theirs.schema
     assert ours["user"].to_list() == theirs["user"].to_list()

@@ -123,8 +123,8 @@ def test_an_index_that_finds_too_little_is_not_the_last_word(folder: Path) -> No
             return np.array([4], np.int64)
 
     points = shop_model(items=ITEMS).item_points
-    ranker = index.IndexedRanker(points, Nothing(), None, hyperbolic=True, score="distance")  # type: ignore[arg-type]
     plain = Ranker(points, geometry="hyperboloid", score="distance")
+    ranker = index.IndexedRanker(plain, Nothing())  # type: ignore[arg-type]
     query = plain.query(np.array([7]))
     assert ranker.top(query, 5)[0].tolist() == plain.top(query, 5)[0].tolist()
 

@@ -18,6 +18,7 @@ from lorentzrec.model.model import Model
 from lorentzrec.serving.recommending.new_items import Placer
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.new_items import ItemDetails, NewItem
+from lorentzrec.serving.stores.version_files import read_manifest
 from lorentzrec.serving.versions.version import open_version, write_version
 from serving.running_service import service_here, shop_store, wait_until
 from serving.small_shop import ITEMS, shop_model, shop_points, shop_version
@@ -62,7 +63,9 @@ def test_a_version_whose_attributes_do_not_fit_is_damaged(tmp_path: Path) -> Non
     values = tmp_path / "v" / "attributes.json"
     content = values.read_text()
     values.write_text(content.replace("colour=blue", "colour=blum"))
-    with pytest.raises(ArtifactError, match=r"attributes\.json is damaged"):
+    assert read_manifest(tmp_path / "v")[0].find_damage(tmp_path / "v") == "attributes.json"
+    values.write_text(content.replace('"colour=blue", ', ""))
+    with pytest.raises(ArtifactError, match=r"attributes\.json does not fit the points of its attributes"):
         open_version(tmp_path / "v")
     values.write_text(content)
     assert open_version(tmp_path / "v").attributes is not None

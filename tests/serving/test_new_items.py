@@ -13,7 +13,7 @@ from lorentzrec.geometry import euclidean, hyperboloid
 from lorentzrec.geometry.midpoint import einstein_midpoint
 from lorentzrec.memory import build_memory
 from lorentzrec.model.placement import Surroundings, place_items, surroundings_of
-from lorentzrec.serving.recommending.exploring import explore
+from lorentzrec.serving.recommending.live_ranker import explore
 from lorentzrec.serving.recommending.new_items import NewItems, Placer, details_of
 from lorentzrec.serving.recommending.query import RankingOptions
 from lorentzrec.serving.recommending.recommender import Recommender

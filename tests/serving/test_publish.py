@@ -87,7 +87,7 @@ class StoppingStore(FileStore):
 
     damaging = False
 
-    def upload(self, folder: Path, progress: Callable[[int], None] | None = None) -> None:
+    def upload(self, folder: Path, progress: Callable[[int], None] = lambda _: None) -> None:
         def stop(_: int) -> None:
             raise Interrupted
 

@@ -101,6 +101,8 @@ def test_invalid_bodies_of_a_query(service: TestClient[Any], body: bytes) -> Non
         b'{"user": "ann", "item": "i1", "time": -1}',
         b'{"user": "ann", "item": "i1", "time": 1700000000000}',
         b'{"user": "ann", "item": "i1", "time": "now"}',
+        b'{"user": "ann", "item": "i1", "time": "2024-05-13T10:00:00"}',
+        b'{"user": "ann", "item": "i1", "time": "1969-12-31T23:00:00Z"}',
         b'{"user": "ann", "item": "i1", "id": ""}',
         b'{"user": "ann\\n", "item": "i1"}',
         b'{"user": null, "item": "i1"}',

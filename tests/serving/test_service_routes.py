@@ -12,6 +12,7 @@ import pytest
 from litestar.testing import TestClient
 
 from lorentzrec.model.fallbacks import FallbackKind
+from lorentzrec.reduction.disk_map import DiskMap
 from lorentzrec.serving.stores.store import Store
 from serving.running_service import service_here, shop_store, wait_until
 from serving.small_shop import ITEMS, shop_model, shop_table
@@ -23,8 +24,7 @@ DISK = np.linspace(-0.5, 0.5, 2 * ITEMS, dtype=np.float32).reshape(ITEMS, 2)
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     opened = shop_store(
         tmp_path_factory.mktemp("shop"),
-        disk_map=DISK,
-        map_description={"method": "by hand"},
+        disk_map=DiskMap(DISK, "by hand", {}),
         twin=shop_model(geometry="euclidean"),
     )
     yield opened
@@ -124,6 +124,18 @@ def test_kinds_of_events_weigh_as_in_training(tmp_path: Path) -> None:
         assert service.get("/v1/users/kit/history").json()["history"][0]["weight"] == 2.0
         assert service.post("/v1/events", json={"user": "kit", "item": "i3", "kind": "buy"}).status_code == 400
     store.close()
+
+
+def test_times_may_be_texts(service: TestClient[Any]) -> None:
+    sent = [
+        {"user": "mia", "item": "i3", "time": "2024-05-13T10:00:00Z"},
+        {"user": "mia", "item": "i3", "time": "2024-05-13T12:00:00+02:00"},  # the same event
+        {"user": "mia", "item": "i3", "time": 1_715_594_400},  # and again
+        {"user": "mia", "item": "i7", "time": "2024-05-13T10:00:00.5Z"},
+    ]
+    assert service.post("/v1/events", json={"events": sent}).json()["accepted"] == 2
+    history = service.get("/v1/users/mia/history").json()["history"]
+    assert [(event["item"], event["time"]) for event in history] == [("i3", 1_715_594_400), ("i7", 1_715_594_400.5)]
 
 
 def test_events_without_times_keep_the_order_in_which_they_are_sent(service: TestClient[Any]) -> None:
@@ -237,7 +249,7 @@ def test_information_about_the_model(service: TestClient[Any], store: Store) -> 
         "recency": 0.5,
         "score": "distance",
         "metrics": {"ndcg@10": 0.125},
-        "map": {"method": "by hand"},
+        "map": {"method": "by hand", "kept": {}},
         "twin": True,
         "categories": ["coats", "hats", "shoes"],
         "live": ITEMS,

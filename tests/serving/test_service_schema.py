@@ -22,6 +22,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from lorentzrec.reduction.disk_map import DiskMap
 from serving.running_service import Service, service_here, service_process, shop_store
 from serving.small_shop import ITEMS
 
@@ -103,7 +104,7 @@ def test_every_route_is_described(tmp_path: Any) -> None:
 
 
 def test_every_example_is_accepted_and_every_route_is_on_the_page(tmp_path: Path) -> None:
-    store = shop_store(tmp_path, disk_map=np.zeros((ITEMS, 2), np.float32))
+    store = shop_store(tmp_path, disk_map=DiskMap(np.zeros((ITEMS, 2), np.float32), "by hand", {}))
     with service_here(store.url) as service:
         document, page = _schema(service), service.get("/docs")
         schemas = document["components"]["schemas"]
@@ -124,12 +125,19 @@ def test_every_example_is_accepted_and_every_route_is_on_the_page(tmp_path: Path
     assert page.headers["content-type"].startswith("text/html")
     assert "default-src 'self'" in page.headers["content-security-policy"]
     assert document["externalDocs"]["url"] == "/docs"
+    fields = schemas["RecommendRequest"]["properties"] | schemas["RecommendedItem"]["properties"]
+    assert fields["exclude"]["description"] == "Items never to recommend."  # the text of a base
+    assert fields["context"]["description"].startswith("Items viewed just now")
+    assert fields["diversity"]["description"].endswith("the fallback for an unknown history.")
+    assert fields["row"]["description"] == "Its row on the map; -1 for a new item."
+    assert "By default that of the service (<code>--explore</code>)." in page.text
 
 
 def test_an_unknown_path_below_the_schema_is_a_problem(tmp_path: Path) -> None:
     store = shop_store(tmp_path)
     with service_here(store.url) as service:
         response = service.get("/schema/swagger")
+        assert service.get("/favicon.ico").headers["content-type"].startswith("image/svg")
     store.close()
     assert (response.status_code, response.headers["content-type"]) == (404, "application/problem+json")
 

@@ -16,9 +16,10 @@ import httpx
 import pytest
 
 from lorentzrec.serving.http.app import create_app
-from lorentzrec.serving.http.costs import COSTLY, MOST_WAITING, CostlyRequests, cost
 from lorentzrec.serving.http.problems import Overloaded
+from lorentzrec.serving.http.requests import COSTLY, MOST_WAITING, CostlyRequests, cost
 from lorentzrec.serving.http.settings import ServiceSettings
+from lorentzrec.serving.recommending.query import RankingOptions
 from serving.running_service import PATIENCE, Service, service_here, service_process, shop_store, wait_until
 from serving.slow_bodies import HEAD, slow_bodies
 
@@ -160,10 +161,11 @@ def test_a_body_that_never_comes_is_given_up(tmp_path: Path) -> None:
 
 
 def test_costs_of_ordinary_and_of_large_requests() -> None:
-    ordinary = cost(10, 100, history=100, diversity=0.3, reasons=True)
-    assert ordinary < COSTLY / 10
-    for k, ids, diversity, reasons in [(1_000, 2, 0.5, False), (1_000, 1_000, 0.0, True), (1, 20_000, 0.0, False)]:
-        assert cost(k, ids, history=ids, diversity=diversity, reasons=reasons) > COSTLY
+    assert cost(RankingOptions(10, diversity=0.3, reasons=True), 100) < COSTLY / 10
+    assert cost(RankingOptions(1_000, diversity=0.5), 2) > COSTLY
+    assert cost(RankingOptions(1_000, reasons=True), 1_000) > COSTLY
+    assert cost(RankingOptions(1), 20_000) > COSTLY
+    assert cost(RankingOptions(1, exclude=["i1"] * 10_000, allow=["i2"] * 10_000), 0) > COSTLY
 
 
 def test_costly_requests_take_turns_and_cheap_ones_do_not_wait() -> None:

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.model.model import Model
+from lorentzrec.reduction.disk_map import DiskMap
+from lorentzrec.serving.stores.version_files import read_manifest
 from lorentzrec.serving.versions import version as version_module
 from lorentzrec.serving.versions.version import drop_copies, open_version, read_arrays, write_version
 from serving.small_shop import CATEGORIES, ITEMS, shop_model, shop_table, shop_version
@@ -25,8 +27,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shop_version(
         folder,
         shop_model(targets="separate"),
-        disk_map=DISK,
-        map_description={"method": "by hand"},
+        disk_map=DiskMap(DISK, "by hand", {"centre": 0.5}),
         twin=shop_model(geometry="euclidean", score="inner", recency=0.9),
     ).items.close()
     return folder
@@ -48,7 +49,7 @@ def test_everything_comes_back(written: Path) -> None:
     assert version.category_codes[:8].tolist() == [0, 1, 2, -1, 0, 1, 2, -1]
     assert version.map is not None
     assert np.array_equal(version.map, DISK)
-    assert version.manifest["map"] == {"method": "by hand"}
+    assert version.manifest["map"] == {"method": "by hand", "kept": {"centre": 0.5}}
     assert version.manifest["twin"] == {"geometry": "euclidean", "score": "inner", "recency": 0.9}
     assert version.twin_ranker is not None
     assert np.array_equal(version.twin_ranker.item_points, shop_model(geometry="euclidean").item_points)
@@ -106,24 +107,33 @@ def test_integers_become_text(tmp_path: Path) -> None:
     assert version.items.rows(["3", "39", "40"]).tolist() == [3, 39, -1]
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "points.safetensors", "twin.safetensors", "items.sqlite"])
-def test_one_damaged_byte_is_found(copied: Path, name: str) -> None:
-    content = bytearray((copied / name).read_bytes())
+def test_a_damaged_byte_of_the_manifest_is_found(copied: Path) -> None:
+    content = bytearray((copied / "manifest.json").read_bytes())
     content[len(content) // 2] ^= 1
-    (copied / name).write_bytes(content)
-    with pytest.raises(ArtifactError, match=f"{name} is damaged .* publish the model again"):
+    (copied / "manifest.json").write_bytes(content)
+    with pytest.raises(ArtifactError, match=r"manifest.json is damaged .* publish the model again"):
         open_version(copied)
 
 
-@pytest.mark.parametrize("verify", [True, False])
-@pytest.mark.parametrize("name", ["points.safetensors", "items.sqlite"])
-def test_short_and_missing_files_are_found_without_checksums(copied: Path, name: str, verify: bool) -> None:
-    (copied / name).write_bytes((copied / name).read_bytes()[:-1])
-    with pytest.raises(ArtifactError, match=f"{name} is damaged .it does not have the .* bytes"):
-        open_version(copied, verify=verify)
+@pytest.mark.parametrize("name", ["points.safetensors", "twin.safetensors", "items.sqlite"])
+def test_damaged_short_and_missing_files_are_found(copied: Path, name: str) -> None:
+    whole = (copied / name).read_bytes()
+    manifest, _ = read_manifest(copied)
+    assert manifest.find_damage(copied) is None
+    for damaged in (whole[:-1], whole + b"0", whole[:200] + bytes([whole[200] ^ 1]) + whole[201:]):
+        (copied / name).write_bytes(damaged)
+        assert manifest.find_damage(copied) == name
     (copied / name).unlink()
-    with pytest.raises(ArtifactError, match=f"{name} is missing"):
-        open_version(copied, verify=verify)
+    assert manifest.find_damage(copied) == name
+    with pytest.raises(ArtifactError, match=f"{name} ?.*publish the model again|cannot read .*{name}"):
+        open_version(copied)
+
+
+@pytest.mark.parametrize("name", ["points.safetensors", "twin.safetensors", "items.sqlite"])
+def test_files_that_make_no_sense_are_refused(copied: Path, name: str) -> None:
+    (copied / name).write_bytes((copied / name).read_bytes()[:100])
+    with pytest.raises(ArtifactError, match=f"{name} is damaged .* publish the model again"):
+        open_version(copied)
 
 
 def test_other_folders_are_refused(tmp_path: Path) -> None:
@@ -166,7 +176,7 @@ def test_a_twin_of_other_items_is_refused(tmp_path: Path) -> None:
 )
 def test_maps_that_are_none(tmp_path: Path, disk_map: NDArray[np.float32], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        write_version(tmp_path / "version", shop_model(), disk_map=disk_map)
+        write_version(tmp_path / "version", shop_model(), disk_map=DiskMap(disk_map, "by hand", {}))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from lorentzrec.geometry import hyperboloid
-from lorentzrec.spark.merging import Changes, find_changes, merge
+from lorentzrec.spark.tables import State, find_changes, merge
 from reference.merging import merge_row
 
 ROWS, DIMENSION = 40, 5
@@ -28,7 +28,7 @@ def state(random: np.random.Generator, *, hyperbolic: bool, adam: bool = False) 
     return found
 
 
-def copies_of(before: dict[str, NDArray[Any]], random: np.random.Generator, *, hyperbolic: bool) -> list[Changes]:
+def copies_of(before: dict[str, NDArray[Any]], random: np.random.Generator, *, hyperbolic: bool) -> list[State]:
     """Three workers; each changed a different half of the rows, and all changed the last."""
     copies = []
     for _ in range(3):
@@ -41,7 +41,7 @@ def copies_of(before: dict[str, NDArray[Any]], random: np.random.Generator, *, h
             after["steps"][rows] += 2
             after["momentum"][rows] += 1
         copies.append(find_changes(before, after))
-        assert copies[-1].rows.tolist() == rows.tolist()
+        assert copies[-1]["rows"].tolist() == rows.tolist()
     return copies
 
 
@@ -54,9 +54,9 @@ def test_merged_rows_equal_the_reference(hyperbolic: bool) -> None:
     counts = np.zeros(ROWS, int)
     for row in range(ROWS):
         own = [
-            (copy.state["points"][place].astype(float), float(copy.state["squared"][place]))
+            (copy["points"][place].astype(float), float(copy["squared"][place]))
             for copy in copies
-            for place in np.flatnonzero(copy.rows == row)
+            for place in np.flatnonzero(copy["rows"] == row)
         ]
         counts[row] = len(own)
         point, squared = merge_row(
@@ -77,7 +77,7 @@ def test_one_copy_is_taken_bit_by_bit() -> None:
     merged = merge(before, [copy], hyperbolic=True)
     after = {name: array.copy() for name, array in before.items()}
     for name, array in after.items():
-        array[copy.rows] = copy.state[name]
+        array[copy["rows"]] = copy[name]
         assert merged[name].tobytes() == array.tobytes()
 
 
@@ -86,9 +86,9 @@ def test_adam_is_averaged_and_keeps_the_most_steps() -> None:
     before = state(random, hyperbolic=True, adam=True)
     copies = copies_of(before, random, hyperbolic=True)
     merged = merge(before, copies, hyperbolic=True)
-    last = [np.flatnonzero(copy.rows == ROWS - 1)[0] for copy in copies]  # changed by all
+    last = [np.flatnonzero(copy["rows"] == ROWS - 1)[0] for copy in copies]  # changed by all
     for name in ("momentum", "squared"):
-        mean = np.mean([copy.state[name][place] for copy, place in zip(copies, last, strict=True)], axis=0)
+        mean = np.mean([copy[name][place] for copy, place in zip(copies, last, strict=True)], axis=0)
         np.testing.assert_allclose(merged[name][-1], mean, rtol=1e-5)
     assert merged["steps"][-1] == before["steps"][-1] + 2
 
@@ -96,6 +96,6 @@ def test_adam_is_averaged_and_keeps_the_most_steps() -> None:
 def test_copies_far_out_are_merged_within_the_largest_radius() -> None:
     far = hyperboloid.lift(np.array([[np.sinh(7.9), 0.0]])).astype(np.float32)
     before = {"points": hyperboloid.lift(np.zeros((1, 2))).astype(np.float32), "squared": np.zeros(1, np.float32)}
-    copy = Changes(np.zeros(1, np.int32), {"points": far, "squared": np.ones(1, np.float32)})
+    copy = {"rows": np.zeros(1, np.int32), "points": far, "squared": np.ones(1, np.float32)}
     merged = merge(before, [copy, copy, copy], hyperbolic=True)
     assert np.arcsinh(merged["points"][0, 1]) == pytest.approx(8, rel=1e-4)

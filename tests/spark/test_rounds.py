@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,11 +13,9 @@ import pytest
 
 from lorentzrec import Interactions, Model, TrainingConfig, train
 from lorentzrec.errors import ConfigError, InputError, LorentzrecError, StopTraining
-from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.spark import tables, tasks
 from lorentzrec.spark.tasks import Plan, Work
 from lorentzrec.spark.training import train as train_on_spark
-from lorentzrec.spark.training import train_in_rounds
 from saved_datasets import save_dataset
 
 CONFIG = TrainingConfig(dimension=4, epochs=3, negative_count=16, validation=0.2, seed=3, blocks_per_step=2, threads=1)
@@ -29,10 +29,22 @@ def small_shop(**columns: Any) -> Interactions:
 
 
 class Executor:
-    """Runs tasks in this process and counts them."""
+    """A Spark session for `train` that runs tasks in this process, and counts them."""
 
     def __init__(self) -> None:
         self.ran: list[tuple[str, int]] = []
+        self._found: dict[int, dict[str, Any]] = {}
+
+    def range(self, *_: int) -> Executor:
+        return self
+
+    def mapInArrow(self, task: Any, schema: str) -> Executor:  # noqa: N802 - as in Spark
+        given = task.keywords["work"].keywords
+        self._found = self(given["plan"], given["work"], given["numbers"], given["options"])
+        return self
+
+    def collect(self) -> list[Any]:
+        return [SimpleNamespace(result=json.dumps({"number": number} | one)) for number, one in self._found.items()]
 
     def __call__(
         self, plan: Plan, work: Work, numbers: Sequence[int], options: dict[str, Any]
@@ -44,8 +56,8 @@ class Executor:
 def learn(folder: Path, execute: Executor | None = None, config: TrainingConfig = CONFIG, **options: Any) -> Model:
     if not (folder / "shop").exists():
         save_dataset(small_shop(), folder / "shop")
-    chosen: dict[str, Any] = {"workers": 1, "rounds": 1, "threads": 1, "scratch": str(folder / "scratch")} | options
-    return train_in_rounds(open_dataset(folder / "shop"), config, execute or Executor(), **chosen)
+    chosen: dict[str, Any] = {"workers": 1, "rounds": 1, "scratch": folder / "scratch"} | options
+    return train_on_spark(folder / "shop", config, session=execute or Executor(), **chosen)
 
 
 def assert_same(ours: Model, theirs: Model) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from lorentzrec import Interactions, Model, TrainingConfig, load, train
+from lorentzrec import Interactions, Model, TrainingConfig, load, train, update
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.ingest.spark_session import spark_session
 from lorentzrec.serving.batch import BatchOptions, recommend_to_all
@@ -155,6 +155,15 @@ def test_recommendations_for_all_are_those_of_this_machine(cluster: Any, tmp_pat
     assert [path.name for path in (tmp_path / "there").iterdir()] == ["part-00000.parquet"]
     with pytest.raises(InputError, match="already exists"):
         recommend_all(tmp_path / "model", tmp_path / "there", session=cluster)
+
+
+def test_a_model_of_two_workers_is_updated_here(trained_by_two: Model) -> None:
+    shop = small_shop()
+    users, items = [*shop.users.ids(shop.user_rows), 1, 2], [*shop.items.ids(shop.item_rows), 999, 999]
+    data = Interactions.from_pairs(users, items, [*np.asarray(shop.times).tolist(), 3000, 3001])
+    updated = update(trained_by_two, data, progress=False)
+    assert updated.item_ids == [*trained_by_two.item_ids, 999]
+    assert not np.array_equal(updated.item_points[:-1], trained_by_two.item_points)
 
 
 def test_a_killed_driver_is_resumed_by_the_command(shop: Path, tmp_path: Path, trained_by_two: Model) -> None:

@@ -32,6 +32,10 @@ def test_geometries_take_turns_and_the_defaults_come_first(tmp_path: Path) -> No
     assert first_settings == {name: getattr(config, name) for name in SEARCH.space("hyperboloid", ordered=True)}
     assert curved.value == max(trial.value or 0 for trial in curved.trials)
     assert {trial.epochs for trial in curved.trials} == {3}
+    search = replace(SEARCH, first=({"learning_rate": 0.25},))
+    (flat,) = tune(small_task(), search, tmp_path / "first", geometries=["euclidean"], trials=3, threads=1)
+    assert [trial.settings["score"] for trial in flat.trials] == ["distance", "inner", "distance"]
+    assert flat.trials[2].settings == flat.trials[0].settings | {"learning_rate": 0.25}
 
 
 def test_the_best_config_trained_again_has_the_same_value(tmp_path: Path) -> None:

@@ -6,12 +6,10 @@ import _thread
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from types import FrameType
-
-    from lorentzrec.cli.application import app as app
 
 
 def main() -> None:
@@ -61,11 +59,3 @@ def interrupt_on(wanted: signal.Signals) -> list[int]:
 
     signal.signal(wanted, interrupt)
     return received
-
-
-def __getattr__(name: str) -> Any:
-    if name != "app":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from lorentzrec.cli.application import app
-
-    return app

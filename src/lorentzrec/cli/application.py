@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from importlib.metadata import entry_points
@@ -47,7 +48,9 @@ class Commands(TyperGroup):
             code = super().main(*args, **options | {"standalone_mode": False})
         except UsageError as error:
             command = error.ctx.command_path if error.ctx else "lorentzrec"
-            code = _fail(f"{error.format_message().rstrip('.')}: see {command} --help", error.exit_code)
+            # Typer's words for a text that is no number are those of its parser.
+            message = re.sub(r"Input should be a valid (\w+),.*", r"not a valid \1", error.format_message())
+            code = _fail(f"{message.rstrip('.')}: see {command} --help", error.exit_code)
         except LorentzrecError as error:
             code = _fail(str(error), error.exit_code)
         except OSError as error:
@@ -92,7 +95,8 @@ Exit codes: 0 success, 1 failure, 2 invalid input or options, 130 stopped by Ctr
 def lorentzrec(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option("--version", metavar="", callback=_show_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json as json_format
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lorentzrec.atomic import atomic_file
 from lorentzrec.cli.inputs import training_events
 from lorentzrec.cli.options import event_file_options
 from lorentzrec.cli.output import print_result, say, table
+from lorentzrec.cli.results import write_results
 from lorentzrec.cli.train import load_config
-from lorentzrec.errors import how_to_get
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -56,6 +55,7 @@ def backtest(
     events: Events of each day to evaluate on, chosen at random.
     out: Folder for the table and the plot. Default: DATA-backtest in the current folder.
     """
+    from lorentzrec.figures.comparison import plot_backtest
     from lorentzrec.learning.updating import REHEARSED_SHARE
     from lorentzrec.tuning.backtest import backtest as measure
     from lorentzrec.tuning.backtest import summarise
@@ -77,9 +77,11 @@ def backtest(
     )
     means = summarise(found)
     result = {"data": data, "days": [day.to_dict() for day in found], "means": means}
-    with atomic_file(folder / "backtest.json") as partial:
-        partial.write_text(json_format.dumps(result, indent=2), encoding="utf-8")
-    notes = [] if _plot(found, folder, Path(data).stem) else [f"there is no plot: {how_to_get('plots')}"]
+    names = list(found[0].systems)
+    quality = {name: [day.systems[name].ndcg for day in found] for name in names}
+    seconds = {name: [day.systems[name].seconds for day in found] for name in names if name != "none"}
+    plot = partial(plot_backtest, [day.day for day in found], quality, seconds, title=Path(data).stem)
+    notes = write_results(folder, "backtest", result, plot)
     shown = _table(found, means), f"Table and plot are in {folder}"
     print_result(result, *shown, json=json, notes=notes)
 
@@ -102,19 +104,3 @@ def _table(days: Sequence[BacktestDay], means: dict[str, dict[str, float]]) -> T
     quality, time = means["update"]["ndcg_share"], means["update"]["time_share"]
     title = f"The update has {quality:.1%} of the NDCG@10 of a full retrain, in {time:.1%} of its time"
     return table(columns, [*rows, last], title=title)
-
-
-def _plot(days: Sequence[BacktestDay], folder: Path, title: str) -> bool:
-    """Write the plot as PNG and SVG; returns False without matplotlib."""
-    from importlib.util import find_spec
-
-    from lorentzrec.figures.backtest import plot_backtest
-
-    if find_spec("matplotlib") is None:
-        return False
-    names = list(days[0].systems)
-    quality = {name: [day.systems[name].ndcg for day in days] for name in names}
-    seconds = {name: [day.systems[name].seconds for day in days] for name in names if name != "none"}
-    for file in ("backtest.png", "backtest.svg"):
-        plot_backtest([day.day for day in days], quality, seconds, folder / file, title=title)
-    return True

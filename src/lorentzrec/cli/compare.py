@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json as json_format
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lorentzrec.atomic import atomic_file
-from lorentzrec.cli.inputs import parts_of, require_dataset
+from lorentzrec.cli.inputs import require_dataset
 from lorentzrec.cli.output import print_result, say, table
-from lorentzrec.errors import ConfigError, how_to_get
+from lorentzrec.cli.results import write_results
+from lorentzrec.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -53,6 +53,7 @@ def compare(
     out: Folder for runs, table and plot. Default: DATASET-comparison in the current folder.
     """
     from lorentzrec.evaluation.peers import has_implicit
+    from lorentzrec.figures.comparison import ShownSystem, plot_comparison
     from lorentzrec.tuning.comparison import COSTLY, PEERS, SYSTEMS, Comparer, make_systems
     from lorentzrec.tuning.parts import PartStore
     from lorentzrec.tuning.task import TuningTask
@@ -60,7 +61,7 @@ def compare(
     if seeds < 1:
         raise ConfigError(f"--seeds is {seeds}: give 1 or more")
     configs = _read_configs(config or [], settings or [])
-    task = TuningTask.from_parts(parts_of(require_dataset(data)))
+    task = TuningTask.from_parts(require_dataset(data).named_parts())
     task.require_test()
     left_out = (
         COSTLY | {"item-item" if task.train.ordered else "transitions"} | (set() if has_implicit() else set(PEERS))
@@ -80,11 +81,11 @@ def compare(
         "systems": [run.to_dict() for run in runs],
         "differences": [difference.to_dict() for difference in differences],
     }
-    with atomic_file(folder / "comparison.json") as partial:
-        partial.write_text(json_format.dumps(result, indent=2), encoding="utf-8")
-    plotted = _plot(runs, metric, folder, Path(data).name)
+    bars = [ShownSystem(run.system.name, run.value, *run.interval, run.values) for run in runs]
+    notes = _notes(differences, seeds)
+    notes += write_results(folder, "comparison", result, partial(plot_comparison, bars, metric, title=Path(data).name))
     shown = _table(runs, differences, metric), f"Runs, table and plot are in {folder}"
-    print_result(result, *shown, json=json, notes=_notes(differences, seeds, plotted=plotted))
+    print_result(result, *shown, json=json, notes=notes)
 
 
 def _read_configs(files: Sequence[str], settings: list[str]) -> dict[str, TrainingConfig]:
@@ -127,27 +128,11 @@ def _table(runs: Sequence[Runs], differences: Sequence[Difference], metric: str)
     return table(columns, rows, title=title)
 
 
-def _plot(runs: Sequence[Runs], metric: str, folder: Path, title: str) -> bool:
-    """Write the plot as PNG and SVG; returns False without matplotlib."""
-    from importlib.util import find_spec
-
-    from lorentzrec.figures.comparison import ShownSystem, plot_comparison
-
-    if find_spec("matplotlib") is None:
-        return False
-    shown = [ShownSystem(run.system.name, run.value, *run.interval, run.values) for run in runs]
-    for name in ("comparison.png", "comparison.svg"):
-        plot_comparison(shown, metric, folder / name, title=title)
-    return True
-
-
-def _notes(differences: Sequence[Difference], seeds: int, *, plotted: bool) -> list[str]:
+def _notes(differences: Sequence[Difference], seeds: int) -> list[str]:
     notes = []
     if len(differences) > 1:
         bound = 0.05 / len(differences)
         notes.append(f"with {len(differences)} comparisons, a difference is significant at 5 % if p < {bound:.2g}")
     if seeds < 2:
         notes.append("with one seed, only these models are compared, not the methods: use --seeds 3")
-    if not plotted:
-        notes.append(f"there is no plot because matplotlib is not installed: {how_to_get('plots')}")
     return notes

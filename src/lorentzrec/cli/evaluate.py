@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lorentzrec.cli.inputs import attributes_at, dataset_at, events_at, parts_of, split_ids, with_types_of
+from lorentzrec.cli.inputs import dataset_at, events_at, require_test, split_ids, with_types_of
 from lorentzrec.cli.options import event_file_options
 from lorentzrec.cli.output import print_result, progress, say, table
 from lorentzrec.counting import with_counts
@@ -104,12 +104,11 @@ def _evaluate_cold(
     from lorentzrec.model.artifact import load
     from lorentzrec.tuning.cold_start import evaluate_cold
 
-    attributes, dataset = attributes_at(data, None, file_options), dataset_at(data, **file_options)
+    dataset = dataset_at(data, **file_options)
+    attributes = None if dataset is None else dataset.attributes()
     if attributes is None or dataset is None:
         raise InputError(f"{data} has no attributes: make a dataset with lorentzrec prepare --items --attributes")
-    parts = parts_of(dataset)
-    if "test" not in parts:
-        raise InputError(f"{data} has no test part, only {', '.join(parts)}: prepare it with --split leave_last_out")
+    parts = require_test(dataset)
     config = _settings_of(load(model), next(iter(parts.values())))
     options: dict[str, Any] = {"share": share, "seed": seed, "k": k, "say": say}
     found = list(evaluate_cold(before_test(parts), parts["test"], attributes, config, **options))
@@ -178,9 +177,7 @@ def _read_test(
     dataset = dataset_at(data, **file_options)
     if dataset is None:
         return with_types_of(model, events_at(data, **file_options)), None, []
-    parts = parts_of(dataset)
-    if "test" not in parts:
-        raise InputError(f"{data} has no test part, only {', '.join(parts)}: prepare it with --split leave_last_out")
+    parts = require_test(dataset)
     notes = []
     if next(iter(parts.values())).digest != model.data_digest:
         notes.append(

@@ -57,7 +57,7 @@ def export(
     else:
         import polars as pl
 
-        write_table([pl.DataFrame(columns)], out)
+        write_table(pl.DataFrame(columns), out)
     count, kind = len(trained.items), "attributes" if attributes else "items"
     result = {"file": str(out), "format": out.suffix[1:] or "parquet", kind: count}
     text = f"{Count(count):attribute is|attributes are}" if attributes else f"{Count(count):item is|items are}"

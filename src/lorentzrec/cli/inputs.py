@@ -37,11 +37,12 @@ def dataset_at(data: str, **file_options: str | None) -> Dataset | None:
     return dataset
 
 
-def require_dataset(data: str) -> Dataset:
-    """The dataset at `data`; an `InputError` if there is none."""
-    dataset = dataset_at(data)
+def require_dataset(data: str, needed_by: str = "", **file_options: str | None) -> Dataset:
+    """The dataset at `data`; an `InputError` if there is none. `needed_by`: the option that needs it."""
+    dataset = dataset_at(data, **file_options)
     if dataset is None:
-        raise InputError(f"{data} is not a dataset: make one with lorentzrec prepare")
+        why = f", which {needed_by} needs" if needed_by else ""
+        raise InputError(f"{data} is not a dataset{why}: make one with lorentzrec prepare")
     return dataset
 
 
@@ -63,15 +64,17 @@ def events_at(data: str, reader: str | None = None, **columns: str | None) -> In
 
 def with_types_of(model: Model, events: Interactions) -> Interactions:
     """The events with ids as text where those of the model are: in a CSV file, 7 may be a number or text."""
+    users, items = _with_type_of(model.users, events.users), _with_type_of(model.items, events.items)
+    return replace(events, users=users, items=items)
+
+
+def _with_type_of(known: Vocabulary | None, ids: Vocabulary) -> Vocabulary:
     import polars as pl
 
     from lorentzrec.data.vocabulary import Vocabulary
 
-    def converted(known: Vocabulary | None, ids: Vocabulary) -> Vocabulary:
-        text = known is not None and known.holds_strings
-        return Vocabulary(ids.series.cast(pl.String), name=ids.name) if text else ids
-
-    return replace(events, users=converted(model.users, events.users), items=converted(model.items, events.items))
+    text = known is not None and known.holds_strings
+    return Vocabulary(ids.series.cast(pl.String), name=ids.name) if text else ids
 
 
 def training_events(data: str, **file_options: str | None) -> tuple[Interactions, Interactions | None]:
@@ -79,18 +82,27 @@ def training_events(data: str, **file_options: str | None) -> tuple[Interactions
     dataset = dataset_at(data, **file_options)
     if dataset is None:
         return events_at(data, **file_options), None
-    parts = parts_of(dataset)
+    parts = dataset.named_parts()
     return next(iter(parts.values())), parts.get("validation")
 
 
-def attributes_at(data: str, columns: str | None, file_options: dict[str, str | None]) -> ItemAttributes | None:
-    """The attributes of a dataset's items, of the columns `NAME,NAME:KIND,...`, or all; none for "none"."""
-    dataset = None if columns == "none" else dataset_at(data, **file_options)
-    if dataset is None:
-        if columns not in (None, "none"):
-            raise InputError(f"{data} is not a dataset, which --attributes needs: make one with lorentzrec prepare")
+def attributes_at(
+    data: str, columns: str | None, file_options: dict[str, str | None], start: Model | None = None
+) -> ItemAttributes | None:
+    """The attributes of a dataset's items, of the columns `NAME,NAME:KIND,...`; none for "none". The default are those
+    of the start model, if it has any, and otherwise all."""
+    if columns == "none":
         return None
-    return dataset.attributes(None if columns is None else columns.split(","))
+    if columns is None:
+        dataset = dataset_at(data, **file_options)
+    else:
+        dataset = require_dataset(data, "--attributes", **file_options)
+    like = None if start is None or start.attributes is None else start.attributes.of_items
+    names = None if columns is None else columns.split(",")
+    found = None if dataset is None else dataset.attributes(names, like=like)
+    if start is None or found is None:
+        return found
+    return replace(found, items=_with_type_of(start.items, found.items))
 
 
 def attribute_frame(place: str, model: Model) -> pl.DataFrame:
@@ -107,9 +119,14 @@ def attribute_frame(place: str, model: Model) -> pl.DataFrame:
     return table if model.items.holds_strings else table.with_columns(pl.col("item").cast(pl.Int64))
 
 
-def parts_of(dataset: Dataset) -> dict[str, Interactions]:
-    """The parts by name, training first; a dataset without a split is all training."""
-    return dict(zip(dataset.part_names or ("train",), dataset.parts(), strict=True))
+def require_test(dataset: Dataset) -> dict[str, Interactions]:
+    """The parts of a dataset by name; an `InputError` if it has no test part."""
+    parts = dataset.named_parts()
+    if "test" not in parts:
+        raise InputError(
+            f"{dataset.address} has no test part, only {', '.join(parts)}: prepare it with --split leave_last_out"
+        )
+    return parts
 
 
 def item_table_at(place: str, columns: dict[str, str] | None = None) -> pl.DataFrame:

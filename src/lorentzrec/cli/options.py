@@ -11,10 +11,11 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from copy import copy
 from dataclasses import fields
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from itertools import zip_longest
 from pathlib import Path
@@ -24,10 +25,10 @@ import typer
 from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
 
 from lorentzrec.cli.output import flag_of
+from lorentzrec.errors import ConfigError
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
-Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Natural: TypeAlias = Annotated[int, typer.Option(min=0)]
 Positive: TypeAlias = Annotated[int, typer.Option(min=1)]
 
@@ -43,6 +44,26 @@ SHARED = {
     "store": (None, "file:DIR, postgresql://... or cosmos://..."),
 }
 """Parameter -> metavar and help, unless the command has its own."""
+
+
+COMPLETIONS: dict[str, tuple[str, Callable[[Any], Iterable[str]]]] = {
+    "settings": ("lorentzrec.model.config", lambda module: [f"{name}=" for name in module.TrainingConfig().to_dict()]),
+    "split": ("lorentzrec.data.splitting", lambda module: [*module.RULES, "given"]),
+    "reader": ("lorentzrec.ingest.sources", lambda module: module.READERS),
+    "systems": ("lorentzrec.tuning.comparison", lambda module: module.SYSTEMS),
+}
+"""Parameter -> the module that has its values, and how to get them; for completion in shells."""
+
+
+def _completer(name: str) -> Callable[[str], list[str]] | None:
+    if name not in COMPLETIONS:
+        return None
+
+    def complete(incomplete: str) -> list[str]:
+        module, values = COMPLETIONS[name]
+        return [value for value in values(import_module(module)) if value.startswith(incomplete)]
+
+    return complete
 
 
 class FieldOption(NamedTuple):
@@ -84,6 +105,15 @@ def event_file_options(command: Command) -> Command:
     columns = ("user_column", "item_column", "time_column", "weight_column")
     command = field_options("lorentzrec.ingest.sources:Source", "Event files", columns, override=True)(command)
     return field_options("lorentzrec.ingest.prepare:PrepareConfig", "Event files", ["reader"])(command)
+
+
+def check_engine(engine: str, known: Sequence[str], **spark_options: Any) -> None:
+    """Raise a `ConfigError` for an unknown engine, and for options of Spark with another one."""
+    if engine not in known:
+        raise ConfigError(f"there is no engine {engine!r}: use {', '.join(known[:-1])} or {known[-1]}")
+    for name, value in spark_options.items():
+        if engine != "spark" and value is not None:
+            raise ConfigError(f"{flag_of(name)} is for --engine spark: give both, or none")
 
 
 def pop_fields(options: dict[str, Any], owner: type) -> dict[str, Any]:
@@ -146,7 +176,8 @@ def _field_parameter(field: FieldOption, panel: str | None, override: bool) -> i
     info = typer.Option(
         flag_of(field.name),
         help=field.help,
-        metavar="|".join(field.choices) or None,
+        metavar="|".join(field.choices) or ("" if flag else None),  # a flag takes no value
+        autocompletion=_completer(field.name),
         rich_help_panel=panel,
         show_default=shown,
     )
@@ -169,6 +200,9 @@ def _typer_parameter(parameter: inspect.Parameter, metavar: str | None, help: st
     if info is None:
         info = typer.Option() if parameter.kind is parameter.KEYWORD_ONLY else typer.Argument()
     info.help, info.metavar = help, metavar or info.metavar
+    if annotation is bool:
+        info.metavar = ""  # a flag takes no value
+    info.autocompletion = _completer(parameter.name)
     if isinstance(info, ArgumentInfo):
         info.metavar = info.metavar or parameter.name.upper()
     elif isinstance(info, OptionInfo) and parameter.default is not True:  # Typer adds a --no-... to what is on

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lorentzrec.cli.inputs import named_numbers, named_texts
-from lorentzrec.cli.options import field_options, pop_fields
+from lorentzrec.cli.options import check_engine, field_options, pop_fields
 from lorentzrec.cli.output import print_result, stages, table
 from lorentzrec.cli.results import refuse_unwritable
 from lorentzrec.counting import with_counts
-from lorentzrec.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -115,16 +114,12 @@ def prepare(
 
 
 def _engine(name: str, master: str | None) -> AbstractContextManager[Engine | None]:
-    if name not in ("polars", "spark"):
-        raise ConfigError(f"there is no engine {name!r}: use polars or spark")
+    check_engine(name, ("polars", "spark"), master=master)
     if name == "polars":
-        if master is not None:
-            raise ConfigError("--master is for --engine spark: give both, or none")
         return nullcontext()
     from lorentzrec.ingest.spark_engine import spark_engine
-    from lorentzrec.ingest.spark_session import session_place
 
-    return spark_engine(**session_place(master))
+    return spark_engine(master=master)
 
 
 def step_table(report: PrepareReport) -> Table:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lorentzrec.cli.inputs import item_table_at, parse_ids, read_titles
+from lorentzrec.cli.options import check_engine
 from lorentzrec.cli.output import print_result, progress, table
 from lorentzrec.cli.results import refuse_target
-from lorentzrec.cli.train import refuse_options
 from lorentzrec.counting import Count
 from lorentzrec.errors import InputError
 
@@ -152,13 +152,12 @@ def recommend_all(
     from lorentzrec.model.artifact import load
     from lorentzrec.serving.batch import BatchOptions, recommend_to_all
 
+    check_engine(engine, ("local", "spark"), master=master)
     remote = "://" in out
     if remote and engine == "local":
         raise InputError(f"{out} is not on this machine: give a local path, or --engine spark")
     if not remote:
         refuse_target(Path(out), force=force)
-    if engine != "spark":
-        refuse_options(engine, {"master": master})
     trained = load(model)
     started = time.perf_counter()
     options = BatchOptions(

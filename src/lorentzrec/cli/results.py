@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import secrets
-import shutil
-from collections.abc import Iterable
+from collections.abc import Callable
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lorentzrec.atomic import MARKER, atomic_directory, atomic_file
-from lorentzrec.errors import InputError
+from lorentzrec.errors import InputError, how_to_get
 from lorentzrec.serving.part_files import PARTS, part_name, sink_table
 
 if TYPE_CHECKING:
@@ -58,24 +57,19 @@ def refuse_target(out: Path, *, force: bool, formats: tuple[str, ...] = FORMATS)
         raise InputError(f"{out} already exists: choose another name, or overwrite it with `force`")
 
 
-def write_table(blocks: Iterable[pl.DataFrame], out: Path) -> int:
-    """Write the blocks as one table in the format of its suffix, atomically; returns the number of rows.
+def write_table(frame: pl.DataFrame, out: Path) -> None:
+    """Write a table atomically, in the format of its suffix; without one, as a folder with a Parquet file."""
+    folder = out.suffix == ""
+    with atomic_directory(out, marker=FIRST_PART) if folder else atomic_file(out) as partial:
+        sink_table(frame.lazy(), partial / FIRST_PART if folder else partial)
 
-    Blocks wait on disk until all are there, so that only one is in memory.
-    """
-    import polars as pl
 
-    rows = 0
-    with atomic_directory(out, marker=FIRST_PART) if out.suffix == "" else atomic_file(out) as partial:
-        scratch = partial if out.suffix == "" else partial.with_name(f".lorentzrec-{secrets.token_hex(4)}")
-        scratch.mkdir(exist_ok=True)
-        try:
-            for number, block in enumerate(blocks):
-                block.write_parquet(scratch / part_name(number))
-                rows += len(block)
-            if scratch != partial:
-                sink_table(pl.scan_parquet(scratch / PARTS), partial)
-        finally:
-            if scratch != partial:
-                shutil.rmtree(scratch, ignore_errors=True)
-    return rows
+def write_results(folder: Path, name: str, result: Any, plot: Callable[[Path], None]) -> list[str]:
+    """Write NAME.json, NAME.png and NAME.svg to a folder; returns a note if there is no matplotlib to plot with."""
+    with atomic_file(folder / f"{name}.json") as partial:
+        partial.write_text(json.dumps(result, indent=2), encoding="utf-8")
+    if find_spec("matplotlib") is None:
+        return [f"there is no plot because matplotlib is not installed: {how_to_get('plots')}"]
+    for suffix in ("png", "svg"):
+        plot(folder / f"{name}.{suffix}")
+    return []

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,9 +18,9 @@ import typer
 
 from lorentzrec.atomic import MARKER
 from lorentzrec.cli import interrupt_on
-from lorentzrec.cli.inputs import attributes_at, dataset_at, training_events, with_types_of
-from lorentzrec.cli.options import event_file_options
-from lorentzrec.cli.output import flag_of, note, print_result, say, show, table
+from lorentzrec.cli.inputs import attributes_at, require_dataset, training_events, with_types_of
+from lorentzrec.cli.options import check_engine, event_file_options
+from lorentzrec.cli.output import note, print_result, say, table
 from lorentzrec.cli.results import refuse_unwritable
 from lorentzrec.counting import Count
 from lorentzrec.errors import ConfigError, InputError, TrainingInterrupted
@@ -37,19 +37,27 @@ EPOCHS_SHOWN = 10
 _ENGINE: Any = typer.Option(rich_help_panel="Engine")
 
 
-def _show_settings(wanted: bool) -> None:
+def _show_settings(context: typer.Context, wanted: bool) -> None:
     """Print the fields of `TrainingConfig` and exit."""
     if not wanted:
         return
-    from lorentzrec.field_checks import field_hints, requirement
+    from lorentzrec.field_checks import field_hints, field_texts, requirement
     from lorentzrec.model.config import TrainingConfig
 
+    hints, texts = field_hints(TrainingConfig), field_texts(TrainingConfig)
     rows = [
-        (field.name, requirement(field_hints(TrainingConfig)[field.name]), repr(field.default).strip("'"))
+        {
+            "name": field.name,
+            "values": requirement(hints[field.name]),
+            "default": field.default,
+            "meaning": texts[field.name][0].replace("`", ""),
+        }
         for field in fields(TrainingConfig)
     ]
-    show(table({"name": "left bold", "values": "left", "default": "left"}, rows))
-    show("None: chosen from the data when training starts, or no limit")
+    columns = {"name": "left bold", "values": "left", "default": "left", "meaning": "left"}
+    shown = table(columns, ({**row, "default": repr(row["default"]).strip("'")}.values() for row in rows))
+    remark = "None: chosen from the data when training starts, or no limit"
+    print_result(rows, shown, remark, json=context.params.get("json", False))
     raise typer.Exit
 
 
@@ -60,7 +68,7 @@ def train(
     out: Path,
     config: Path | None = None,
     settings: list[str] | None = None,
-    list_settings: Annotated[bool, typer.Option(callback=_show_settings, is_eager=True)] = False,
+    list_settings: Annotated[bool, typer.Option(callback=_show_settings)] = False,
     attributes: str | None = None,
     start: Path | None = None,
     resume: bool = False,
@@ -70,7 +78,7 @@ def train(
     workers: Annotated[int | None, _ENGINE] = None,
     rounds: Annotated[int | None, _ENGINE] = None,
     scratch: Annotated[str | None, _ENGINE] = None,
-    json: bool = False,
+    json: Annotated[bool, typer.Option(is_eager=True)] = False,  # before --list-settings
     **file_options: str | None,
 ) -> None:
     """Train a model.
@@ -109,6 +117,8 @@ def train(
     scratch: Folder that all workers reach, for customers and points during training; local, az:// or s3://.
         Default: OUT.rounds.
     """
+    spark_options: dict[str, Any] = {"master": master, "workers": workers, "rounds": rounds, "scratch": scratch}
+    check_engine(engine, ("local", "keras", "spark"), **spark_options)
     model_to_start = None if start is None else _load_start(start, engine)
     chosen = load_config(config, settings, model_to_start)
     if chosen.epochs == 0:
@@ -120,8 +130,7 @@ def train(
     checkpoint = out.with_name(f"{out.name}.checkpoint")
     if checkpoint.exists() and not resume:
         raise InputError(f"{checkpoint} is left from a run that was stopped: add --resume to continue it, or remove it")
-    spark_options = {"master": master, "workers": workers, "rounds": rounds, "scratch": scratch}
-    learn = partial(_learn, data, chosen, file_options, checkpoint, resume, model_to_start, attributes)
+    learn = partial(_learn, start=model_to_start, attributes=attributes, checkpoint=checkpoint, resume=resume)
     if engine != "local" and attributes not in (None, "none"):
         raise ConfigError(f"--attributes is for --engine local, not {engine}: leave one of them out")
     if engine != "local" and attributes is None:
@@ -132,15 +141,14 @@ def train(
             raise InputError(f"{rounds_folder} is left from a stopped run: add --resume to continue it, or remove it")
         if resume and scratch is None and not checkpoint.exists() and not rounds_folder.exists():
             raise InputError(f"{rounds_folder} is missing, so there is nothing to resume: leave --resume out")
-        learn = partial(_learn_on_spark, data, chosen, file_options, checkpoint, rounds_folder, spark_options)
+        learn = partial(_learn_on_spark, checkpoint=checkpoint, rounds_folder=rounds_folder, **spark_options)
     elif engine == "keras":
-        refuse_options("local", spark_options)
-        learn = partial(_learn_on_keras, data, chosen, file_options, checkpoint, resume)
-    else:
-        refuse_options(engine, spark_options)
+        learn = partial(_learn_on_keras, checkpoint=checkpoint, resume=resume)
+    if engine != "local" and attributes is None:
+        _note_attributes(data, engine)
     with _sigterm_as_ctrl_c():
         try:
-            model = learn()
+            model = learn(data, chosen, file_options)
         except TrainingInterrupted as interrupted:
             _save_unfinished(interrupted.model, place_if_interrupted, out, checkpoint, json)
             raise
@@ -149,6 +157,14 @@ def train(
     if replaces:
         note([f"the previous model in {out} was replaced"])
     show_model(model, out, json, interrupted=False)
+
+
+def _note_attributes(data: str, engine: str) -> None:
+    """Print that the attributes of a dataset are not used."""
+    from lorentzrec.ingest.dataset import is_dataset, open_dataset
+
+    if is_dataset(data) and open_dataset(data).prepared_attributes:
+        note([f"the attributes of {data} are not used: --engine {engine} trains without them"])
 
 
 def _load_start(start: Path, engine: str) -> Model:
@@ -163,35 +179,28 @@ def _learn(
     data: str,
     config: TrainingConfig,
     file_options: dict[str, str | None],
-    checkpoint: Path,
-    resume: bool,
     start: Model | None,
     attributes: str | None,
+    **options: Any,
 ) -> Model:
     from lorentzrec.learning.trainer import train as learn
     from lorentzrec.learning.warm_up import compiling_ahead
 
+    unused = config.model == "symmetric" and attributes is None
     with compiling_ahead(config) as until_compiled:
         events, validation = training_events(data, **file_options)
-        described = attributes_at(data, attributes, file_options) if start is None else None
-        if start is not None and attributes not in (None, "none"):
-            raise ConfigError(
-                "--attributes with --start: the attributes of the start model stay, leave one of them out"
-            )
-        if config.model == "symmetric" and attributes is None:
-            described = None
+        described = None if unused else attributes_at(data, attributes, file_options, start)
         if start is not None:
+            if attributes == "none" and start.attributes is not None:
+                start = replace(start, attributes=None, optimiser_state=None)
             events = with_types_of(start, events)
             validation = None if validation is None else with_types_of(start, validation)
         _say_settings(events, config.resolve_for(events, attributes=described is not None))
         until_compiled(say)
-    parts: dict[str, Any] = {"validation": validation, "attributes": described, "start": start}
-    return learn(events, config, checkpoint=checkpoint, resume=resume, **parts)
+    return learn(events, config, validation=validation, attributes=described, start=start, **options)
 
 
-def _learn_on_keras(
-    data: str, config: TrainingConfig, file_options: dict[str, str | None], checkpoint: Path, resume: bool
-) -> Model:
+def _learn_on_keras(data: str, config: TrainingConfig, file_options: dict[str, str | None], **options: Any) -> Model:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # no lines about how TensorFlow was built
     from lorentzrec.keras.midpoint_model import with_one_block_per_step
     from lorentzrec.keras.training import train as learn
@@ -199,7 +208,7 @@ def _learn_on_keras(
     config = with_one_block_per_step(config)
     events, validation = training_events(data, **file_options)
     _say_settings(events, config.resolve_for(events))
-    return learn(events, config, validation=validation, checkpoint=checkpoint, resume=resume)
+    return learn(events, config, validation=validation, **options)
 
 
 def _say_unused_attributes(data: str, engine: str) -> None:
@@ -219,30 +228,21 @@ def _learn_on_spark(
     data: str,
     config: TrainingConfig,
     file_options: dict[str, str | None],
+    *,
     checkpoint: Path,
     rounds_folder: Path,
-    options: dict[str, Any],
+    scratch: str | None,
+    **options: Any,
 ) -> Model:
     """Rounds in the scratch storage that belong to the same run are continued in any case."""
     from lorentzrec.spark import train as learn
 
-    dataset = dataset_at(data, **file_options)
-    if dataset is None:
-        raise InputError(f"{data} is not a dataset, which --engine spark needs: make one with lorentzrec prepare")
+    dataset = require_dataset(data, "--engine spark", **file_options)
     say(f"training on {dataset!r}")
-    options["scratch"] = options["scratch"] or rounds_folder
-    model = learn(dataset, config, checkpoint=checkpoint, resume=checkpoint.exists(), **options)
+    options |= {"scratch": scratch or rounds_folder, "checkpoint": checkpoint, "resume": checkpoint.exists()}
+    model = learn(dataset, config, **options)
     shutil.rmtree(rounds_folder, ignore_errors=True)
     return model
-
-
-def refuse_options(engine: str, options: dict[str, Any]) -> None:
-    """Raise a `ConfigError` for an unknown engine, and for options of Spark on this machine's."""
-    if engine != "local":
-        raise ConfigError(f"there is no engine {engine!r}: use local, keras or spark")
-    for name, value in options.items():
-        if value is not None:
-            raise ConfigError(f"{flag_of(name)} is for --engine spark: give both, or none")
 
 
 def load_config(path: Path | None, settings: list[str] | None, start: Model | None = None) -> TrainingConfig:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from lorentzrec.cli.inputs import parts_of, require_dataset
+from lorentzrec.cli.inputs import require_dataset
 from lorentzrec.cli.output import print_result, say, table
 from lorentzrec.counting import Count
 from lorentzrec.errors import ConfigError
@@ -64,7 +64,7 @@ def tune(
     geometries = ["hyperboloid", "euclidean"] if geometry == "both" else [geometry]
     options: dict[str, Any] = {"geometries": geometries, "trials": trials, "seconds": time, "parallel": parallel}
     threads = search.base(geometries[0]).threads
-    task, interrupted = TuningTask.from_parts(parts_of(dataset)), False
+    task, interrupted = TuningTask.from_parts(dataset.named_parts()), False
     try:
         search_for(task, search, folder, threads=threads, say=say, **options)
     except KeyboardInterrupt:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lorentzrec.cli.inputs import attribute_frame, read_ids, training_events, with_types_of
+from lorentzrec.cli.inputs import attribute_frame, attributes_at, read_ids, training_events, with_types_of
 from lorentzrec.cli.options import event_file_options
 from lorentzrec.cli.output import print_result
 from lorentzrec.cli.results import refuse_unwritable
@@ -67,7 +67,8 @@ def update(
     """Update a model with the events since its training.
 
     The new events are trained on together with a sample of the earlier ones, in 5 epochs at the learning rate that
-    training had half-way. New items and customers are added. The model itself does not change.
+    training had half-way. New items and customers are added, with the attributes that the dataset has of them, if the
+    model was trained with any. The model itself does not change.
 
     $ lorentzrec update model shop --out tomorrow
     $ lorentzrec update model shop --out tomorrow --prune-after 90
@@ -91,6 +92,7 @@ def update(
         known,
         with_types_of(known, events),
         config,
+        attributes=None if known.attributes is None else attributes_at(data, None, file_options, known),
         rehearse=REHEARSED_SHARE if rehearse is None else rehearse,
         prune_after=prune_after,
         live=kept,

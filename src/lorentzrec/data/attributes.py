@@ -15,6 +15,7 @@ from lorentzrec.counting import Count
 from lorentzrec.data.arrays import Booleans, Floats, Integers, gather_groups, offsets_of, update_digest
 from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary, id_series
 from lorentzrec.errors import ConfigError, InputError
+from lorentzrec.topk import strongest_entries
 
 if TYPE_CHECKING:
     import polars as pl
@@ -87,29 +88,43 @@ class ItemAttributes:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def from_frame(cls, frame: Any, columns: Sequence[str] | None = None, *, item: str = "item") -> ItemAttributes:
+    def from_frame(
+        cls,
+        frame: Any,
+        columns: Sequence[str] | None = None,
+        *,
+        item: str = "item",
+        like: ItemAttributes | None = None,
+    ) -> ItemAttributes:
         """Attributes in columns of a pandas, Polars or pyarrow data frame, a row per item.
 
-        columns: names, or `NAME:KIND` with the kind path, values or number; None: all but `item`. Without a kind, a
-        column with > in it has paths, one with more than 20 distinct numbers and nothing else has numbers, and any
-        other has values. Values that only one item has are left out, with a note: they say nothing about other items.
+        columns: names, or `NAME:KIND` with the kind path, values or number; None: all but `item`, title and image.
+        Without a kind, a column with > in it has paths, one with more than 20 distinct numbers and nothing else has
+        numbers, and any other has values. Values that only one item has are left out, with a note: they say nothing
+        about other items.
+        like: earlier attributes, whose columns are read as they were, with the same bins of numbers.
         """
         table = _table(frame, item)
-        wanted = [name for name in table.columns if name != item] if columns is None else list(columns)
+        others = {item, "title", "image"}
+        wanted = [name for name in table.columns if name not in others] if columns is None else list(columns)
         if not wanted:
             raise InputError("there is no column of attributes: name at least one")
-        described = tuple(_describe(table, name) for name in wanted)
-        ids, pairs, notes = _read(table, item, described)
-        counts = pairs["value"].value_counts(name="count").sort("value")
-        shared = counts.filter(counts["count"] > 1)["value"]
-        if single := len(counts) - len(shared):
-            notes.append(
+        earlier = {} if like is None else {column.name: column for column in like.columns}
+        described = tuple(earlier.get(column.name, column) for column in (_describe(table, name) for name in wanted))
+        found = _read(table, item, described)
+        known = found.item_counts > 1
+        if like is not None:
+            known |= like.values.rows(found.values.series) != UNKNOWN
+        shared = found.values.series.filter(known)
+        if single := len(found.values) - len(shared):
+            note = (
                 f"{Count(single):attribute that only one item has was|attributes that only one item has were} left out"
             )
+            found = replace(found, notes=(*found.notes, note))
         for column in described:
             if not shared.str.starts_with(f"{column.name}=").any():
                 raise InputError(f"no two items share a value of the column {column.name!r}: leave it out")
-        return _encode(ids, pairs, Vocabulary(shared, name="attribute"), described, notes)
+        return found._with_values(Vocabulary(shared, name="attribute"))
 
     def encode(self, frame: Any, *, item: str = "item") -> ItemAttributes:
         """The attributes of other items, in a frame with the same columns; values that are not known are left out, with
@@ -119,12 +134,9 @@ class ItemAttributes:
         if not present:
             names = ", ".join(column.name for column in self.columns)
             raise InputError(f"the frame has none of the attribute columns ({names}): check the names")
-        notes = [f"there is no column {column.name!r}" for column in self.columns if column not in present]
-        ids, pairs, more = _read(table, item, present)
-        encoded = _encode(ids, pairs, self.values, self.columns, [*notes, *more])
-        if unknown := len(pairs) - len(encoded.rows):
-            encoded = replace(encoded, notes=(*encoded.notes, _unknown_values(unknown)))
-        return encoded
+        missing = [f"there is no column {column.name!r}" for column in self.columns if column not in present]
+        found = _read(table, item, present)
+        return replace(found, notes=(*missing, *found.notes)).in_terms_of(self)
 
     def __repr__(self) -> str:
         described = int((np.diff(self.offsets) > 0).sum())
@@ -179,20 +191,38 @@ class ItemAttributes:
         kept[self.rows[items[self.owners]]] = True
         if kept.all():
             return self
-        values = Vocabulary(self.values.series.filter(kept), name="attribute")
-        right = kept[self.rows]
-        counts = np.bincount(self.owners[right], minlength=len(self.items))
-        rows = (np.cumsum(kept) - 1)[self.rows[right]].astype(np.int32)
-        return replace(self, values=values, offsets=offsets_of(counts), rows=rows)
+        return self._with_values(Vocabulary(self.values.series.filter(kept), name="attribute"))
 
     def in_terms_of(self, other: ItemAttributes) -> ItemAttributes:
         """These items with the `values` of another object; values that it does not have are left out, with a note."""
-        found = other.values.rows(self.values.series)[self.rows]
+        found = replace(self._with_values(other.values), columns=other.columns)
+        if unknown := len(self.rows) - len(found.rows):
+            note = f"{Count(unknown):value is|values are} not known to the model, and left out"
+            found = replace(found, notes=(*found.notes, note))
+        return found
+
+    def _with_values(self, values: Vocabulary) -> ItemAttributes:
+        """With other values; those of these that it does not hold are left out."""
+        found = values.rows(self.values.series)[self.rows]
         known = found != UNKNOWN
-        notes = self.notes if known.all() else (*self.notes, _unknown_values(int((~known).sum())))
-        counts = np.bincount(self.owners[known], minlength=len(self.items))
+        offsets = offsets_of(np.bincount(self.owners[known], minlength=len(self.items)))
+        return replace(self, values=values, offsets=offsets, rows=found[known].astype(np.int32))
+
+    def completed_by(self, earlier: ItemAttributes) -> ItemAttributes:
+        """With what an earlier object has of the same items that have no attributes here; its values come first."""
+        values = earlier.values.union(self.values)
+        own = self.counts > 0
+        kept, added = own[self.owners], ~own[earlier.owners]
+        owners = np.concatenate([self.owners[kept], earlier.owners[added]])
+        rows = np.concatenate([values.rows(self.values.series)[self.rows[kept]], earlier.rows[added]])
+        order = np.argsort(owners, kind="stable")
+        columns = {column.name: column for column in (*earlier.columns, *self.columns)}
         return replace(
-            other, items=self.items, offsets=offsets_of(counts), rows=found[known].astype(np.int32), notes=notes
+            self,
+            values=values,
+            offsets=offsets_of(np.bincount(owners, minlength=len(self))),
+            rows=rows[order].astype(np.int32),
+            columns=tuple(columns.values()),
         )
 
     def append(self, more: ItemAttributes, items: Vocabulary) -> ItemAttributes:
@@ -212,29 +242,33 @@ class ItemAttributes:
         """For each of these items, the `neighbours` most alike of others with the same `values`."""
         from scipy import sparse
 
-        rarity = np.log(max(len(others), 2) / np.maximum(others.item_counts, 1))
-
-        def matrix(attributes: ItemAttributes) -> Any:
-            weights = rarity[attributes.rows]
-            lengths = np.sqrt(np.bincount(attributes.owners, weights**2, len(attributes)))
-            weights = weights / np.maximum(lengths, 1e-9)[attributes.owners]
-            return sparse.csr_array((weights, attributes.rows, attributes.offsets), (len(attributes), len(self.values)))
-
-        left, right = matrix(self), matrix(others)
+        rarity = others.rarity
+        left, right = self.matrix(rarity), others.matrix(rarity)
         rare = sparse.diags_array((others.item_counts <= MOST_ALIKE).astype(np.float64))
         pairs = offsets_of(np.bincount(self.owners, np.minimum(others.item_counts, MOST_ALIKE)[self.rows], len(self)))
         found, start = [], 0
         while start < len(self):
             end = max(int(np.searchsorted(pairs, pairs[start] + _PAIRS_AT_ONCE, side="right")) - 1, start + 1)
-            block = ((left[start:end] @ rare) @ right.T).tocoo()
-            rows, columns = block.coords
-            order = np.lexsort((columns, -block.data, rows))
-            rows, columns, data = rows[order], columns[order], block.data[order]
-            near = (np.arange(len(rows)) - np.searchsorted(rows, rows) < neighbours) & (data > 0)
-            found.append((rows[near] + start, columns[near], data[near]))
+            found.append(strongest_entries((left[start:end] @ rare) @ right.T, neighbours))
             start = end
-        items, others_found, likeness = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        return Alike(items.astype(np.int64), others_found.astype(np.int64), likeness)
+        near = sparse.vstack(found).tocoo()
+        items, columns = near.coords
+        return Alike(items.astype(np.int64), columns.astype(np.int64), near.data)
+
+    @property
+    def rarity(self) -> Floats:
+        """The logarithm of how rare each attribute is among these items."""
+        rarity: Floats = np.log(max(len(self), 2) / np.maximum(self.item_counts, 1))
+        return rarity
+
+    def matrix(self, rarity: Floats) -> Any:
+        """A SciPy sparse matrix with a row of length 1 per item: its attributes, weighted by their `rarity`."""
+        from scipy import sparse
+
+        weights = rarity[self.rows]
+        lengths = np.sqrt(np.bincount(self.owners, weights**2, len(self)))
+        weights = weights / np.maximum(lengths, 1e-9)[self.owners]
+        return sparse.csr_array((weights, self.rows, self.offsets), (len(self), len(self.values)))
 
     @property
     def digest(self) -> str:
@@ -244,10 +278,6 @@ class ItemAttributes:
         self.values.update_digest(digest)
         update_digest(digest, [self.offsets, self.rows])
         return digest.hexdigest()
-
-
-def _unknown_values(count: int) -> str:
-    return f"{Count(count):value is|values are} not known to the model, and left out"
 
 
 def _table(frame: Any, item: str) -> pl.DataFrame:
@@ -317,10 +347,8 @@ def _texts(column: pl.Series) -> pl.Series:
     return texts.replace("", None)
 
 
-def _read(
-    table: pl.DataFrame, item: str, columns: Sequence[AttributeColumn]
-) -> tuple[Vocabulary, pl.DataFrame, list[str]]:
-    """The ids, pairs of a row number and a value, and notes."""
+def _read(table: pl.DataFrame, item: str, columns: tuple[AttributeColumn, ...]) -> ItemAttributes:
+    """All attributes in a table, in the order of items and, for each, of columns."""
     import polars as pl
 
     ids = Vocabulary(id_series(table[item], "item"), name="item")
@@ -329,35 +357,20 @@ def _read(
     for column in columns:
         texts = pl.DataFrame({"row": rows, "text": _texts(table[column.name])}).drop_nulls()
         distinct = texts["text"].unique(maintain_order=True)
-        values = [[value for value in column.values_of(text) if len(value) <= LONGEST_VALUE] for text in distinct]
-        long = sum(
-            1
-            for text in distinct.filter(distinct.str.len_chars() > LONGEST_VALUE - len(column.name) - 1)
-            for value in column.values_of(text)
-            if len(value) > LONGEST_VALUE
-        )
-        if long:
-            notes.append(f"{Count(long):value|values} of {column.name} longer than {LONGEST_VALUE} characters left out")
+        values = [list(column.values_of(text)) for text in distinct]
         expanded = pl.DataFrame({"text": distinct, "value": pl.Series(values, dtype=pl.List(pl.String))})
-        joined = texts.join(expanded, on="text", maintain_order="left").select("row", "value").explode("value")
-        parts.append(joined.drop_nulls().unique(maintain_order=True))
+        expanded = expanded.explode("value").drop_nulls()
+        short = expanded.filter(pl.col("value").str.len_chars() <= LONGEST_VALUE)
+        if long := len(expanded) - len(short):
+            notes.append(f"{Count(long):value|values} of {column.name} longer than {LONGEST_VALUE} characters left out")
+        joined = texts.join(short, on="text", maintain_order="left_right").select("row", "value")
+        parts.append(joined.unique(maintain_order=True))
     pairs = pl.concat(parts)
     empty = len(table) - pairs["row"].n_unique()
     if empty:
         notes.append(f"{Count(empty):item has|items have} no attributes")
-    return ids, pairs, notes
-
-
-def _encode(
-    ids: Vocabulary,
-    pairs: pl.DataFrame,
-    values: Vocabulary,
-    columns: tuple[AttributeColumn, ...],
-    notes: Sequence[str],
-) -> ItemAttributes:
-    """Pairs whose values are known, in the order of items and, for each, of columns."""
-    items, found = pairs["row"].to_numpy(), values.rows(pairs["value"])
-    known = found != UNKNOWN
-    order = np.argsort(items[known], kind="stable")
-    offsets = offsets_of(np.bincount(items[known], minlength=len(ids)))
-    return ItemAttributes(ids, values, offsets, found[known][order].astype(np.int32), columns, tuple(notes))
+    known = Vocabulary(pairs["value"].unique().sort(), name="attribute")
+    order = np.argsort(pairs["row"].to_numpy(), kind="stable")
+    offsets = offsets_of(np.bincount(pairs["row"].to_numpy(), minlength=len(ids)))
+    rows_of_values = known.rows(pairs["value"])[order].astype(np.int32)
+    return ItemAttributes(ids, known, offsets, rows_of_values, columns, tuple(notes))

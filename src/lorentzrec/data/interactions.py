@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lorentzrec.atomic import read_directory
 from lorentzrec.counting import Count
-from lorentzrec.data.arrays import Booleans, Integers, update_digest
+from lorentzrec.data.arrays import Booleans, Integers, gather_groups, update_digest
 from lorentzrec.data.arrays import offsets_of as offsets_of
 from lorentzrec.data.times import TimeUnit, convert_to_seconds
 from lorentzrec.data.vocabulary import Id, Vocabulary, id_series
@@ -292,6 +292,17 @@ class Interactions:
         parts = (values.copy(), self.item_rows.copy(), self.offsets.copy())
         matrix = sparse.csr_array(parts, shape=(len(self.users), len(self.items)))
         matrix.sum_duplicates()
+        return matrix
+
+    def incidence(self, user_rows: Integers | None = None) -> Any:
+        """A SciPy sparse matrix with all or some users in rows, and items in columns: 1 where there is an event."""
+        from scipy import sparse
+
+        chosen = np.arange(len(self.users)) if user_rows is None else user_rows
+        places, events = gather_groups(self.offsets, chosen)
+        entries = np.ones(len(events), np.float32), (places, self.item_rows[events])
+        matrix = sparse.csr_array(entries, (len(chosen), len(self.items)))
+        matrix.data[:] = 1  # SciPy adds up repeated events
         return matrix
 
     @cached_property

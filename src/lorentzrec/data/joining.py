@@ -8,25 +8,30 @@ from typing import Any
 
 import numpy as np
 
-from lorentzrec.data.arrays import Booleans, Integers, offsets_of
+from lorentzrec.data.arrays import Integers, offsets_of
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.data.vocabulary import Vocabulary
+from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
 
 
 def reindex(data: Interactions, users: Vocabulary, items: Vocabulary) -> Interactions:
-    """The same events in the rows of other vocabularies, which hold all of their ids."""
+    """The events in the rows of other vocabularies; those of customers and items that these do not hold are left out.
+
+    Ids of another type are an `InputError`.
+    """
+    users.refuse_other_type(data.users)
+    items.refuse_other_type(data.items)
     if users == data.users and items == data.items:
         return replace(data, users=users, items=items)
-    user_rows = users.rows(data.users.series)[data.user_rows]
-    order = np.argsort(user_rows, kind="stable")
-    columns: dict[str, Any] = data.event_columns() | {
-        "item_rows": items.rows(data.items.series)[data.item_rows].astype(np.int32)
-    }
+    user_rows = data.user_rows if users == data.users else users.rows(data.users.series)[data.user_rows]
+    item_rows = items.rows(data.items.series)[data.item_rows].astype(np.int32)
+    known = np.flatnonzero((user_rows != UNKNOWN) & (item_rows != UNKNOWN))
+    order = known[np.argsort(user_rows[known], kind="stable")]
+    columns: dict[str, Any] = data.event_columns() | {"item_rows": item_rows}
     return replace(
         data,
         users=users,
         items=items,
-        offsets=offsets_of(np.bincount(user_rows, minlength=len(users))),
+        offsets=offsets_of(np.bincount(user_rows[order], minlength=len(users))),
         **{name: values[order] for name, values in columns.items()},
     )
 
@@ -62,9 +67,4 @@ def append(earlier: Interactions, later: Interactions) -> Interactions:
 
 def take_items(data: Interactions, rows: Integers) -> Interactions:
     """The events of some items, given by their rows, which become the items 0, 1, ... of the result."""
-    places = np.full(len(data.items), -1, np.int32)
-    places[rows] = np.arange(len(rows), dtype=np.int32)
-    keep: Booleans = places[data.item_rows] >= 0
-    kept = data.select(keep)
-    items = Vocabulary(data.items.series.gather(rows), name=data.items.name)
-    return replace(kept, items=items, item_rows=places[kept.item_rows])
+    return reindex(data, data.users, Vocabulary(data.items.series.gather(rows), name=data.items.name))

@@ -4,4 +4,8 @@ import warnings
 
 from lorentzrec.networks.statistics import *  # noqa: F403
 
-warnings.warn("lorentzrec.data.network has moved to lorentzrec.networks.statistics", DeprecationWarning, stacklevel=2)
+warnings.warn(
+    "lorentzrec.data.network has moved to lorentzrec.networks.statistics: removed in 0.3",
+    DeprecationWarning,
+    stacklevel=2,
+)

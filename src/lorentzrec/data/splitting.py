@@ -19,8 +19,7 @@ import numpy as np
 from lorentzrec.counting import Count
 from lorentzrec.data.arrays import Booleans, Integers, offsets_of
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.data.joining import concatenate
-from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
+from lorentzrec.data.joining import concatenate, reindex
 from lorentzrec.errors import ConfigError, InputError
 
 KEY_RANGE = 2**31 - 1
@@ -259,24 +258,13 @@ def _notes(interactions: Interactions, how: str, rule: Rule, masks: dict[str, Bo
 def _split_given(
     train: Interactions, test: object = None, **others: Any
 ) -> tuple[list[Interactions], tuple[str, ...], list[str]]:
-    import polars as pl
-
     if not isinstance(test, Interactions) or others:
         raise ConfigError(f"the split given takes test=, the Interactions of the test part, not {others or test!r}")
-    for ours, theirs in ((train.users, test.users), (train.items, test.items)):
-        if ours.holds_strings != theirs.holds_strings:
-            raise InputError(f"{ours.name}s are strings in one part and integers in the other: give both the same type")
     if train.ordered != test.ordered:
         raise InputError("one of the two parts has times and the other has none: give both, or neither")
-    new = test.items.series.filter(train.items.rows(test.items.series) == UNKNOWN)
-    items = Vocabulary(pl.concat([train.items.series, new]), name="item") if len(new) else train.items
-    user_rows = train.users.rows(test.users.series)[test.user_rows]
-    keep = np.append(train.lengths > 0, False)[user_rows]  # UNKNOWN is the last row
-    rows = {"user_row": user_rows, "item_row": items.rows(test.items.series)[test.item_rows]}
-    events = test.to_frame().with_columns(pl.Series(name, values, pl.Int32) for name, values in rows.items())
-    part = Interactions.from_sorted(
-        train.users, items, events.filter(keep).sort("user_row", maintain_order=True), test.notes
-    )
+    items = train.items.union(test.items)
+    part = reindex(test, train.users, items)
+    part = part.select(train.lengths[part.user_rows] > 0)
     left_out = len(test) - len(part)
     why = "left out because their customer has no training event"
     notes = [f"{Count(left_out):test event|test events} {why}"] if left_out else []

@@ -106,13 +106,17 @@ class Vocabulary:
 
         if self == other:
             return self
+        self.refuse_other_type(other)
+        new = other.series.filter(self.rows(other.series) == UNKNOWN)
+        return Vocabulary(pl.concat([self.series, new]), name=self.name) if len(new) else self
+
+    def refuse_other_type(self, other: Vocabulary) -> None:
+        """Raise an `InputError` if one vocabulary has strings and the other integers."""
         if self.holds_strings != other.holds_strings and len(self) and len(other):
             kinds = [f"{one.id(0)!r} ({'string' if one.holds_strings else 'integer'})" for one in (self, other)]
             raise InputError(
                 f"{self.name}s are {kinds[0]} on one side and {kinds[1]} on the other: give both the same type"
             )
-        new = other.series.filter(self.rows(other.series) == UNKNOWN)
-        return Vocabulary(pl.concat([self.series, new]), name=self.name) if len(new) else self
 
     def parse(self, text: str) -> Id:
         """An id as a person types it: the integer it spells where ids are integers, else the text itself."""

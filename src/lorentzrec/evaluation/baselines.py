@@ -11,6 +11,7 @@ from lorentzrec.data.arrays import gather_groups, offsets_of
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.memory import build_memory
+from lorentzrec.topk import strongest_entries
 
 LARGEST_GRAM = 8 * 2**30
 """Bytes of the matrix that EASE inverts."""
@@ -51,16 +52,16 @@ class ItemKNN(Chance):
         if neighbours < 1 or not 0 <= shrinkage < np.inf:
             raise ConfigError(f"neighbours={neighbours}, shrinkage={shrinkage}: give 1 or more, and a number from 0 up")
         super().__init__(train)
-        self.similarity = _nearest(_incidence(train, np.arange(len(train.users))), neighbours, shrinkage)
+        self.similarity = _nearest(train.incidence(), neighbours, shrinkage)
         """Sparse (items, items): row i has the neighbours of item i."""
 
     def score_histories(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        scores: NDArray[np.float32] = (_incidence(histories, user_rows) @ self.similarity).toarray()
+        scores: NDArray[np.float32] = (histories.incidence(user_rows) @ self.similarity).toarray()
         return scores
 
 
 class TransitionCounts(Chance):
-    """Scores an item by how often it came soon after the last items of the history: the memory without any points."""
+    """Scores an item by how often it came soon after the last items of the history: an ordered memory alone."""
 
     def __init__(self, train: Interactions) -> None:
         if not train.ordered:
@@ -79,7 +80,7 @@ class TransitionCounts(Chance):
 
 class ItemItem(TransitionCounts):
     """Scores an item by the customers it shares with the items of the history, with the degrees of items and customers
-    normalised: the linear half of GF-CF."""
+    normalised: an unordered memory alone."""
 
     def __init__(self, train: Interactions) -> None:
         Chance.__init__(self, train)
@@ -98,7 +99,7 @@ class EASE(Chance):
                 f"limit of {LARGEST_GRAM / 2**30:.0f}: leave it out"
             )
         super().__init__(train)
-        incidence = _incidence(train, np.arange(len(train.users)))
+        incidence = train.incidence()
         gram = (incidence.T @ incidence).toarray().astype(np.float64)
         gram[np.diag_indices(count)] += regularisation
         inverse = np.linalg.inv(gram)
@@ -106,7 +107,7 @@ class EASE(Chance):
         np.fill_diagonal(self.weights, 0)
 
     def score_histories(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        scores: NDArray[np.float32] = np.asarray(_incidence(histories, user_rows) @ self.weights, np.float32)
+        scores: NDArray[np.float32] = np.asarray(histories.incidence(user_rows) @ self.weights, np.float32)
         return scores
 
 
@@ -118,7 +119,7 @@ class GFCF(Chance):
         from scipy import sparse
 
         super().__init__(train)
-        incidence = _incidence(train, np.arange(len(train.users)))
+        incidence = train.incidence()
         users, items = (np.sqrt(np.maximum(incidence.sum(axis=axis), 1)) for axis in (1, 0))
         self.matrix = (sparse.diags_array(1 / users) @ incidence @ sparse.diags_array(1 / items)).tocsr()
         count = min(vectors, *(size - 1 for size in incidence.shape))
@@ -127,42 +128,25 @@ class GFCF(Chance):
         self.roots, self.share = items, share
 
     def score_histories(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        history = _incidence(histories, user_rows)
+        history = histories.incidence(user_rows)
         near = ((history @ self.matrix.T) @ self.matrix).toarray()
         smooth = ((history / self.roots) @ self.vectors) @ self.vectors.T * self.roots
         scores: NDArray[np.float32] = (near + self.share * smooth).astype(np.float32)
         return scores
 
 
-def _incidence(histories: Interactions, user_rows: NDArray[np.int64]) -> Any:
-    """Sparse (user_rows, items): 1 where a customer has an event with an item."""
-    from scipy import sparse
-
-    places, events = gather_groups(histories.offsets, user_rows)
-    ones = np.ones(len(events), np.float32)
-    incidence = sparse.csr_array((ones, (places, histories.item_rows[events])), (len(user_rows), len(histories.items)))
-    incidence.data[:] = 1
-    return incidence
-
-
 def _nearest(incidence: Any, neighbours: int, shrinkage: float) -> Any:
     """Sparse (items, items): the `neighbours` highest similarities of each row, computed in blocks of rows."""
     from scipy import sparse
 
-    item_count = incidence.shape[1]
     by_item = incidence.T.tocsr()
     norms = np.sqrt(np.diff(by_item.indptr)).astype(np.float32)
     found = []
-    block = max(1, CELLS_PER_BLOCK // item_count)
-    for start in range(0, item_count, block):
-        shared = (by_item[start : start + block] @ incidence).tocoo()
-        row, column = shared.coords
-        similarity = shared.data / (norms[row + start] * norms[column] + np.float32(shrinkage))
-        similarity[column == row + start] = 0
-        order = np.lexsort((column, -similarity, row))
-        row, column, similarity = row[order], column[order], similarity[order]
-        place = np.arange(len(row)) - np.searchsorted(row, row)
-        near = (place < neighbours) & (similarity > 0)
-        found.append((similarity[near], row[near] + start, column[near]))
-    values, rows, columns = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    return sparse.csr_array((values, (rows, columns)), (item_count, item_count))
+    size = max(1, CELLS_PER_BLOCK // len(norms))
+    for start in range(0, len(norms), size):
+        similar = by_item[start : start + size] @ incidence
+        rows = np.repeat(np.arange(start, start + similar.shape[0]), np.diff(similar.indptr))
+        similar.data /= norms[rows] * norms[similar.indices] + np.float32(shrinkage)
+        similar.data[similar.indices == rows] = 0
+        found.append(strongest_entries(similar, neighbours))
+    return sparse.vstack(found, "csr")

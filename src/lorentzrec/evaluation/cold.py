@@ -94,15 +94,9 @@ class AttributeNeighbours(Chance):
     the logarithm of how rare it is. Newer items of a history weigh more, if it has an order."""
 
     def __init__(self, train: Interactions, attributes: ItemAttributes) -> None:
-        from scipy import sparse
-
         super().__init__(train)
         given = attributes.align(train.items)
-        rarity = np.log(max(len(given), 2) / np.maximum(given.item_counts, 1))
-        weights = rarity[given.rows]
-        lengths = np.sqrt(np.bincount(given.owners, weights**2, len(given)))
-        weights = (weights / np.maximum(lengths, 1e-9)[given.owners]).astype(np.float32)
-        self.matrix = sparse.csr_array((weights, given.rows, given.offsets), (len(given), len(given.values)))
+        self.matrix = given.matrix(given.rarity).astype(np.float32)
 
     def score_histories(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
         from scipy import sparse

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 
 from lorentzrec.data.arrays import Integers, gather_groups, offsets_of
 from lorentzrec.data.interactions import Interactions
+from lorentzrec.data.joining import reindex
 from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
 from lorentzrec.errors import InputError
-
-if TYPE_CHECKING:
-    import polars as pl
 
 CELLS_PER_BLOCK = 4_000_000
 """Scores in memory at a time: 16 MB of float32, for any number of items."""
@@ -83,18 +80,15 @@ def hold_out(
     owners, item_rows = owners[known], item_rows[known]
 
     users = Vocabulary(test.users.series.gather(test_user_rows), name="user")
-    histories, unknown_history_events = _convert_items(items, histories)
+    history_events = len(histories)
+    histories = reindex(histories, histories.users.union(users), items)
     history_rows = histories.users.rows(users.series)
-    strangers = history_rows == UNKNOWN
-    empty = strangers | (histories.lengths[history_rows] == 0)
+    empty = histories.lengths[history_rows] == 0
     if empty.all():
         raise InputError(
             f"none of the {len(empty):,} test customers has a history (the test has {test.users!r}, the histories "
             f"{histories.users!r}): pass their earlier events as histories="
         )
-    if strangers.any():
-        history_rows = np.where(strangers, len(histories.users) + np.cumsum(strangers) - 1, history_rows)
-        histories = _with_empty_histories(histories, users.series.gather(np.flatnonzero(strangers)))
     places, events = gather_groups(histories.offsets, history_rows)
     seen = np.isin(owners * len(items) + item_rows, places * len(items) + histories.item_rows[events])
     counts = {
@@ -106,7 +100,7 @@ def hold_out(
         "untrained_items": int((item_counts[item_rows] == 0).sum()),
         "in_history": int(seen.sum()),
         "without_history": int(empty.sum()),
-        "unknown_history_events": unknown_history_events,
+        "unknown_history_events": history_events - len(histories),
     }
     return HeldOut(
         users=users,
@@ -116,25 +110,4 @@ def hold_out(
         item_rows=item_rows,
         positives=positives,
         counts=counts,
-    )
-
-
-def _convert_items(items: Vocabulary, histories: Interactions) -> tuple[Interactions, int]:
-    """The histories with the rows of `items`, and the number of events of other items, which are dropped."""
-    if histories.items == items:
-        return histories, 0
-    item_rows = items.rows(histories.items.series)[histories.item_rows]
-    known = item_rows != UNKNOWN
-    converted = replace(histories.select(known), items=items, item_rows=item_rows[known].astype(np.int32))
-    return converted, int((~known).sum())
-
-
-def _with_empty_histories(histories: Interactions, strangers: pl.Series) -> Interactions:
-    """The histories followed by an empty one for each of the strangers; existing rows do not change."""
-    import polars as pl
-
-    return replace(
-        histories,
-        users=Vocabulary(pl.concat([histories.users.series, strangers]), name="user"),
-        offsets=np.concatenate([histories.offsets, np.full(len(strangers), len(histories))]),
     )

@@ -80,9 +80,7 @@ class CustomerSimilarity:
     def __init__(self, histories: Interactions) -> None:
         from scipy import sparse
 
-        rows, shape = (histories.item_rows, histories.user_rows), (len(histories.items), len(histories.users))
-        customers = sparse.csr_array((np.ones(len(histories)), rows), shape)
-        customers.data[:] = 1  # SciPy adds up repeated events
+        customers = histories.incidence().T.tocsr()
         norms = np.sqrt(np.maximum(np.diff(customers.indptr), 1))
         self._customers = sparse.csr_array(sparse.diags_array(1 / norms) @ customers)
         self._squares = (np.diff(customers.indptr) > 0).astype(float)

@@ -84,9 +84,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         """The report as a table, in notebooks."""
-        users, events = self.counts["users"], self.counts["events"]
-        title = f"{self.protocol} ranking of {events:,} held-out items of {users:,} customers"
-        return html_table(title, ("metric", "mean", "95 % interval"), self.to_table(), self.notes)
+        return html_table(self._title, ("metric", "mean", "95 % interval"), self.to_table(), self.notes)
 
     def to_table(self) -> list[tuple[str, str, str]]:
         """Rows for a reader: metric, value, interval."""
@@ -95,13 +93,16 @@ class Report:
             for name, metric in self.metrics.items()
         ]
 
-    def __repr__(self) -> str:
+    @property
+    def _title(self) -> str:
         items = f"{Count(self.counts['events']):held-out item|held-out items}"
-        users = f"{Count(self.counts['users']):customer|customers}"
+        return f"{self.protocol} ranking of {items} of {Count(self.counts['users']):customer|customers}"
+
+    def __repr__(self) -> str:
         width = max(map(len, self.metrics))
         return "\n".join(
             [
-                f"Report({self.protocol} ranking of {items} of {users})",
+                f"Report({self._title})",
                 *(f"  {name:<{width}}  {metric}" for name, metric in self.metrics.items()),
                 *(f"  note: {note}" for note in self.notes),
             ]

@@ -23,7 +23,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -284,21 +284,30 @@ class Dataset:
         with parquet_faults(join(self.address, "items.parquet"), AGAIN):
             return pl.read_parquet(self._verify("items.parquet"), glob=False)
 
-    def attributes(self, columns: Sequence[str] | None = None) -> ItemAttributes | None:
+    @property
+    def prepared_attributes(self) -> tuple[str, ...]:
+        """Columns of attributes that the dataset was prepared with: `NAME`, or `NAME:KIND`."""
+        return tuple(self.manifest.get("options", {}).get("attributes", ()))
+
+    def attributes(
+        self, columns: Sequence[str] | None = None, *, like: ItemAttributes | None = None
+    ) -> ItemAttributes | None:
         """The attributes of items, of some columns that the dataset was prepared with, or of all; None if it has none.
 
         columns: `NAME`, or `NAME:KIND` with the kind path, values or number.
+        like: those of a model. Its columns are read as they were, and are the default.
         """
-        prepared = tuple(self.manifest.get("options", {}).get("attributes", ()))
-        if columns is None and not prepared:
-            return None
+        prepared = self.prepared_attributes
         known = dict(zip(attribute_columns(prepared), prepared, strict=True))
-        wanted = prepared if columns is None else tuple(columns)
+        earlier = known if like is None else {column.name for column in like.columns}
+        wanted = tuple(known[name] for name in known if name in earlier) if columns is None else tuple(columns)
+        if not wanted:
+            return None
         for name, given in zip(attribute_columns(wanted), wanted, strict=True):
             if name not in known:
                 have = f"it has {', '.join(known)}" if known else "it has none"
                 raise ConfigError(f"{self.address} has no attributes {given!r}, {have}: prepare it with `attributes`")
-        return attributes_of(self.items, [known.get(name, name) for name in wanted])
+        return attributes_of(self.items, [known.get(name, name) for name in wanted], like)
 
     def _vocabulary(self, name: str) -> Vocabulary:
         ((file, path),) = self._table(f"{name}s.parquet").items()
@@ -309,27 +318,32 @@ class Dataset:
         if part is not None and part not in self.part_names:
             have = f"use one of {', '.join(self.part_names)}" if self.part_names else "it is not split, leave part out"
             raise ConfigError(f"{self.address} has no part {part!r}: {have}")
-        return self._interactions([part])[0]
+        whole, numbers = self._read_events()
+        return whole if part is None else whole.select(numbers == self.part_names.index(part))
 
     def parts(self) -> tuple[Interactions, ...]:
         """All parts in order, training first; one if the dataset is not split."""
-        return tuple(self._interactions(list(self.part_names) or [None]))
+        return tuple(self.named_parts().values())
 
-    def _interactions(self, parts: Sequence[str | None]) -> list[Interactions]:
+    def named_parts(self) -> dict[str, Interactions]:
+        """The same by name; a dataset without a split is all `train`."""
+        whole, numbers = self._read_events()
+        if not self.part_names:
+            return {"train": whole}
+        return {name: whole.select(numbers == number) for number, name in enumerate(self.part_names)}
+
+    def _read_events(self) -> tuple[Interactions, NDArray[np.uint8]]:
+        """All events, and the part of each if there are parts."""
         import polars as pl
 
         columns = [name for name in self.manifest["columns"] if name != "next_item_row"]
-        paths = list(self._table(EVENTS).values())
+        files = {join(self.address, name): path for name, path in self._table(EVENTS).items()}
         with parquet_faults(join(self.address, EVENTS), AGAIN):
-            events = pl.read_parquet(paths, columns=columns, glob=False).rechunk()
+            events = pl.read_parquet(list(files.values()), columns=columns, glob=False).rechunk()
         users, items = self._vocabulary("user"), self._vocabulary("item")
-        check_events(events, self.manifest, join(self.address, EVENTS), partial(self._first_row, events))
+        check_events(events, self.manifest, join(self.address, EVENTS), files)
         whole = Interactions.from_sorted(users, items, events, tuple(self.manifest.get("notes", ())))
-        numbers: NDArray[np.uint8] | None = events["part"].to_numpy() if "part" in columns else None
-        return [
-            whole if name is None or numbers is None else whole.select(numbers == self.part_names.index(name))
-            for name in parts
-        ]
+        return whole, events["part"].to_numpy() if "part" in columns else np.empty(0, np.uint8)
 
     def scan_training(self) -> pl.LazyFrame:
         """The events that models are trained on, sorted by customer: the first part, or all if there is no split."""
@@ -338,19 +352,6 @@ class Dataset:
         columns = [name for name in self.manifest["columns"] if name != "next_item_row"]
         events = pl.scan_parquet(list(self._table(EVENTS).values()), glob=False).select(columns)
         return events.filter(pl.col("part") == 0).drop("part") if "part" in columns else events
-
-    def _first_row(self, events: pl.DataFrame, column: str, wrong: pl.Series, reason: str) -> ArtifactError:
-        """The error about the first event where `wrong` is true."""
-        import polars as pl
-
-        event = row = int(wrong.arg_true()[0])
-        for file, path in self._table(EVENTS).items():
-            length = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
-            if row < length:
-                place = f"{join(self.address, file)} row {row + 1}"
-                break
-            row -= length
-        return ArtifactError(f"{place}: {column} is {events[column][event]}, {reason}: {AGAIN}")
 
 
 def is_dataset(address: str | Path) -> bool:

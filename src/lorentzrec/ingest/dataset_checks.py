@@ -6,7 +6,7 @@ be found here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -37,9 +37,6 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 }
 """Columns of the events in the order of the files and the digest, and their types."""
 _ENTRIES: dict[str, type] = {"digest": str, "counts": dict, "columns": list, "parts": dict, "files": dict}
-
-FirstRow = Callable[[str, "pl.Series", str], ArtifactError]
-"""The error about a column at the first row where the series is true, with the reason."""
 
 
 def check_manifest(content: bytes, address: str) -> dict[str, Any]:
@@ -101,15 +98,19 @@ def read_vocabulary(path: Path, name: str, place: str, count: int) -> Vocabulary
         raise ArtifactError(f"{place} is damaged ({error}): {AGAIN}") from None
 
 
-def check_events(events: pl.DataFrame, manifest: Mapping[str, Any], place: str, first_row: FirstRow) -> None:
-    """Raise an `ArtifactError` that names the column, and if possible the file and row, that cannot be used."""
+def check_events(events: pl.DataFrame, manifest: Mapping[str, Any], place: str, files: Mapping[str, Path]) -> None:
+    """Raise an `ArtifactError` that names the column, and if possible the file and row, that cannot be used.
+
+    files: address and local path of each file of the events, in row order.
+    """
     counts, parts = manifest["counts"], manifest["parts"]
     if len(events) != counts["events"]:
         raise ArtifactError(f"{place}: {len(events):,} events instead of {counts['events']:,}: {AGAIN}")
 
     def refuse(name: str, wrong: pl.Series, reason: str) -> None:
         if wrong.any():
-            raise first_row(name, wrong, reason)
+            row = int(wrong.arg_true()[0])
+            raise ArtifactError(f"{_row_in(files, row)}: {name} is {events[name][row]}, {reason}: {AGAIN}")
 
     for name, column in zip(events.columns, events, strict=True):
         if str(column.dtype) not in COLUMNS[name]:
@@ -131,3 +132,15 @@ def check_events(events: pl.DataFrame, manifest: Mapping[str, Any], place: str, 
         found = np.bincount(events["part"].to_numpy(), minlength=len(parts)).tolist()
         if found != list(parts.values()):
             raise ArtifactError(f"{place}: the parts have {found} events instead of {list(parts.values())}: {AGAIN}")
+
+
+def _row_in(files: Mapping[str, Path], row: int) -> str:
+    """The file and row of an event, which is counted from the first event of the first file."""
+    import polars as pl
+
+    for address, path in files.items():
+        length = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
+        if row < length:
+            return f"{address} row {row + 1}"
+        row -= length
+    raise AssertionError("the files have fewer events than were read")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -26,33 +25,12 @@ BUCKET_EVENTS = 16_000_000
 """Events of whole customers that are sorted in memory at once."""
 
 
-@dataclass(frozen=True)
-class EventInput:
-    """One event file with its layout."""
-
-    layout: Layout
-    part: int
-    """0 for training events, 1 for the test events of the split `given`."""
-    number: int = 0
-    """Its position among the files, for events whose order is that of the files."""
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns of its events, without those about faults."""
-        return [*self.layout.roles, *([self.position_column] if self.position_column else [])]
-
-    @property
-    def position_column(self) -> str | None:
-        """The column for the positions of events in the file, if they are needed."""
-        return "time" if self.layout.source.ordered else "sequence" if self.layout.source.ties == "file" else None
-
-
 class Engine(Protocol):
     """What differs between engines; everything else is defined once, in `pipeline`."""
 
     name: str
 
-    def read(self, inputs: Sequence[EventInput], id_types: dict[str, str]) -> Frame:
+    def read(self, layouts: Sequence[Layout], id_types: dict[str, str]) -> Frame:
         """The typed events of all files with their fault columns and `part`; ids are "String" or "Int64" by role."""
 
     def persist(self, frame: Frame) -> Frame:
@@ -71,20 +49,18 @@ class Engine(Protocol):
         """Write the rejected rows to one file; returns its checksum."""
 
 
-def read_events(
-    event_input: EventInput, scratch: Path, id_types: dict[str, str], folder: str | None = None
-) -> pl.LazyFrame:
+def read_events(layout: Layout, scratch: Path, id_types: dict[str, str], folder: str | None = None) -> pl.LazyFrame:
     """The events of one file with the id types of all files. `folder`: that of relative paths, if not the current."""
     import polars as pl
 
-    path = Path(folder or "", fetch(event_input.layout.label, scratch))
-    frame = scan_events(path, event_input.layout, scratch)
-    if name := event_input.position_column:
-        first = event_input.number * EVENTS_PER_FILE
+    path = Path(folder or "", fetch(layout.label, scratch))
+    frame = scan_events(path, layout, scratch)
+    if name := layout.position_column:
+        first = layout.number * EVENTS_PER_FILE
         frame = frame.with_row_index(name).with_columns(pl.col(name).cast(pl.Int64) + first)
     casts = [pl.col(role).cast(getattr(pl, kind)) for role, kind in id_types.items()]
-    names = [name for name in [*event_input.columns, *FAULT_COLUMNS] if name not in id_types]
-    return frame.select(*casts, *names, part=pl.lit(event_input.part, pl.Int32))
+    names = [name for name in [*layout.columns, *FAULT_COLUMNS] if name not in id_types]
+    return frame.select(*casts, *names, part=pl.lit(layout.part, pl.Int32))
 
 
 class PolarsEngine:
@@ -96,10 +72,10 @@ class PolarsEngine:
         self._scratch = scratch
         self._stored = 0
 
-    def read(self, inputs: Sequence[EventInput], id_types: dict[str, str]) -> Frame:
+    def read(self, layouts: Sequence[Layout], id_types: dict[str, str]) -> Frame:
         import polars as pl
 
-        return nw.from_native(pl.concat([read_events(one, self._scratch, id_types) for one in inputs]))
+        return nw.from_native(pl.concat([read_events(one, self._scratch, id_types) for one in layouts]))
 
     def persist(self, frame: Frame) -> Frame:
         return self._store([frame])

@@ -119,10 +119,10 @@ def attribute_columns(columns: Iterable[str]) -> tuple[str, ...]:
     return tuple(name.rpartition(":")[0] if name.endswith(KINDS) else name for name in columns)
 
 
-def attributes_of(items: pl.DataFrame, columns: Sequence[str]) -> ItemAttributes:
+def attributes_of(items: pl.DataFrame, columns: Sequence[str], like: ItemAttributes | None = None) -> ItemAttributes:
     """Attributes from a vocabulary of items with the columns of a table; `columns`: `NAME` or `NAME:KIND`."""
     frame = items.select("id", f"^{ATTRIBUTE}.*$").rename(lambda name: name.removeprefix(ATTRIBUTE))
-    return ItemAttributes.from_frame(frame, columns, item="id")
+    return ItemAttributes.from_frame(frame, columns, item="id", like=like)
 
 
 def first_category(table: pl.DataFrame) -> pl.DataFrame:

@@ -46,6 +46,20 @@ class Layout:
     integers."""
     notes: tuple[str, ...] = ()
     """What was recognised rather than given."""
+    part: int = 0
+    """0 for training events, 1 for the test events of the split `given`."""
+    number: int = 0
+    """The position of the file among all files, for events whose order is that of the files."""
+
+    @property
+    def position_column(self) -> str | None:
+        """The column for the positions of events in the file, if they are needed."""
+        return "time" if self.source.ordered else "sequence" if self.source.ties == "file" else None
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the file's events, without those about faults."""
+        return [*self.roles, *([self.position_column] if self.position_column else [])]
 
 
 def detect_layout(path: Path, source: Source, label: str, wanted: Mapping[str, str | None] | None = None) -> Layout:

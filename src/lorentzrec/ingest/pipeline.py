@@ -19,7 +19,8 @@ from lorentzrec.counting import Count
 from lorentzrec.data.splitting import EventColumns, find_rule, random_note, unseen_note
 from lorentzrec.data.times import MICROSECONDS, parse_moment
 from lorentzrec.errors import InputError
-from lorentzrec.ingest.engine import Engine, EventInput, Frame
+from lorentzrec.ingest.engine import Engine, Frame
+from lorentzrec.ingest.layouts import Layout
 from lorentzrec.ingest.reading import FAULT_COLUMNS, INTEGER, count_faults, fault_error
 
 if TYPE_CHECKING:
@@ -49,28 +50,24 @@ class Histories:
     users: pl.DataFrame
     """row, id, count; in row order"""
     items: pl.DataFrame
-    rejected: Frame | None
-    """Faulty rows that were skipped, if there are any."""
-    faults: str
-    """How many of them have which faults."""
     parts: tuple[str, ...]
-    steps: tuple[Step, ...]
-    notes: tuple[str, ...]
 
 
 class Pipeline:
     """One run. Each step takes the events, returns them changed, and records what it did."""
 
     def __init__(
-        self, config: PrepareConfig, engine: Engine, inputs: Sequence[EventInput], watch: Callable[[str], None]
+        self, config: PrepareConfig, engine: Engine, layouts: Sequence[Layout], watch: Callable[[str], None]
     ) -> None:
         """`watch` is called with the name of each stage when it begins."""
-        self.config, self.engine, self.inputs, self.watch = config, engine, inputs, watch
-        self.id_kinds = {role: {one.layout.kinds[role] for one in inputs} for role in ("user", "item")}
+        self.config, self.engine, self.layouts, self.watch = config, engine, layouts, watch
+        self.id_kinds = {role: {one.kinds[role] for one in layouts} for role in ("user", "item")}
         self.positions = config.source.ordered
         """Whether times are positions in the files."""
         self.steps: list[Step] = []
-        self.notes = list(dict.fromkeys(note for one in inputs for note in one.layout.notes))
+        self.notes = list(dict.fromkeys(note for one in layouts for note in one.notes))
+        self.rejected: Frame | None = None
+        """Faulty rows that were skipped, if there are any."""
         self.timed = self.weighted = self.whole_seconds = False
         """Whether there are times, weights, and only whole seconds; set from the events."""
         self.tie = "item_code"
@@ -80,13 +77,12 @@ class Pipeline:
         """All steps in order."""
         self.watch("reading")
         id_types = {role: "Int64" if kinds == {"integer"} else "String" for role, kinds in self.id_kinds.items()}
-        events = self.engine.read(self.inputs, id_types)
+        events = self.engine.read(self.layouts, id_types)
         config, columns = self.config, self._names(events)
         self.timed, self.weighted = "time" in columns, "weight" in columns or bool(config.event_weights)
         self.tie = "sequence" if "sequence" in columns else "item_code"
         self.watch("checking")
-        rejected = events.filter(~nw.col("fault").is_null()).select(*FAULT_COLUMNS)
-        sound = self._filter_rows(events, rejected)
+        sound = self._filter_rows(events)
         self.watch("numbering ids")
         coded, tables = self._code_ids(sound)
         self.watch("cleaning")
@@ -117,18 +113,14 @@ class Pipeline:
         self._refuse_empty_parts(numbered, parts)
         names = self._names(numbered)
         order = ("user_row", "time", self.tie, "weight", "label", "part")
-        faulty = self.steps[0].rows_in - self.steps[0].rows_out
-        return Histories(
-            events=numbered,
-            order=tuple(name for name in order if name in names),
-            users=vocabularies["user"],
-            items=vocabularies["item"],
-            rejected=rejected if faulty else None,
-            faults=f"{Count(faulty):faulty row|faulty rows} skipped: {self.steps[0].why}",
-            parts=parts,
-            steps=tuple(self.steps),
-            notes=tuple(self.notes),
-        )
+        sorted_by = tuple(name for name in order if name in names)
+        return Histories(numbered, sorted_by, vocabularies["user"], vocabularies["item"], parts)
+
+    @property
+    def faults(self) -> str:
+        """How many rejected rows have which faults."""
+        first = self.steps[0]
+        return f"{Count(first.rows_in - first.rows_out):faulty row|faulty rows} skipped: {first.why}"
 
     def _names(self, frame: Frame) -> list[str]:
         return frame.collect_schema().names()
@@ -147,7 +139,7 @@ class Pipeline:
     def _rows_now(self) -> int:
         return self.steps[-1].rows_out
 
-    def _filter_rows(self, events: Frame, rejected: Frame) -> Frame:
+    def _filter_rows(self, events: Frame) -> Frame:
         config, time = self.config, nw.col("time")
         rules: list[tuple[str, str, nw.Expr]] = [("read", "faulty rows", nw.col("fault").is_null())]
         if config.event_weights:
@@ -171,7 +163,8 @@ class Pipeline:
         for number, (name, why, _) in enumerate(rules):
             rows_out = int(found[f"after_{number}"] or 0)
             if number == 0 and rows_out < rows_in:
-                why = self._describe_faults(rejected, rows_in - rows_out)
+                self.rejected = events.filter(~nw.col("fault").is_null()).select(*FAULT_COLUMNS)
+                why = self._describe_faults(self.rejected, rows_in - rows_out)
             self.steps.append(Step(name, rows_in, rows_out, why))
             rows_in = rows_out
         if found["rows"] == 0:

@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,7 +19,7 @@ from lorentzrec.data.splitting import RULES, find_rule
 from lorentzrec.data.times import parse_moment
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ConfigError, InputError
-from lorentzrec.field_checks import Range, check_fields
+from lorentzrec.field_checks import Range, check_fields, check_names
 from lorentzrec.ingest.dataset import (
     REJECTED,
     SCHEMA_VERSION,
@@ -28,11 +28,11 @@ from lorentzrec.ingest.dataset import (
     new_dataset,
     open_dataset,
 )
-from lorentzrec.ingest.engine import Engine, EventInput, PolarsEngine
+from lorentzrec.ingest.engine import Engine, PolarsEngine
 from lorentzrec.ingest.item_table import attribute_columns, attributes_of, read_item_table, with_item_table
 from lorentzrec.ingest.layouts import Layout, detect_layout
 from lorentzrec.ingest.pipeline import Pipeline, Step
-from lorentzrec.ingest.sources import Source, refuse_unknown, source_named
+from lorentzrec.ingest.sources import Source, source_named
 from lorentzrec.ingest.storage import StoredFile, fetch, fetch_outline, list_files
 
 STAGES = ("reading", "checking", "numbering ids", "cleaning", "ordering", "writing")
@@ -51,59 +51,133 @@ class PrepareConfig:
     """Everything that decides the content of a dataset."""
 
     events: tuple[str, ...]
-    """Files, folders or patterns; local, az:// or s3://."""
+    """Files, folders or patterns; local, az:// or s3://.
+
+    Change it for each dataset; several files are read as one.
+    """
     out: str
-    """Folder for the dataset; local, az:// or s3://."""
+    """Folder for the dataset; local, az:// or s3://.
+
+    Change it for each dataset.
+    """
     source: Source = field(default_factory=Source)
-    """How to read the event files."""
+    """How to read the event files.
+
+    Change it if a note or an error says that files were not recognised.
+    """
     reader: str | None = None
-    """A known data set, which decides the layout of the files: movielens-1m, amazon-reviews, recbole, adjacency, ..."""
+    """A known data set, which decides the layout of the files: movielens-1m, amazon-reviews, recbole, adjacency, ...
+
+    Change it for a data set from this list: it saves all other options.
+    """
     on_error: Literal["raise", "skip"] = "raise"
-    """`raise`: a malformed row is an error. `skip`: such rows are saved as rejected.parquet, and counted."""
+    """`raise`: a malformed row is an error. `skip`: such rows are saved as rejected.parquet, and counted.
+
+    Change it to `skip` if some rows are broken and may be left out.
+    """
     event_weights: Mapping[str, float] = field(default_factory=dict)
-    """Weight of each kind of event; other kinds are left out. Needs `event_column`."""
+    """Weight of each kind of event; other kinds are left out. Needs `event_column`.
+
+    Change it if a purchase is to count more than a view.
+    """
     label_events: tuple[str, ...] | None = None
     """Kinds of events to predict, such as purchases; default: all. Repeatable. Needs `event_column`.
 
     Training predicts only these, from histories of all kinds, and splits hold these out.
+
+    Change it to predict purchases from everything that customers did, as in the paper.
     """
     minimum_rating: float | None = None
-    """Keep only events with this rating or a higher one. Needs a rating column."""
+    """Keep only events with this rating or a higher one. Needs a rating column.
+
+    Change it for ratings: low ones are no recommendation.
+    """
     since: str | float | None = None
-    """Keep only events from this time on: 2024-01-31, or unix seconds."""
+    """Keep only events from this time on: 2024-01-31, or unix seconds.
+
+    Change it to forget what is too old to matter.
+    """
     until: str | float | None = None
-    """Keep only events before this time."""
+    """Keep only events before this time.
+
+    Change it to leave out the newest events, for example to repeat an earlier experiment.
+    """
     bot_events: Count | None = None
-    """Drop customers with more events than this, who are taken for bots."""
+    """Drop customers with more events than this, who are taken for bots.
+
+    Change it if a few customers have most of the events.
+    """
     duplicates: Literal["keep", "first", "last", "sum"] = "keep"
-    """Events of one customer with one item: keep all, the first, the last, or one with the sum of their weights."""
+    """Events of one customer with one item: keep all, the first, the last, or one with the sum of their weights.
+
+    Change it to `first` or `sum` if repeated purchases carry no information.
+    """
     minimum_user_events: Count = 1
-    """Drop customers with fewer events than this."""
+    """Drop customers with fewer events than this.
+
+    Change it to 2 or more: a customer with a single event teaches nothing about order.
+    """
     minimum_item_events: Count = 1
-    """Drop items with fewer events than this."""
+    """Drop items with fewer events than this.
+
+    Change it to about 5 if rare items are noise; they cannot be recommended then.
+    """
     k_core: bool = False
-    """Apply both minimum counts until nothing changes."""
+    """Apply both minimum counts until nothing changes.
+
+    Change it to compare with published results on a 5-core.
+    """
     maximum_history: Count | None = None
-    """Keep only this many of the newest events of each customer."""
+    """Keep only this many of the newest events of each customer.
+
+    Change it if a few long histories dominate memory or time.
+    """
     split: str | None = None
-    """How to split into parts: a name from `data.splitting`. Default: training splits."""
+    """How to split into parts, such as leave_last_out: a name from `data.splitting`. Default: no split.
+
+    Change it to `leave_last_out` or `leave_last_two` to measure quality, to `last_days` for a test as in production.
+    """
     split_options: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the split by name."""
+    """Options of the split by name.
+
+    Change it as the split needs it, such as `days` of last_days.
+    """
     drop_unseen_items: bool = False
-    """Drop test events of items without a training event, as the paper does."""
+    """Drop test events of items without a training event, as the paper does.
+
+    Change it to compare with results that do so; it makes the test easier.
+    """
     test_events: tuple[str, ...] = ()
-    """Files of the test part, for the split given. Repeatable."""
+    """Files of the test part, for the split given. Repeatable.
+
+    Change it for published splits, which come as two files.
+    """
     items: str | None = None
-    """A file with titles, categories, prices and images of the items."""
+    """A file with titles, categories, prices and images of the items.
+
+    Change it to have titles in output and on the page, and attributes.
+    """
     item_source: Source | None = None
-    """How to read the item file."""
+    """How to read the item file.
+
+    Change it if the item file is not recognised.
+    """
     item_columns: Mapping[str, str] = field(default_factory=dict)
-    """Columns of the item file with other names: title, category, price or image, and the column."""
+    """Columns of the item file with other names: title, category, price or image, and the column.
+
+    Change it if the item file has other names, such as name=title.
+    """
     attributes: tuple[str, ...] | None = None
     """Columns of the item file that are attributes: NAME, or NAME:KIND with the kind path (`Women > Shoes`), values or
-    number."""
+    number.
+
+    Change it to recommend items without events.
+    """
     force: bool = False
-    """Prepare again even if the same dataset exists."""
+    """Prepare again even if the same dataset exists.
+
+    Change it if an input changed without a change of size and date.
+    """
 
     def __post_init__(self) -> None:
         if not self.events:
@@ -197,7 +271,7 @@ def prepare(
         notes = _note_replacement(manifest, config)
     with _report_in_one_line(), scratch_directory("prepare", within=scratch) as folder:
         # Polars needs the whole files; where tasks read them, an outline is enough to detect their layout.
-        inputs = _detect_inputs(config, files, folder, fetch_outline if engine else fetch)
+        layouts = _detect_layouts(config, files, folder, fetch_outline if engine else fetch)
         engine = engine or PolarsEngine(folder)
         table = None
         if config.items is not None:
@@ -205,10 +279,11 @@ def prepare(
             options: dict[str, Any] = {"reader": config.reader, "attributes": names}
             table = read_item_table(config.items, config.item_source, config.item_columns, **options)
         with new_dataset(config.out) as draft:
-            histories = Pipeline(config, engine, inputs, watch).run()
-            recorded, items = list(histories.notes), histories.items
-            if histories.rejected is not None:
-                recorded.append(f"{histories.faults}: see {REJECTED} in the dataset")
+            pipeline = Pipeline(config, engine, layouts, watch)
+            histories = pipeline.run()
+            recorded, items = list(pipeline.notes), histories.items
+            if pipeline.rejected is not None:
+                recorded.append(f"{pipeline.faults}: see {REJECTED} in the dataset")
             if table is not None:
                 items, note = with_item_table(items, table)
                 recorded.append(note)
@@ -224,11 +299,11 @@ def prepare(
             draft.write_vocabulary(histories.users, "user")
             draft.write_vocabulary(items, "item")
             events = engine.write_events(histories.events, histories.order, draft.address, max(len(histories.parts), 1))
-            if histories.rejected is not None:
-                draft.checksums[REJECTED] = engine.write_rejected(histories.rejected, draft.address, REJECTED)
+            if pipeline.rejected is not None:
+                draft.checksums[REJECTED] = engine.write_rejected(pipeline.rejected, draft.address, REJECTED)
             record = {
                 "notes": recorded,
-                "steps": [asdict(step) for step in histories.steps],
+                "steps": [asdict(step) for step in pipeline.steps],
                 "engine": engine.name,
                 "options": config.options(),
                 "inputs": [{"address": file.address, "size": file.size, "part": part} for file, part in files],
@@ -243,18 +318,19 @@ def prepare(
 def read_interactions(path: str | Path, reader: str | None = None, **options: Any) -> Interactions:
     """The events of files in memory, through the same steps as a dataset; see `Interactions.from_file`."""
     of_source = [one.name for one in fields(Source)]
-    refuse_unknown(options, [*of_source, *FILTERS])
+    check_names([*of_source, *FILTERS], options, "source option")
     source = source_named(reader, **{name: value for name, value in options.items() if name in of_source})
     filters: dict[str, Any] = {name: value for name, value in options.items() if name in FILTERS}
     config = PrepareConfig(events=(str(path),), out="", source=source, reader=reader, **filters)
     with _report_in_one_line(), scratch_directory("prepare") as folder:
         engine = PolarsEngine(folder)
-        inputs = _detect_inputs(config, _list_inputs(config), folder, fetch)
-        histories = Pipeline(config, engine, inputs, lambda stage: None).run()
+        layouts = _detect_layouts(config, _list_inputs(config), folder, fetch)
+        pipeline = Pipeline(config, engine, layouts, lambda stage: None)
+        histories = pipeline.run()
         events = cast_columns(engine.collect(histories.events).sort(histories.order))
     users, items = Vocabulary(histories.users["id"], name="user"), Vocabulary(histories.items["id"], name="item")
-    notes = histories.notes if histories.rejected is None else (*histories.notes, histories.faults)
-    return Interactions.from_sorted(users, items, events, notes)
+    notes = pipeline.notes if pipeline.rejected is None else [*pipeline.notes, pipeline.faults]
+    return Interactions.from_sorted(users, items, events, tuple(notes))
 
 
 def _list_inputs(config: PrepareConfig) -> list[tuple[StoredFile, int]]:
@@ -286,20 +362,20 @@ def _note_replacement(manifest: dict[str, Any], config: PrepareConfig) -> list[s
     return [f"{config.out} was a dataset made with other options ({', '.join(changed)}), and is replaced"]
 
 
-def _detect_inputs(
+def _detect_layouts(
     config: PrepareConfig, files: list[tuple[StoredFile, int]], folder: Path, get: Callable[[str, Path], Path]
-) -> list[EventInput]:
+) -> list[Layout]:
     """The layout of every file, so that wrong names and columns are found before any work is done."""
-    inputs: list[EventInput] = []
+    layouts: list[Layout] = []
     for file, part in files:
         layout = detect_layout(get(file.address, folder), config.source, file.address)
-        inputs.append(EventInput(layout, part, len(inputs)))
-        first = inputs[0].layout
+        layouts.append(replace(layout, part=part, number=len(layouts)))
+        first = layouts[0]
         if set(layout.roles) != set(first.roles):
             ours, theirs = ", ".join(first.roles), ", ".join(layout.roles)
             raise InputError(f"{file.address} has {theirs}, but {first.label} has {ours}: give files of one kind")
     _check_roles(config, first)
-    return inputs
+    return layouts
 
 
 def _check_roles(config: PrepareConfig, first: Layout) -> None:

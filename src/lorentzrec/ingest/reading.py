@@ -76,9 +76,9 @@ def fault_error(row: dict[str, Any], *, count: int = 1, kinds: Iterable[str] = (
     )
 
 
-def _shorten(text: str, longest: int = 100) -> str:
+def _shorten(text: str) -> str:
     """A value in a message: cut if it is long, control characters as escapes."""
-    text = text if len(text) <= longest else text[:longest] + "..."
+    text = text if len(text) <= 100 else text[:100] + "..."
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import codecs
-import difflib
 import warnings
-from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from lorentzrec.data.times import check_format
 from lorentzrec.errors import ConfigError
-from lorentzrec.field_checks import check_fields
+from lorentzrec.field_checks import check_fields, check_names
 
 ROLES = ("user", "item", "time", "weight", "rating", "event")
 """What a column can be for. `rating` is for a threshold, `event` (view, purchase, ...) for weights by kind."""
@@ -28,46 +26,102 @@ class Source:
     """File format; `auto`: by the suffix, csv, tsv, inter (RecBole), json, jsonl, ndjson, parquet, npz; also .gz, .zst.
 
     `adjacency`: one line per user, `user item item ...`. `csr`: a SciPy sparse matrix, users in rows.
+
+    Change it if the name of the file does not say what it contains.
     """
     user_column: str | None = None
-    """Column of the customer; by default user, or a common name such as user_id."""
+    """Column of the customer; by default user, or a common name such as user_id.
+
+    Change it if the name is not recognised, or the wrong column is.
+    """
     item_column: str | None = None
-    """Column of the item; by default item, or a common name such as product_id."""
+    """Column of the item; by default item, or a common name such as product_id.
+
+    Change it if the name is not recognised, or the wrong column is.
+    """
     time_column: str | None = None
     """Column of the time; by default time, or a common name such as timestamp, if it exists. An empty string: times are
-    not used."""
+    not used.
+
+    Change it if the name is not recognised; to an empty string if the times are meaningless.
+    """
     weight_column: str | None = None
-    """Column of the weight; by default weight, if it exists."""
+    """Column of the weight; by default weight, if it exists.
+
+    Change it if some events are to count more than others.
+    """
     rating_column: str | None = None
-    """Column of the rating."""
+    """Column of the rating.
+
+    Change it together with `minimum_rating`, to keep good ratings only.
+    """
     event_column: str | None = None
-    """Column of the kind of event: view, purchase, ..."""
+    """Column of the kind of event: view, purchase, ...
+
+    Change it together with `event_weights` or `label_events`.
+    """
     separator: str | None = None
-    """Between the fields of a CSV line: one or more characters, tab or space; by default recognised from the file."""
+    """Between the fields of a CSV line: one or more characters, tab or space; by default recognised from the file.
+
+    Change it if a note or an error reports that the wrong one was recognised.
+    """
     quote: str | None = '"'
-    """Around fields that contain a separator; none if there are no quotes."""
+    """Around fields that contain a separator; none if there are no quotes.
+
+    Change it to none if quotes are part of the text, or to another character.
+    """
     escape: str | None = None
-    """The character before a quote inside a field, if quotes are not doubled: usually a backslash."""
+    """The character before a quote inside a field, if quotes are not doubled: usually a backslash.
+
+    Change it if a quote inside a field is written with a backslash.
+    """
     decimal: str | None = None
-    """Decimal point of weights and ratings, . or , ; by default recognised from the first values."""
+    """Decimal point of weights and ratings, . or , ; by default recognised from the first values.
+
+    Change it if a note reports that the wrong one was recognised.
+    """
     header: bool | None = None
-    """Whether the first line names the columns. Default: yes, unless `columns` are given."""
+    """Whether the first line names the columns. Default: yes, unless `columns` are given.
+
+    Change it to false if the first line is an event although it looks like names.
+    """
     columns: tuple[str, ...] = ()
-    """Columns of files without a header, in order. Default: user, item, time, weight."""
+    """Columns of files without a header, in order. Default: user, item, time, weight.
+
+    Change it if there is no header; it also names columns that are not to be used.
+    """
     encoding: str = "utf-8"
-    """Text encoding; UTF-16 and UTF-32 are recognised by their byte order mark."""
+    """Text encoding; UTF-16 and UTF-32 are recognised by their byte order mark.
+
+    Change it if an error names another one, usually latin-1 or cp1252 for files from Excel.
+    """
     time_unit: Literal["auto", "seconds", "milliseconds", "microseconds", "iso"] = "auto"
-    """seconds, milliseconds, microseconds or iso; `auto`: numbers are unix seconds, text is ISO 8601."""
+    """seconds, milliseconds, microseconds or iso; `auto`: numbers are unix seconds, text is ISO 8601.
+
+    Change it for times in milliseconds or microseconds, which are refused otherwise.
+    """
     time_format: str | None = None
-    """The format of times that are not ISO 8601: `%d.%m.%Y %H:%M`."""
+    """The format of times that are not ISO 8601: `%d.%m.%Y %H:%M`.
+
+    Change it for dates such as 13.05.2024 or 20240513.
+    """
     ordered: bool = False
-    """Events have no times but are in order, oldest first: their positions become times."""
+    """Events have no times but are in order, oldest first: their positions become times.
+
+    Change it for sequences without times, such as the files of SASRec.
+    """
     ties: Literal["id", "file"] = "id"
-    """Order of a customer's events with equal times: by item id, or as in the file."""
+    """Order of a customer's events with equal times: by item id, or as in the file.
+
+    Change it to `file` if the order of the file is meaningful where times are equal, as in MovieLens.
+    """
     positions_as_times: bool = False
-    """Deprecated: the former name of `ordered`."""
+    """Deprecated: the former name of `ordered`, removed in 0.3."""
     file_name: str | None = None
-    """The file to read if a folder is given, for data sets that come as a folder of several files."""
+    """The file to read if a folder is given, for data sets that come as a folder of several files.
+
+    Change it if a folder contains other files, too.
+    """
 
     def __post_init__(self) -> None:
         check_fields(self, as_options=True)
@@ -88,7 +142,7 @@ class Source:
         if self.time_format is not None:
             check_format(self.time_format)
         if self.positions_as_times:
-            warnings.warn("positions_as_times is now called ordered", DeprecationWarning, stacklevel=3)
+            warnings.warn("positions_as_times is now called ordered: removed in 0.3", DeprecationWarning, stacklevel=3)
             object.__setattr__(self, "ordered", True)
             object.__setattr__(self, "positions_as_times", False)
         if self.ordered and self.time_column:
@@ -141,14 +195,5 @@ def source_named(reader: str | None = None, **options: Any) -> Source:
     """The reader with this name, or the default one, with some of its settings changed."""
     if reader is not None and reader not in READERS:
         raise ConfigError(f"there is no reader {reader!r}: use one of {', '.join(READERS)}")
-    refuse_unknown(options, [field.name for field in fields(Source)])
+    check_names(Source, options, "source option")
     return replace(READERS[reader] if reader else Source(), **options)
-
-
-def refuse_unknown(options: Iterable[str], known: Iterable[str]) -> None:
-    """Raise a `ConfigError` for the first unknown option, with the one that was probably meant."""
-    known = sorted(known)
-    for name in options:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            raise ConfigError(f"there is no source option {name!r}: use {near[0] if near else ', '.join(known)}")

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import narwhals as nw
 
 from lorentzrec.ingest.dataset import USERS_PER_BLOCK, EventFile, write_events, write_frame
-from lorentzrec.ingest.engine import EventInput, Frame, read_events
+from lorentzrec.ingest.engine import Frame, read_events
+from lorentzrec.ingest.layouts import Layout
 from lorentzrec.ingest.spark_session import in_tasks, report_in_one_line, spark_session
 from lorentzrec.ingest.storage import fetch_outline
 
@@ -34,7 +35,7 @@ _ARROW = {"bigint": "int64", "double": "float64", "int": "int32", "string": "str
 
 @dataclass(frozen=True)
 class _ReadTask:
-    event_input: EventInput
+    layout: Layout
     folder: str
     """The current folder of the driver: a task runs in a folder of its own."""
     start: int = 0
@@ -42,13 +43,9 @@ class _ReadTask:
 
 
 @contextmanager
-def spark_engine(
-    *, master: str | None = None, remote: str | None = None, session: Any = None, memory: str = "4g"
-) -> Iterator[SparkEngine]:
-    """An engine for `prepare`, on a session of `spark_session`."""
-    with spark_session(
-        master=master, remote=remote, session=session, memory=memory, name="lorentzrec prepare"
-    ) as started:
+def spark_engine(**place: Any) -> Iterator[SparkEngine]:
+    """An engine for `prepare`; the arguments are those of `spark_session`."""
+    with spark_session(**place, name="lorentzrec prepare") as started:
         yield SparkEngine(started)
 
 
@@ -60,10 +57,10 @@ class SparkEngine:
     def __init__(self, session: Any) -> None:
         self._session = session
 
-    def read(self, inputs: Sequence[EventInput], id_types: dict[str, str]) -> Frame:
-        tasks = [task for one in inputs for task in _read_tasks(one)]
+    def read(self, layouts: Sequence[Layout], id_types: dict[str, str]) -> Frame:
+        tasks = [task for one in layouts for task in _read_tasks(one)]
         types = {role: "bigint" if kind == "Int64" else "string" for role, kind in id_types.items()}
-        names = [*inputs[0].columns, "file", "line", "fault", "text", "part"]
+        names = [*layouts[0].columns, "file", "line", "fault", "text", "part"]
         columns = {name: types.get(name) or _TYPES.get(name, "string") for name in names}
         numbers = self._session.range(0, len(tasks), 1, len(tasks))
         schema = ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
@@ -116,17 +113,17 @@ class SparkEngine:
         return str(row.checksum)
 
 
-def _read_tasks(event_input: EventInput) -> Iterator[_ReadTask]:
-    if event_input.layout.format != "parquet":
-        yield _ReadTask(event_input, str(Path.cwd()))
+def _read_tasks(layout: Layout) -> Iterator[_ReadTask]:
+    if layout.format != "parquet":
+        yield _ReadTask(layout, str(Path.cwd()))
         return
     import polars as pl
 
     with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
-        path = fetch_outline(event_input.layout.label, Path(scratch))
+        path = fetch_outline(layout.label, Path(scratch))
         rows = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
     for start in range(0, max(rows, 1), EVENTS_PER_TASK):
-        yield _ReadTask(event_input, str(Path.cwd()), start, EVENTS_PER_TASK)
+        yield _ReadTask(layout, str(Path.cwd()), start, EVENTS_PER_TASK)
 
 
 def _read(
@@ -144,7 +141,7 @@ def _read(
         for number in batch.column(0).to_pylist():
             task = tasks[number]
             with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
-                events = read_events(task.event_input, Path(scratch), id_types, task.folder)
+                events = read_events(task.layout, Path(scratch), id_types, task.folder)
                 events = events.slice(task.start, task.length)
                 sound = events.filter(pl.col("fault").is_null()).with_columns(file=None, line=None, text=None)
                 for frame in (sound, events.filter(pl.col("fault").is_not_null())):

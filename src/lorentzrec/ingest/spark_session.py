@@ -28,13 +28,15 @@ def spark_session(
     memory: str = "4g",
     name: str = "lorentzrec",
 ) -> Iterator[Any]:
-    """A session: an existing one, on Spark Connect (`remote="sc://host:15002"`), or a new one (`master`, by default all
-    cores of this machine), which is stopped at the end.
+    """A session: an existing one, or a new one, which is stopped at the end: at `master`, by default all cores of this
+    machine, or on Spark Connect (`master="sc://host:15002"`, or `remote`).
 
     `memory`: for the one process of a local master.
     """
     if sum(option is not None for option in (master, remote, session)) > 1:
         raise InputError("master, remote and session name three different places: give one of them")
+    if master is not None and master.startswith("sc://"):
+        master, remote = None, master
     try:
         from pyspark.sql import SparkSession
     except ImportError:
@@ -72,13 +74,6 @@ def spark_session(
     finally:
         if own:
             session.stop()
-
-
-def session_place(master: str | None, session: Any = None) -> dict[str, Any]:
-    """The arguments of `spark_session` for a master URL, which may be one of Spark Connect, or for a session."""
-    if session is not None:
-        return {"session": session} if master is None else {"session": session, "master": master}
-    return {"remote" if (master or "").startswith("sc://") else "master": master}
 
 
 def _check_listening(url: str, default_port: int, what: str) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.data.arrays import Booleans
 from lorentzrec.data.attributes import ItemAttributes
-from lorentzrec.data.interactions import Interactions
 from lorentzrec.learning.kernels.attributes import compose_points, pass_to_vectors
 from lorentzrec.learning.kernels.structures import Composed, Step, Table, Workspace
 from lorentzrec.learning.tables import attributes_of, composed_of
@@ -17,11 +17,11 @@ from lorentzrec.model.config import ResolvedConfig
 
 class Composition:
     """The points that blocks see, and what they are composed of: `histories` and `items` are tables of vectors, the
-    items' own followed by the attributes'."""
+    items' own, if they are `known`, followed by the attributes'."""
 
     def __init__(
         self,
-        data: Interactions,
+        known: Booleans,
         config: ResolvedConfig,
         histories: Table,
         items: Table,
@@ -29,8 +29,8 @@ class Composition:
         threads: int,
     ) -> None:
         self.histories, self.items = histories, items
-        self.attributes = attributes_of(attributes, data.item_counts, config)
-        count = len(data.items)
+        self.attributes = attributes_of(attributes, known, config)
+        count = len(known)
         of_items = composed_of(count, config.dimension)
         of_histories = of_items if histories is items else composed_of(count, config.dimension)
         self.composed = of_histories, of_items

@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.data.arrays import Booleans
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions, offsets_of
 from lorentzrec.errors import InputError, TrainingError
@@ -101,7 +102,10 @@ class EpochRunner:
         histories: Table,
         items: Table,
         attributes: ItemAttributes | None = None,
+        known: Booleans | None = None,
     ) -> None:
+        """attributes, known: those of items, and which items have their own vector as well; None: those with
+        events."""
         self.config = config
         self.histories, self.items = histories, items
         self.events = events_of(data, config.model)
@@ -124,8 +128,9 @@ class EpochRunner:
             workspace_of(config, rows, len(histories.points), item_count, shared=histories is items, extra_slots=extra)
             for _ in range(threads)
         ]
+        known = data.item_counts > 0 if known is None else known
         self.composition = (
-            None if attributes is None else Composition(data, config, histories, items, attributes, threads)
+            None if attributes is None else Composition(known, config, histories, items, attributes, threads)
         )
 
     def run(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from lorentzrec.data.arrays import Booleans
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions, offsets_of
+from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.evaluation.protocol import cutoff_of, evaluate
 from lorentzrec.learning.checkpoint import Checkpoint
@@ -25,6 +26,7 @@ from lorentzrec.learning.tables import points_of, table_of
 from lorentzrec.learning.warm_start import continued_config, start_from, state_of
 from lorentzrec.learning.weighing import choose_weight, customers_for
 from lorentzrec.memory import Memory, build_memory
+from lorentzrec.model.catalogue import with_alike
 from lorentzrec.model.composing import AttributePoints, compose
 from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 from lorentzrec.model.model import Model
@@ -45,7 +47,7 @@ class TrainingRun:
         metric: str = VALIDATION_METRIC,
         validate_every: int = 1,
         make_runner: Callable[[Interactions, ResolvedConfig, Table, Table], Runner] = EpochRunner,
-        attributes: ItemAttributes | None = None,
+        attributes: Any = None,
         start: Model | None = None,
         learn: Booleans | None = None,
     ) -> None:
@@ -54,7 +56,8 @@ class TrainingRun:
         metric: what the best epoch is chosen by.
         make_runner: what runs the epochs, made of the events to learn from, the config, and the points of histories and
         items.
-        attributes: those of the items, of which their points are composed.
+        attributes: those of the items, of which their points are composed: `ItemAttributes`, or a frame; None: those of
+        the start model, if it has any.
         start: the model whose points to start from.
         learn: the events to learn from; None: all. The others are part of histories only.
         """
@@ -77,7 +80,12 @@ class TrainingRun:
         random = np.random.default_rng(config.seed)
         frequency = self.learned.item_counts
         count = len(data.items)
-        self.attributes = attributes = _trainable(attributes, config, self.learned, start)
+        self.attributes, unused = _trainable(attributes, config, self.learned, start)
+        attributes = self.attributes
+        self.known = self.learned.item_counts > 0
+        """Items that have their own vector, if points are composed."""
+        if start is not None:
+            self.known |= start.items.rows(data.items.series) != UNKNOWN
         if attributes is not None:
             frequency = np.append(frequency, attributes.sum_counts(frequency))
             count += len(attributes.values)
@@ -89,13 +97,16 @@ class TrainingRun:
         else:
             self.histories = self.items
         if attributes is not None:
-            make_runner = partial(EpochRunner, attributes=attributes)
-        continued = [] if start is None else [*start_from(start, self.data, config, self.histories, self.items)]
+            make_runner = partial(EpochRunner, attributes=attributes, known=self.known)
+        tables = self.histories, self.items
+        continued = [] if start is None else [*start_from(start, self.data, config, *tables, attributes)]
         self.runner = make_runner(self.learned, config, self.histories, self.items)
         self.notes = [*map(Note.of_text, data.notes), *continued]
         if attributes is not None:
             values = {"attributes": len(attributes.values), "items": int((attributes.counts > 0).sum())}
             self.notes += [*map(Note.of_text, attributes.notes), Note(NoteKind.ATTRIBUTES, values)]
+        if unused:
+            self.note(NoteKind.OTHER_ITEMS, items=unused)
         self.notes += _notes(self.learned, self.runner, config, partly=learn is not None)
         self.record: list[EpochRecord] = []
         self.best_epoch = 0
@@ -147,10 +158,10 @@ class TrainingRun:
         points = {side: points_of(table, self.config) for side, table in self._tables().items()}
         if self.attributes is None:
             return points
-        count, known = len(self.data.items), self.learned.item_counts > 0
+        count = len(self.data.items)
         for side, vectors in list(points.items()):
             points[f"{side}_attributes"] = vectors[count:]
-            points[side] = compose(vectors[:count], known, self.attributes, vectors[count:], self.config)
+            points[side] = compose(vectors[:count], self.known, self.attributes, vectors[count:], self.config)
         return points
 
     def _model(self, points: dict[str, NDArray[np.float32]]) -> Model:
@@ -164,16 +175,14 @@ class TrainingRun:
             users=self.data.users,
             user_points=points["histories"] if symmetric else None,
             histories=self.learned,
-            attributes=self._attribute_points(points),
+            attributes=None
+            if self.attributes is None
+            else AttributePoints(
+                self.attributes,
+                points["items_attributes"],
+                points.get("histories_attributes", points["items_attributes"]),
+            ),
         )
-
-    def _attribute_points(self, points: dict[str, NDArray[np.float32]]) -> AttributePoints | None:
-        """Those of the run, or of the model that it started from, which stay where they are."""
-        if self.attributes is not None:
-            of_items = points["items_attributes"]
-            return AttributePoints(self.attributes, of_items, points.get("histories_attributes", of_items))
-        earlier = None if self.start is None else self.start.attributes
-        return None if earlier is None else replace(earlier, of_items=earlier.of_items.align(self.data.items))
 
     def result(self) -> Model:
         """The best points where there was validation, else the last; with all histories that were given."""
@@ -207,6 +216,8 @@ class TrainingRun:
         if kept is not None:
             memory = build_memory(self.data, config.memory_neighbours, ordered=config.history == "causal")
             weight = kept.weight * self.start.config.scale if self.start else 0.0
+            if self.attributes is not None:
+                memory = with_alike(memory, self.attributes, self.data.item_counts == 0)
             return memory.with_weight(kept.weight), [Note(NoteKind.MEMORY_KEPT, {"weight": weight})]
         if self.weighed_on is None:
             return None, []
@@ -218,8 +229,8 @@ class TrainingRun:
         return memory.with_weight(choice.weight / config.scale), [Note(NoteKind.MEMORY, values)]
 
     def _state(self) -> dict[str, NDArray[Any]] | None:
-        """The state of the optimiser, of points and not of the vectors that they are composed of."""
-        return state_of(self.config, self._tables()) if self.attributes is None else None
+        """The state of the optimiser."""
+        return state_of(self.config, self._tables(), None if self.attributes is None else len(self.data.items))
 
     def _validated(self, record: EpochRecord) -> float:
         return -1.0 if record.validation is None else record.validation[self.metric]
@@ -276,26 +287,27 @@ def initial_space(
 
 
 def _trainable(
-    attributes: ItemAttributes | None, config: ResolvedConfig, data: Interactions, start: Model | None
-) -> ItemAttributes | None:
-    """The attributes in the rows of the data, without those that no event is about."""
+    attributes: Any, config: ResolvedConfig, data: Interactions, start: Model | None
+) -> tuple[ItemAttributes | None, int]:
+    """The attributes in the rows of the data, those of the start model first, and how many items the data do not have.
+
+    Attributes that no event is about are left out.
+    """
+    known = None if start is None or start.attributes is None else start.attributes.of_items.align(data.items)
     if attributes is None:
-        return None
-    if not isinstance(attributes, ItemAttributes):
-        raise InputError(
-            f"attributes are a {type(attributes).__name__}: give ItemAttributes.from_frame(frame, columns), "
-            "or those of a dataset"
-        )
+        return known, 0
     if config.model == "symmetric":
         raise ConfigError("attributes with model=symmetric: only asymmetric models have them, leave one of them out")
-    if start is not None:
-        raise ConfigError("attributes with a start model: the points of its attributes stay, leave one of them out")
-    aligned = attributes.align(data.items).seen_with(data.item_counts > 0)
+    given = attributes
+    if not isinstance(given, ItemAttributes):
+        given = ItemAttributes.from_frame(attributes, like=known)
+    aligned = given.align(data.items).seen_with(data.item_counts > 0)
     if not len(aligned.values):
         raise InputError(
-            f"no item of the data has attributes ({data.items!r} there, {attributes.items!r} here): check the ids"
+            f"no item of the data has attributes ({data.items!r} there, {given.items!r} here): check the ids"
         )
-    return aligned
+    others = int((data.items.rows(given.items.series) == UNKNOWN).sum())
+    return (aligned if known is None else aligned.completed_by(known)), others
 
 
 def _refuse_hopeless(data: Interactions, config: ResolvedConfig) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.data.arrays import Booleans
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.learning.kernels.structures import (
@@ -68,16 +69,16 @@ def points_of(table: Table, config: TrainingConfig) -> NDArray[np.float32]:
     return points
 
 
-def attributes_of(attributes: ItemAttributes, counts: NDArray[np.int64], config: ResolvedConfig) -> Attributes:
+def attributes_of(attributes: ItemAttributes, known: Booleans, config: ResolvedConfig) -> Attributes:
     """The attributes of items as the kernels read them. Without attributes an item always has its own vector, and
-    without events it never has."""
-    dropouts = np.full(len(counts), config.item_dropout, np.float32)
-    dropouts[counts == 0] = 1.0
+    one that is not `known` never has."""
+    dropouts = np.full(len(known), config.item_dropout, np.float32)
+    dropouts[~known] = 1.0
     dropouts[attributes.counts == 0] = 0.0
     shares = config.attribute_weight / np.maximum(attributes.counts, 1)
     return Attributes(
         offsets=_writeable(attributes.offsets),
-        rows=(attributes.rows + np.int32(len(counts))).astype(np.int32),
+        rows=(attributes.rows + np.int32(len(known))).astype(np.int32),
         shares=shares[attributes.owners].astype(np.float32),
         dropouts=dropouts,
     )

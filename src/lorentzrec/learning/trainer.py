@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions, refuse_other_data
 from lorentzrec.errors import ConfigError, InputError, LorentzrecError, StopTraining, TrainingInterrupted
 from lorentzrec.learning.checkpoint import Checkpoint, refuse_unwritable
@@ -48,10 +47,10 @@ def train(
     validate_every: int = 1,
     watch: Callable[[EpochRecord], None] | None = None,
     callbacks: Sequence[Callable[[EpochRecord], None]] = (),
-    attributes: ItemAttributes | None = None,
+    attributes: Any = None,
     start: Model | None = None,
 ) -> Model:
-    """Learn the points. Hyper-parameters that `config` leaves open are decided from the data; the model's config has
+    """Learn the points. Hyper-parameters that `config` leaves open are chosen from the data; the model's config has
     them all.
 
     validation: events to choose the best epoch by, in the vocabularies of `data`; without them, `config.validation`
@@ -66,9 +65,12 @@ def train(
     one raises `StopTraining`, training ends and the model so far is returned. Any other exception goes to the caller,
     with the model so far as its attribute `model`.
     watch: one more callback, called last.
+    attributes: what items' points are composed of: `ItemAttributes`, or a data frame with a column `item`, whose other
+    columns but title and image are attributes.
     start: a model to continue from. Its items keep their points and come first, new ones are placed as by
     `Model.add_items`, and `config`, or what it leaves open, is that of the model, with 2 epochs at its last learning
-    rate. `lorentzrec.update` trains only on what is new, and a sample of the rest.
+    rate. It keeps its attributes, for items of which `attributes` has none. `lorentzrec.update` trains only on what is
+    new, and a sample of the rest.
 
     Ctrl-C raises `TrainingInterrupted`, a `KeyboardInterrupt` whose `model` is the model so far (the best one, where
     there is validation), or None before the end of the first epoch.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -41,6 +41,7 @@ def update(
     rehearse: float = REHEARSED_SHARE,
     prune_after: float | None = None,
     live: Iterable[Id] | None = None,
+    attributes: Any = None,
     progress: bool | None = None,
     callbacks: Sequence[Callable[[EpochRecord], None]] = (),
 ) -> Model:
@@ -52,9 +53,12 @@ def update(
     forgotten.
     prune_after: remove items without an event in that many days before the newest event.
     live: remove all other items.
+    attributes: those of items, new and known ones, as in `train`, if the model was trained with any.
     """
     refuse_other_data(data, "update")
     refuse_other_config(config)
+    if attributes is not None and model.attributes is None:
+        raise InputError("the model was trained without attributes: train it with them, or update it without")
     check_value("rehearse", rehearse, Annotated[float, Range(0, 1)], error=InputError)
     data, _ = with_items_of(model, data)
     notes = []
@@ -68,7 +72,7 @@ def update(
         raise InputError("the model was trained on all of these events: give the newer ones as well")
     learn = new | _sample(data, rehearse, seed=len(data))
     start, adjusted = _with_adjusted_memory(model, data, new)
-    run = TrainingRun(data, updating_config(model, config), start=start, learn=learn)
+    run = TrainingRun(data, updating_config(model, config), start=start, learn=learn, attributes=attributes)
     counts = {"new": int(new.sum()), "old": int(learn.sum()) - int(new.sum())}
     run.notes = [note for note in run.notes if note.kind is not NoteKind.NOT_NEWER]
     run.notes += [*notes, *adjusted, Note(NoteKind.UPDATED, counts)]

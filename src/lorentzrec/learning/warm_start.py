@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.data.arrays import Integers
+from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.joining import reindex
-from lorentzrec.data.vocabulary import UNKNOWN
+from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.learning.kernels.structures import Table
 from lorentzrec.learning.schedule import learning_rate
-from lorentzrec.model.catalogue import place_users, surroundings_of_model
+from lorentzrec.learning.tables import points_of
+from lorentzrec.model.catalogue import place_users, surroundings_of_model, with_attributes
+from lorentzrec.model.composing import decompose
 from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import Note, NoteKind
-from lorentzrec.model.placement import place_from_histories
+from lorentzrec.model.placement import midpoints, place_from_histories
 from lorentzrec.model.ranking import Ranker
 
 EPOCHS = 2
@@ -56,12 +61,19 @@ def with_items_of(
 
 
 def start_from(
-    model: Model, data: Interactions, config: ResolvedConfig, histories: Table, items: Table
+    model: Model,
+    data: Interactions,
+    config: ResolvedConfig,
+    histories: Table,
+    items: Table,
+    attributes: ItemAttributes | None = None,
 ) -> Iterator[Note]:
     """Copy the rows of a model into the tables of a run on `data`, place what is new to it, and yield notes.
 
     The items of `data` that the model has come first. New items that cannot be placed keep their initial points, and
     new customers of a symmetric model are placed at the midpoint of their items.
+    attributes: those that the run composes points of, which include those of the model. New attributes are placed at
+    the midpoint of their items. Items get the own vectors with which they are where they were.
     """
     known = model.items.rows(data.items.series)
     rows = known[known != UNKNOWN]
@@ -80,6 +92,8 @@ def start_from(
         score=config.score,
         recency=config.recency,
     )
+    points = {"items": ranker.item_points} | ({"histories": ranker.history_points} if separate else {})
+    places = np.arange(count)
     if count < len(known):
         placed = place_from_histories(
             ranker,
@@ -89,25 +103,36 @@ def start_from(
             user_points=None if users is None else model.user_points[users],  # type: ignore[index]
             own=None if users is None else users != UNKNOWN,
         )
-        new = count + np.flatnonzero(placed.placed)
-        _write(items, new, placed.item_points[placed.placed], config)
-        if separate:
-            _write(histories, new, placed.history_points[placed.placed], config)
+        if attributes is not None and model.attributes is not None:
+            described = attributes.in_terms_of(model.attributes.of_items)
+            described = described.align(Vocabulary(data.items.series[count:], name="item"))
+            placed = with_attributes(placed, data.item_counts[count:], described, model.attributes, config)
+        new_points = {"items": placed.item_points, "histories": placed.history_points}
+        new = np.flatnonzero(placed.placed)
+        places = np.append(places, count + new)
+        points = {side: np.concatenate([of_known, new_points[side][new]]) for side, of_known in points.items()}
         yield Note(NoteKind.ITEMS_PLACED, {"items": len(new), "others": len(known) - count - len(new)})
-    _write(items, slice(count), ranker.item_points, config)
-    sides: dict[str, tuple[Table, Any, NDArray[np.int64]]] = {"items": (items, slice(count), rows)}
-    if separate:
-        _write(histories, slice(count), ranker.history_points, config)
-        sides["histories"] = (histories, slice(count), rows)
-    elif users is not None:
+    tables = {"items": items, "histories": histories}
+    sides: dict[str, tuple[Table, Any, NDArray[np.int64]]] = {}
+    for side, values in points.items():
+        sides[side] = tables[side], slice(count), rows
+        if attributes is None:
+            _write(tables[side], places, values, config)
+            continue
+        earlier = None if model.attributes is None else model.attributes.of_side(side)
+        _write_composed(tables[side], places, values, attributes, earlier, config)
+        if model.attributes is not None:
+            of_values = np.arange(len(model.attributes.of_items.values))
+            sides[f"{side}_attributes"] = tables[side], len(known) + of_values, of_values
+    if users is not None:
         assert model.user_points is not None
         old = users != UNKNOWN
         _write(histories, np.flatnonzero(old), model.user_points[users[old]], config)
         item_points = items.points[:, 0 if config.hyperbolic else 1 : config.dimension + 1]
-        new_points = place_users(item_points, data, ~old, hyperbolic=config.hyperbolic)
-        _write(histories, np.flatnonzero(~old), new_points, config)
+        new_users = place_users(item_points, data, ~old, hyperbolic=config.hyperbolic)
+        _write(histories, np.flatnonzero(~old), new_users, config)
         sides["histories"] = (histories, np.flatnonzero(old), users[old])
-    yield from _copy_state(model, config, sides)
+    yield from _copy_state(model, config, sides, composed=attributes is not None)
     newest = np.inf if model.newest_time is None else model.newest_time
     old_events = 0 if data.times is None or newest == np.inf else int((data.times <= newest).sum())
     if old_events:
@@ -115,12 +140,16 @@ def start_from(
 
 
 def _copy_state(
-    model: Model, config: ResolvedConfig, sides: dict[str, tuple[Table, Any, NDArray[np.int64]]]
+    model: Model, config: ResolvedConfig, sides: dict[str, tuple[Table, Any, NDArray[np.int64]]], *, composed: bool
 ) -> Iterator[Note]:
-    """Set the sums of the optimiser, and Adam's counts of steps, to those of the model; its momentum starts at zero."""
+    """Set the sums of the optimiser, and Adam's counts of steps, to those of the model; its momentum starts at zero.
+
+    composed: whether the run moves vectors that points are composed of; sums of points do not fit these.
+    """
     if config.optimiser == "rsgd":
         return
-    if model.optimiser_state is None or config.optimiser != model.config.optimiser:
+    other = config.optimiser != model.config.optimiser or composed != (model.attributes is not None)
+    if model.optimiser_state is None or other:
         yield Note(NoteKind.FRESH_OPTIMISER)
         return
     for side, (table, places, rows) in sides.items():
@@ -128,6 +157,38 @@ def _copy_state(
             values = model.optimiser_state.get(f"{side}_{name}")
             if values is not None:
                 getattr(table, name)[places] = values[rows]
+
+
+def _write_composed(
+    table: Table,
+    places: Integers,
+    points: NDArray[np.float32],
+    attributes: ItemAttributes,
+    earlier: NDArray[np.float32] | None,
+    config: ResolvedConfig,
+) -> None:
+    """Set the vectors of attributes, and those of the items at `places` such that they have these points.
+
+    earlier: the vectors of the first attributes.
+    """
+    everything, count = points_of(table, config), len(attributes)
+    everything[places] = points
+    own, vectors = everything[:count], everything[count:]
+    old = 0 if earlier is None else len(earlier)
+    placed = np.zeros(count, bool)
+    placed[places] = True
+    of_new = placed[attributes.owners] & (attributes.rows >= old)
+    found, any_item = midpoints(
+        own[attributes.owners[of_new]],
+        attributes.rows[of_new].astype(np.int64),
+        len(vectors),
+        hyperbolic=config.hyperbolic,
+    )
+    vectors[any_item] = found[any_item]
+    if earlier is not None:
+        vectors[:old] = earlier
+    own[places] = decompose(own, attributes, vectors, config)[places]
+    _write(table, slice(None), everything, config)
 
 
 def _write(table: Table, rows: Any, points: NDArray[np.float32], config: ResolvedConfig) -> None:
@@ -138,8 +199,18 @@ def _write(table: Table, rows: Any, points: NDArray[np.float32], config: Resolve
         table.points[rows, 0] = np.sqrt(1 + np.einsum("ij,ij->i", space, space))
 
 
-def state_of(config: ResolvedConfig, tables: dict[str, Table]) -> dict[str, NDArray[Any]] | None:
-    """What `start_from` reads of an optimiser; None if there is nothing, or the engine did not report it."""
+def state_of(
+    config: ResolvedConfig, tables: dict[str, Table], composed_items: int | None = None
+) -> dict[str, NDArray[Any]] | None:
+    """What `start_from` reads of an optimiser; None if there is nothing, or the engine did not report it.
+
+    composed_items: how many items the tables have, if they hold vectors of attributes as well.
+    """
     names = {"rsgd": (), "adagrad": ("squared",), "adam": ("squared", "steps")}[config.optimiser]
-    state = {f"{side}_{name}": getattr(table, name).copy() for side, table in tables.items() for name in names}
+    state = {}
+    for (side, table), name in product(tables.items(), names):
+        values = getattr(table, name)
+        state[f"{side}_{name}"] = values[:composed_items].copy()
+        if composed_items is not None:
+            state[f"{side}_attributes_{name}"] = values[composed_items:].copy()
     return state if any(values.any() for values in state.values()) else None

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import Booleans, offsets_of
+from lorentzrec.data.arrays import Booleans, Integers, offsets_of
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions, refuse_other_data
 from lorentzrec.data.joining import append, reindex, take_items
 from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
 from lorentzrec.errors import InputError
 from lorentzrec.memory import Memory
-from lorentzrec.model.composing import compose, precise
+from lorentzrec.model.composing import AttributePoints, compose, precise
+from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.notes import Note, NoteKind
-from lorentzrec.model.placement import Surroundings, midpoints, place_from_histories, surroundings_of
+from lorentzrec.model.placement import PlacedItems, Surroundings, midpoints, place_from_histories, surroundings_of
 from lorentzrec.model.ranking import Ranker
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def add_items(model: Model, events: Interactions | None, attributes: Any = None)
         raise InputError("the model knows all items that were given: add new ones, or update the model")
     histories = reindex(histories, users, items)
     own = None if user_points is None else np.arange(len(users)) < len(user_points)
-    item_points, history_points, placed = place_from_histories(
+    found = place_from_histories(
         ranker_of(model),
         histories,
         surroundings_of_model(model),
@@ -61,10 +62,8 @@ def add_items(model: Model, events: Interactions | None, attributes: Any = None)
     )
     if described is not None and model.attributes is not None:
         described = described.align(Vocabulary(items.series[known:], name="item"))
-        first = np.where(placed, histories.item_counts[known:], 0)
-        sides = (item_points, model.attributes.points), (history_points, model.attributes.history_points)
-        item_points, history_points = (_with_attributes(model, points, first, described, of) for points, of in sides)
-        placed = placed | (described.counts > 0)
+        found = with_attributes(found, histories.item_counts[known:], described, model.attributes, model.config)
+    item_points, history_points, placed = found
     if not placed.any():
         raise InputError(
             "none of the new items can be placed, as none of their customers has an event with a known item"
@@ -91,9 +90,10 @@ def add_items(model: Model, events: Interactions | None, attributes: Any = None)
     if attribute_points is not None:
         added = Vocabulary(kept.items.series[known:], name="item")
         described = attribute_points.of_items.align(added) if described is None else described.align(added)
-        if memory is not None:
-            memory, alike = _with_alike(memory, attribute_points.of_items, described), int((described.counts > 0).sum())
         attribute_points = replace(attribute_points, of_items=attribute_points.of_items.append(described, kept.items))
+        if memory is not None:
+            memory = with_alike(memory, attribute_points.of_items, np.arange(known + new) >= known)
+            alike = int((described.counts > 0).sum())
     if alike:
         notes.append(Note(NoteKind.ALIKE_IN_MEMORY, {"items": alike}))
     if memory is not None and alike < new:
@@ -135,31 +135,38 @@ def _described(model: Model, attributes: Any) -> tuple[ItemAttributes, list[Note
     return encoded, notes
 
 
-def _with_attributes(
-    model: Model,
-    points: NDArray[np.float32],
-    events: NDArray[np.int64],
-    described: ItemAttributes,
-    vectors: NDArray[np.float32],
-) -> NDArray[np.float32]:
-    """Points of new items from their events, as many as they have, and their attributes."""
-    config, with_any = model.config, described.counts > 0
-    by_attributes = compose(points, ~with_any, described, vectors, config)
-    weights = np.stack([events, EVENTS_OF_ATTRIBUTES * with_any], axis=1).astype(np.float64)
+def with_attributes(
+    placed: PlacedItems, events: Integers, described: ItemAttributes, known: AttributePoints, config: TrainingConfig
+) -> PlacedItems:
+    """New items between where their events place them, as many as they have, and their attributes."""
+    with_any = described.counts > 0
+    weights = np.stack([np.where(placed.placed, events, 0), EVENTS_OF_ATTRIBUTES * with_any], axis=1)
     weights[weights.sum(axis=1) == 0] = 1.0  # not placed
-    rows = np.repeat(np.arange(len(points)), 2)
-    both = np.stack([points, by_attributes], axis=1).reshape(-1, points.shape[1])
-    return midpoints(precise(both, config), rows, len(points), hyperbolic=config.hyperbolic, weights=weights.ravel())[0]
+    rows = np.repeat(np.arange(len(described)), 2)
+
+    def between(points: NDArray[np.float32], vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        by_attributes = compose(points, ~with_any, described, vectors, config)
+        both = precise(np.stack([points, by_attributes], axis=1).reshape(-1, points.shape[1]), config)
+        return midpoints(both, rows, len(described), hyperbolic=config.hyperbolic, weights=weights.ravel())[0]
+
+    return PlacedItems(
+        between(placed.item_points, known.points),
+        between(placed.history_points, known.history_points),
+        placed.placed | with_any,
+    )
 
 
-def _with_alike(memory: Memory, known: ItemAttributes, new: ItemAttributes) -> Memory:
-    """The memory with new items, which follow the known ones, as neighbours of those with similar attributes."""
-    if not len(new.rows):
+def with_alike(memory: Memory, attributes: ItemAttributes, new: Booleans) -> Memory:
+    """The memory with the `new` items as neighbours of the others that have similar attributes."""
+    rows = np.flatnonzero(new), np.flatnonzero(~new)
+    items = attributes.items.series
+    of_new, of_known = (attributes.align(Vocabulary(items.gather(some), name="item")) for some in rows)
+    if not len(of_new.rows):
         return memory
-    pairs = new.alike(known, ALIKE_NEIGHBOURS)
+    pairs = of_new.alike(of_known, ALIKE_NEIGHBOURS)
     strength = float(np.quantile(memory.values, ALIKE_QUANTILE)) if len(memory) else 1.0
-    owners = np.concatenate([np.repeat(np.arange(memory.item_count), np.diff(memory.offsets)), pairs.others])
-    columns = np.concatenate([memory.columns, len(known) + pairs.items])
+    owners = np.concatenate([np.repeat(np.arange(memory.item_count), np.diff(memory.offsets)), rows[1][pairs.others]])
+    columns = np.concatenate([memory.columns, rows[0][pairs.items]])
     values = np.concatenate([memory.values, strength * pairs.likeness])
     order = np.lexsort((columns, owners))
     return replace(
@@ -229,4 +236,7 @@ def _with_new_rows(model: Model, new: int, users: int) -> dict[str, NDArray[Any]
     """The state of the optimiser with zeros for new items, and in a symmetric model for new customers."""
     assert model.optimiser_state is not None
     more = {"items": new, "histories": new if model.user_points is None else users - len(model.user_points)}
-    return {name: np.pad(values, (0, more[name.split("_")[0]])) for name, values in model.optimiser_state.items()}
+    return {
+        name: np.pad(values, (0, more.get(name.rpartition("_")[0], 0)))
+        for name, values in model.optimiser_state.items()
+    }

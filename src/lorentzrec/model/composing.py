@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from lorentzrec.data.arrays import Booleans, Floats, Integers
 from lorentzrec.data.attributes import ItemAttributes
+from lorentzrec.geometry import FloatArray, hyperboloid
 from lorentzrec.geometry.midpoint import normalise_sum
 from lorentzrec.model.config import TrainingConfig
 
@@ -25,6 +27,10 @@ class AttributePoints:
     """One row per attribute, as `Model.item_points`."""
     history_points: NDArray[np.float32]
     """As `Model.history_points`: the same array unless targets are separate."""
+
+    def of_side(self, side: str) -> NDArray[np.float32]:
+        """The points of "items" or "histories"."""
+        return self.history_points if side == "histories" else self.points
 
     @property
     def depths(self) -> Integers:
@@ -65,20 +71,43 @@ def compose(
     """
     known = known | (attributes.counts == 0)
     points = np.empty_like(own)
-    for start in range(0, len(own), ITEMS_PER_BLOCK):
-        end = min(start + ITEMS_PER_BLOCK, len(own))
-        entries = slice(attributes.offsets[start], attributes.offsets[end])
-        counts, present = attributes.counts[start:end], known[start:end]
-        owners = np.repeat(np.arange(end - start), counts)
-        share = config.attribute_weight / np.maximum(counts, 1)
-        total = np.where(present[:, None], precise(own[start:end], config), 0.0)
-        np.add.at(total, owners, share[owners, None] * precise(vectors, config)[attributes.rows[entries]])
-        points[start:end] = (
-            normalise_sum(total)
-            if config.hyperbolic
-            else total / (present + config.attribute_weight * (counts > 0))[:, None]
-        )
+    for block, total, weights in _attribute_sums(attributes, vectors, config):
+        total += np.where(known[block, None], precise(own[block], config), 0.0)
+        points[block] = normalise_sum(total) if config.hyperbolic else total / (known[block] + weights)[:, None]
     return points
+
+
+def decompose(
+    points: NDArray[np.float32], attributes: ItemAttributes, vectors: NDArray[np.float32], config: TrainingConfig
+) -> NDArray[np.float32]:
+    """The own vectors of which `compose` makes these points, with the vectors of their attributes.
+
+    With the sum s of the attributes, o = c x - s is on the sheet for one c that makes it point to the future:
+    c = -<x, s> + sqrt(<x, s>^2 + <s, s> + 1).
+    """
+    own = np.empty_like(points)
+    for block, total, weights in _attribute_sums(attributes, vectors, config):
+        wide, factor = precise(points[block], config), 1 + weights
+        if config.hyperbolic:
+            along = -hyperboloid.minkowski_dot(wide, total)
+            factor = along + np.sqrt(along**2 + hyperboloid.minkowski_squared_norm(total) + 1)
+        own[block] = factor[:, None] * wide - total
+    return own
+
+
+def _attribute_sums(
+    attributes: ItemAttributes, vectors: NDArray[np.float32], config: TrainingConfig
+) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
+    """Blocks of items, with the weighted sums of their attributes' vectors, and the sums of the weights."""
+    wide, counts = precise(vectors, config), attributes.counts
+    for start in range(0, len(attributes), ITEMS_PER_BLOCK):
+        block = slice(start, min(start + ITEMS_PER_BLOCK, len(attributes)))
+        entries = slice(attributes.offsets[start], attributes.offsets[block.stop])
+        owners = np.repeat(np.arange(block.stop - start), counts[block])
+        share = config.attribute_weight / np.maximum(counts[block], 1)
+        total = np.zeros((block.stop - start, wide.shape[1]))
+        np.add.at(total, owners, share[owners, None] * wide[attributes.rows[entries]])
+        yield block, total, config.attribute_weight * (counts[block] > 0)
 
 
 def precise(points: NDArray[np.float32], config: TrainingConfig) -> Floats:

@@ -36,89 +36,194 @@ FEWEST_USERS_FOR_MEMORY = 500
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainingConfig:
-    """How to train. `None` means: decided from the data when training starts, printed, and recorded with the model.
+    """How to train. `None` means: chosen from the data when training starts, printed, and recorded with the model.
 
     config = TrainingConfig(dimension=64, loss="softmax", seed=7)
     twin = config.replace(geometry="euclidean")
     """
 
     geometry: Literal["hyperboloid", "euclidean"] = "hyperboloid"
-    """Space of the points; `euclidean` is the twin that runs through the same code."""
+    """Space of the points; `euclidean` is the twin that runs through the same code.
+
+    Change it to `euclidean` to measure what curvature contributes, or if `lorentzrec compare` shows that the twin is
+    better on your data.
+    """
     model: Literal["asymmetric", "symmetric"] = "asymmetric"
-    """`asymmetric`: a customer is the midpoint of a history. `symmetric`: every customer has a point of their own."""
+    """`asymmetric`: a customer is the midpoint of a history. `symmetric`: every customer has a point of their own.
+
+    Change it to `symmetric` to compare with matrix factorisation; such models have no memory, and recommend to new
+    customers by a midpoint that they were not trained for.
+    """
     loss: Loss | None = None
-    """How the score of a positive is compared with those of its negatives; `docs/math.md` has the formulas."""
+    """How the score of a positive is compared with those of its negatives; `docs/math.md` has the formulas.
+
+    Change it to `wmrb` or `bpr` to reproduce the paper or another library; `docs/quality-experiments.md` compares them.
+    """
     score: Score | None = None
-    """`inner`: <u, v>. `distance`: minus the distance."""
+    """`inner`: <u, v>. `distance`: minus the distance.
+
+    Change it if you reproduce the paper (`inner`), or let `lorentzrec tune` choose.
+    """
     optimiser: Literal["rsgd", "adagrad", "adam"] = "adagrad"
-    """`rsgd`: plain Riemannian gradient steps, as in the paper. `adagrad`, `adam`: adaptive, one rate per point."""
+    """`rsgd`: plain Riemannian gradient steps, as in the paper. `adagrad`, `adam`: adaptive, one rate per point.
+
+    Change it to `rsgd` to reproduce the paper. `adam` needs an extra number per coordinate, was level on MovieLens 1M
+    and behind on gowalla, where most items are rare.
+    """
     dimension: Annotated[int, Range(1, 4096)] = 50
-    """Number of dimensions of the space."""
+    """Number of dimensions of the space.
+
+    Change it to 128 for a few per cent more quality at twice the time and size, to 8 or 16 for small models.
+    """
     epochs: Epochs | None = None
-    """Passes over all events."""
+    """Passes over all events.
+
+    Change it if the validation metric still rises at the end (more), or for a quick try (fewer).
+    """
     learning_rate: NotNegative | None = None
-    """Learning rate of the first epoch after the warm-up."""
+    """Learning rate of the first epoch after the warm-up.
+
+    Change it if the loss rises or jumps (smaller), or hardly falls (larger); `lorentzrec tune` searches it. Rare items
+    overfit at high rates, which the default takes into account.
+    """
     learning_rate_decay: NotNegative | None = None
-    """See `schedule`."""
+    """See `schedule`.
+
+    Change it together with `schedule`; 0 for a constant rate.
+    """
     schedule: Literal["inverse", "linear"] = "linear"
     """Rate in epoch e of E, from 0: `inverse`: rate / (1 + decay e), `linear`: rate (1 - decay e / E), with a decay of
-    at most 1. A decay of 0 keeps it constant."""
+    at most 1. A decay of 0 keeps it constant.
+
+    Change it to `inverse` to train for a number of epochs that is not known in advance.
+    """
     warmup_epochs: Epochs = 0
-    """Number of first epochs in which the rate rises in equal steps to that of the schedule."""
+    """Number of first epochs in which the rate rises in equal steps to that of the schedule.
+
+    Change it to 1 or 2 if the first epochs diverge at a high rate.
+    """
     negative_count: Count | None = None
     """Negatives that each positive is compared with. Symmetric BPR draws them for each positive; otherwise a block of
-    customers shares them."""
+    customers shares them.
+
+    Change it to more for large catalogues, if training may take longer; to fewer for speed.
+    """
     margin: NotNegative = 1.0
-    """WMRB's slack epsilon."""
+    """WMRB's slack epsilon.
+
+    Change it only with the loss `wmrb`, if you tune it.
+    """
     scale: Positive | None = None
-    """Multiplies the score inside the loss: an inverse temperature."""
+    """Multiplies the score inside the loss: an inverse temperature.
+
+    Change it together with `learning_rate`, in the opposite direction: half the rate with twice the scale is a flatter
+    space.
+    """
     regularisation: NotNegative = 0.0
-    """Penalty: this times the squared distance to the origin, for every point that a step moves."""
+    """Penalty: this times the squared distance to the origin, for every point that a step moves.
+
+    Change it to 0.01 to 0.3 if points of rare items move far out and the model overfits.
+    """
     clip_norm: Positive | None = None
-    """Longest tangent gradient; longer ones are shortened and counted. None: no limit."""
+    """Longest tangent gradient; longer ones are shortened and counted. None: no limit.
+
+    Change it to 1 or so if training fails because a number is not finite.
+    """
     memory: MemoryChoice | None = None
     """`auto`: what was bought after what, or together with it, is stored with the model and raises scores by a weight
     that is chosen on held-out events; 0 if it does not help. `none`: points alone; the default for symmetric models,
-    the optimiser rsgd and fewer than 500 customers."""
+    the optimiser rsgd and fewer than 500 customers.
+
+    Change it to `none` for points alone: a smaller model, no events held out to choose its weight, or a pure comparison
+    of geometries.
+    """
     memory_neighbours: Count | None = None
     """Neighbours that the memory stores of each item, 8 bytes each. None: 100; without order, up to 400 in catalogues
-    of fewer than 200,000 items."""
+    of fewer than 200,000 items.
+
+    Change it to fewer to save space, to more if histories have no order and are long.
+    """
     attribute_weight: Positive = 4.0
-    """Weight of all attributes of an item together in its point; its own vector has weight 1. Used with attributes."""
+    """Weight of all attributes of an item together in its point; its own vector has weight 1. Used with attributes.
+
+    Change it to less if attributes are unreliable, to more if most items have few events.
+    """
     item_dropout: Annotated[float, Range(0, 1)] = 0.3
     """Probability that an item goes without its own vector in a step, so that its attributes learn to place items
-    without events. Used with attributes."""
+    without events. Used with attributes.
+
+    Change it to more if items without events matter most, to 0 if there are none.
+    """
     initialisation: Literal["cube", "ball", "frequency"] = "ball"
-    """Where points start: in a cube or a ball at the origin, or nearer to it the more events an item has."""
+    """Where points start: in a cube or a ball at the origin, or nearer to it the more events an item has.
+
+    Change it to `cube` to reproduce the paper.
+    """
     initial_width: Positive | None = None
-    """Side of the cube, or radius of the ball in Poincare coordinates, which is at most 0.9."""
+    """Side of the cube, or radius of the ball in Poincare coordinates, which is at most 0.9.
+
+    Change it together with `scale`: points should start about as far out as they will end.
+    """
     targets: Targets | None = None
-    """`separate`: an item has one point as part of a history and another as a recommendation."""
+    """`separate`: an item has one point as part of a history and another as a recommendation.
+
+    Change it to `shared` to halve the size of a model of sequences; on MovieLens 1M that costs 16 % of the NDCG.
+    """
     history: History | None = None
     """What a target is predicted from. `causal`: the items before it. `folds`: all items outside its fold, for
-    histories without order (accepted as `leave_one_out`, its name in 0.1, until 0.3)."""
+    histories without order (accepted as `leave_one_out`, its name in 0.1, until 0.3).
+
+    Change it to `folds` if times exist but carry no meaning, such as the date of an import.
+    """
     folds: Annotated[int, Range(2, 2**31 - 1)] = 3
-    """Number of parts that a history without order is divided into, differently in every epoch; the items of a part
-    are predicted together, from all the others. With as many folds as items, one item is left out at a time."""
+    """Number of parts that a history without order is divided into, differently in every epoch; the items of a part are
+    predicted together, from all the others. With as many folds as items, one item is left out at a time.
+
+    Change it to 2 for speed if histories are long, to more if most have fewer than five items.
+    """
     recency: Recency | None = None
-    """Factor on the weight of a history item per step back from the target; 1: all equal."""
+    """Factor on the weight of a history item per step back from the target; 1: all equal.
+
+    Change it to 0.5 if only the last items count, to 1 if all count alike; on MovieLens 1M, 1 halves the NDCG.
+    """
     sampler: Literal["uniform", "popularity"] = "uniform"
-    """How negatives are sampled: all items alike, or in proportion to their events."""
+    """How negatives are sampled: all items alike, or in proportion to their events.
+
+    Change it to `popularity` to reproduce other work: NDCG was 40 % lower with it (`docs/quality-experiments.md`).
+    """
     validation: NotNegative = 0.0
-    """Share (below 1) or number (from 1) of customers whose last event is held out to choose the best epoch;
-    0: none."""
+    """Share (below 1) or number (from 1) of customers whose last event is held out to choose the best epoch; 0: none.
+
+    Change it to 0.1 or 1000 to stop at the best epoch if the dataset has no validation part.
+    """
     patience: Count = 5
-    """Epochs without a better validation metric before training stops."""
+    """Epochs without a better validation metric before training stops.
+
+    Change it to more if the validation metric is noisy.
+    """
     blocks_per_step: BlocksPerStep | None = None
     """Blocks whose gradients are computed from the same points, and then applied in order. Also the number of threads
-    that can work at once. Not used by symmetric BPR, which makes a step per triplet."""
+    that can work at once. Not used by symmetric BPR, which makes a step per triplet.
+
+    Change it to the number of cores, if there are more of them than blocks; results differ, and stay the same for any
+    number of threads.
+    """
     threads: Count | None = None
-    """None: all cores this process may use."""
+    """None: all cores this process may use.
+
+    Change it if other work shares the machine. Results do not depend on it.
+    """
     deterministic: bool | None = None
     """Whether one seed gives the same bits for any number of threads. Always true except for symmetric BPR, whose
-    threads share points without locks unless this is set to true: it then runs on one thread."""
+    threads share points without locks unless this is set to true: it then runs on one thread.
+
+    Change it to true if runs of symmetric BPR must be repeatable.
+    """
     seed: Annotated[int, Range(0, 2**63 - 1)] = 0
-    """Random seed, for the initial points, the order of events and the negatives."""
+    """Random seed, for the initial points, the order of events and the negatives.
+
+    Change it to see how much of a difference between two runs is noise: use three or more.
+    """
 
     def __post_init__(self) -> None:
         if str(self.history) == "leave_one_out":

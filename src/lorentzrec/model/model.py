@@ -28,7 +28,7 @@ from lorentzrec.model.fallbacks import Cause, Fallback, unknown_fallbacks
 from lorentzrec.model.notes import Note
 from lorentzrec.model.queries import Queries, Query, check_count, known_rows, plain_list, rows_of
 from lorentzrec.model.ranking import Ranker, RecommendationBatch, Recommendations
-from lorentzrec.model.reasons import Reason, Reasons
+from lorentzrec.model.reasons import Reason, strongest_reasons
 from lorentzrec.model.record import EpochRecord
 from lorentzrec.topk import top_k
 
@@ -80,7 +80,8 @@ class Model:
     """The digest of the interactions it was trained on."""
     metrics: dict[str, float] = field(default_factory=dict)
     note_records: tuple[Note, ...] = ()
-    _ranker: Ranker = field(init=False, repr=False)
+    ranker: Ranker = field(init=False, repr=False)
+    """Ranks the items for histories and other queries."""
 
     def __post_init__(self) -> None:
         config = self.config
@@ -114,8 +115,10 @@ class Model:
             "items": len(self.items),
             "histories": len(self.items if self.user_points is None else self.user_points),
         }
+        if self.attributes is not None:
+            rows |= dict.fromkeys(("items_attributes", "histories_attributes"), points[0])
         for name, values in (self.optimiser_state or {}).items():
-            if values.shape != (rows.get(name.split("_")[0], -1),):
+            if values.shape != (rows.get(name.rpartition("_")[0], -1),):
                 raise InputError(f"the optimiser state {name} of a model is {values.shape}: give a number per row")
         ranker = Ranker(
             self.item_points,
@@ -125,7 +128,7 @@ class Model:
             recency=config.recency,
             memory=self.memory,
         )
-        object.__setattr__(self, "_ranker", ranker)
+        object.__setattr__(self, "ranker", ranker)
 
     def _freeze(self, name: str, dtype: type[np.generic], shape: tuple[int, ...]) -> None:
         """Check an array and put a read-only view of it in its place; the caller's own array stays writeable."""
@@ -271,9 +274,8 @@ class Model:
         check_count(k)
         wanted = plain_list(items, "items")
         rows = known_rows(self.items, wanted, "item")
-        ranked = self._nearest.top_many(
-            self._nearest.precise(self.item_points[rows]), k, list(rows[:, None]), threads=threads
-        )
+        points = self.ranker.precise_items(rows)
+        ranked = self._nearest.top_many(points, k, list(rows[:, None]), threads=threads)
         found = [Recommendations(self.items.ids(nearest), scores) for nearest, scores in ranked]
         return RecommendationBatch(found, queries=wanted)
 
@@ -313,17 +315,17 @@ class Model:
         informed = lengths > 0
         queries = np.zeros((len(user_rows), self.item_points.shape[1]))
         if self.user_points is not None:
-            queries[own] = self._ranker.precise(self.user_points[point_rows[own]])
+            queries[own] = self.ranker.precise(self.user_points[point_rows[own]])
         _, events = gather_groups(histories.offsets, user_rows[informed])
         weights = None if histories.weights is None else histories.weights[events]
-        queries[informed] = self._ranker.queries(histories.item_rows[events], offsets_of(lengths[informed]), weights)
-        scores = self._ranker.linear_scores(queries)
-        if self._ranker.memory is not None:
+        queries[informed] = self.ranker.queries(histories.item_rows[events], offsets_of(lengths[informed]), weights)
+        scores = self.ranker.linear_scores(queries)
+        if self.ranker.memory is not None:
             lengths = histories.lengths[user_rows]
             _, events = gather_groups(histories.offsets, user_rows)
             weights = None if histories.weights is None else histories.weights[events]
-            boosts = self._ranker.memory.boosts(histories.item_rows[events], offsets_of(lengths), weights)
-            self._ranker.add_boosts(scores, queries, boosts)
+            boosts = self.ranker.memory.boosts(histories.item_rows[events], offsets_of(lengths), weights)
+            self.ranker.add_boosts(scores, queries, boosts)
         unknown = ~(own | informed)
         if unknown.any():
             # Places among the distinct counts, because float32 would round large counts into false ties.
@@ -372,15 +374,11 @@ class Model:
 
     @cached_property
     def _nearest(self) -> Ranker:
-        return Ranker(self.item_points, geometry=self.config.geometry, score="distance")
+        return self.ranker.nearest()
 
     @cached_property
     def _queries(self) -> Queries:
-        return Queries(self._ranker, self.items, self.users, self.histories, self.user_points)
-
-    @cached_property
-    def _reasons(self) -> Reasons:
-        return Reasons(self._ranker)
+        return Queries(self.ranker, self.items, self.users, self.histories, self.user_points)
 
     @cached_property
     def _customers(self) -> tuple[NDArray[np.int64], Ranker]:
@@ -394,7 +392,7 @@ class Model:
             assert self.histories is not None
             owners = np.flatnonzero(self.histories.lengths)
             offsets = offsets_of(self.histories.lengths[owners])
-            queries = self._ranker.queries(self.histories.item_rows, offsets, self.histories.weights)
+            queries = self.ranker.queries(self.histories.item_rows, offsets, self.histories.weights)
             points = queries.astype(np.float32)
         return owners, Ranker(points, geometry=self.config.geometry, score="distance")
 
@@ -405,7 +403,7 @@ class Model:
         informed = [place for place, query in enumerate(queries) if query.point is not None]
         points = np.array([queries[place].point for place in informed]).reshape(-1, self.item_points.shape[1])
         histories = [queries[place].history for place in informed]
-        ranked = self._ranker.top_many(
+        ranked = self.ranker.top_many(
             points,
             pool_size(k, diversity),
             [excluded[place] for place in informed],
@@ -417,7 +415,7 @@ class Model:
         for place, query in enumerate(queries):
             if place in found:
                 rows, scores = found[place]
-                chosen = diversify(self._ranker, rows, scores, k, diversity)
+                chosen = diversify(self.ranker, rows, scores, k, diversity)
                 rows, scores = rows[chosen], scores[chosen]
             else:
                 rows = top_k(self.item_counts.astype(np.float64), k, excluded[place], allowed)
@@ -430,5 +428,5 @@ class Model:
             return ((),) * len(rows)
         return tuple(
             tuple(Reason(self.items.id(row), share, kind) for row, share, kind in parts)
-            for parts in self._reasons.strongest(query.history, rows)
+            for parts in strongest_reasons(self.ranker, query.history, rows)
         )

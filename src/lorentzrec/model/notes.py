@@ -42,6 +42,7 @@ class NoteKind(StrEnum):
     UPDATED = "updated"
     PRUNED = "pruned"
     ATTRIBUTES = "attributes"
+    OTHER_ITEMS = "other_items"
     KNOWN_ITEMS = "known_items"
     ALIKE_IN_MEMORY = "alike_in_memory"
 
@@ -77,7 +78,7 @@ _TEXTS = {
     "their customers have no event with a known item, nor do they have known attributes",
     NoteKind.NOT_IN_MEMORY: "the memory does not have the {items:added item|added items} yet: "
     "points alone recommend them",
-    NoteKind.ITEMS_PLACED: "{items:new item starts|new items start} at the midpoint of the queries of its customers, "
+    NoteKind.ITEMS_PLACED: "{items:new item starts|new items start} where their customers or attributes place them, "
     "and {others:other|others} at random",
     NoteKind.FRESH_OPTIMISER: "the start model has no state of this optimiser: its sums start at zero",
     NoteKind.NOT_NEWER: "{events:event is|events are} not newer than the training data of the start model",
@@ -88,6 +89,7 @@ _TEXTS = {
     "{events:new event|new events}, none of which the start model has seen",
     NoteKind.UPDATED: "trained on {new:new event|new events} and {old:earlier event|earlier events}",
     NoteKind.ATTRIBUTES: "{items:item has|items have} attributes, {attributes:,} in all",
+    NoteKind.OTHER_ITEMS: "{items:item has|items have} attributes and no place in the data: not used",
     NoteKind.KNOWN_ITEMS: "{items:item is|items are} known to the model, so their attributes are not used",
     NoteKind.ALIKE_IN_MEMORY: "the memory has the {items:added item|added items} next to known items with similar "
     "attributes",

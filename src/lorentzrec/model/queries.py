@@ -59,7 +59,7 @@ class Queries:
             )
         contexts = self._contexts(context, len(users))
         for row, now in zip(known_rows(self.users, users, "user"), contexts, strict=False):
-            history = History(NO_ROWS) if self.histories is None else _events(self.histories, row)
+            history = History(NO_ROWS) if self.histories is None else history_of(self.histories, row)
             trained = self.histories is None or len(history.items) > 0
             if len(now):
                 yield self._query(*_append(history, now))
@@ -105,7 +105,7 @@ class Queries:
         return (rows_of(self.items, one, "context") for one in given)
 
 
-def _events(histories: Interactions, user_row: int) -> History:
+def history_of(histories: Interactions, user_row: int) -> History:
     """What one customer did in training."""
     span = slice(histories.offsets[user_row], histories.offsets[user_row + 1])
     return History(histories.item_rows[span], None if histories.weights is None else histories.weights[span])
@@ -125,7 +125,8 @@ def check_count(k: int) -> None:
 def plain_list(values: Iterable[Any], name: str) -> list[Any]:
     """A list, unless `values` is a single id, which would fall apart into letters."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise InputError(f"{name} is {values!r}, not a list: put it in brackets")
+        customer = f", or give user={values!r} for a customer" if name == "history" else ""
+        raise InputError(f"{name} is {values!r}, not a list: put it in brackets{customer}")
     return list(values)
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec import topk
+from lorentzrec.counting import Count
 from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
 from lorentzrec.geometry.hyperboloid import squared_lorentzian_distance
 from lorentzrec.geometry.midpoint import einstein_midpoint, normalise_sum
@@ -67,6 +70,17 @@ class Recommendations:
     def __iter__(self) -> Iterator[tuple[Id, float]]:
         return zip(self.ids, self.scores.tolist(), strict=True)
 
+    def __getitem__(self, place: int) -> tuple[Id, float]:
+        return self.ids[place], float(self.scores[place])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Recommendations):
+            return NotImplemented
+        same = (self.ids, self.fallbacks, self.reasons) == (other.ids, other.fallbacks, other.reasons)
+        return same and np.array_equal(self.scores, other.scores)
+
+    __hash__ = None  # type: ignore[assignment] - lists and arrays have no hash
+
     def to_frame(self) -> pl.DataFrame:
         """A Polars frame: rank (from 1), item, score, and with reasons a list in the column because."""
         import polars as pl
@@ -77,9 +91,8 @@ class Recommendations:
     def _repr_html_(self) -> str:
         """The items as a table, in notebooks."""
         rows = [(rank, item, f"{score:.4f}") for rank, (item, score) in enumerate(self, 1)]
-        return html_table(
-            f"{len(self)} items", ("rank", "item", "score"), rows, [self.fallback] if self.fallback else []
-        )
+        title = f"{Count(len(self)):item|items}"
+        return html_table(title, ("rank", "item", "score"), rows, [self.fallback] if self.fallback else [])
 
 
 class RecommendationBatch(list[Recommendations]):
@@ -162,11 +175,26 @@ class Ranker:
         self.memory = memory if memory is not None and memory.weight > 0 else None
         self.item_points = np.ascontiguousarray(item_points, np.float32)
         self.history_points = self.item_points if history_points is None else history_points
-        self.hyperbolic, self.by_distance, self.recency = geometry == "hyperboloid", score == "distance", recency
+        self.geometry, self.score, self.recency = geometry, score, recency
+        self.hyperbolic, self.by_distance = geometry == "hyperboloid", score == "distance"
         squared_norms = np.einsum("ij,ij->i", self.item_points, self.item_points)
         self._longest = float(np.sqrt(squared_norms.max(initial=0)))
         # -|u - v|^2 / 2 = u . v - |v|^2 / 2 - |u|^2 / 2, and the last term is the same for all items.
         self._offsets = squared_norms / 2 if self.by_distance and not self.hyperbolic else None
+
+    def nearest(self) -> Self:
+        """The same with items ranked by their distance from a query; itself if they are."""
+        if self.by_distance:
+            return self
+        nearest = copy(self)
+        Ranker.__init__(nearest, self.item_points, geometry=self.geometry, score="distance")
+        return nearest
+
+    @cached_property
+    def centre(self) -> FloatArray:
+        """The midpoint of all items."""
+        total = self.item_points.sum(axis=0, dtype=np.float64)
+        return normalise_sum(total) if self.hyperbolic else total / len(self.item_points)
 
     def precise(self, points: NDArray[np.float32]) -> FloatArray:
         """Points in float64, with x0 recomputed: the stored one has too few digits for differences of squares."""
@@ -247,12 +275,7 @@ class Ranker:
         """Raise `linear_scores`, in place, so that they are in the order of the boosted scores."""
         cells = boosts.places, boosts.items
         squares = euclidean.squared_norm(queries)[boosts.places]
-        boosted = self._scores_of(scores[cells], squares) + boosts.values
-        if self.by_distance:
-            # Where the boost is more than the distance, any function that continues to rise will do.
-            below, above = np.minimum(boosted, 0), np.maximum(boosted, 0)
-            boosted = above + (-np.cosh(below) if self.hyperbolic else (squares - np.square(below)) / 2)
-        scores[cells] = boosted
+        scores[cells] = self._linear_of(self._scores_of(scores[cells], squares) + boosts.values, squares)
 
     def top(
         self,
@@ -306,13 +329,19 @@ class Ranker:
 
         All of them are places in the linear `scores`.
         """
-        squares = euclidean.squared_norm(query)
-        raised = self._scores_of(scores[boosted], squares) + boosts.values
+        squares, error = euclidean.squared_norm(query), 2 * self._score_error(query)
         # Each of the first k scores at least as much as place k of either kind.
-        groups = self._scores_of(scores[best], squares), raised
-        bounds = [np.partition(group, -k)[-k] for group in groups if len(group) >= k]
-        possible = boosted[raised >= max(bounds, default=-np.inf) - 2 * self._score_error(query)]
-        return np.union1d(best, possible)
+        bound = -np.inf
+        if len(best) >= k:
+            bound = np.partition(self._scores_of(scores[best], squares), -k)[-k]
+            # Most items are too far away for any boost, and need no arccosh.
+            reach = self._linear_of(bound - boosts.greatest - error, squares)
+            near = np.flatnonzero(scores[boosted] >= reach)
+            boosted, boosts = boosted[near], boosts.where(near)
+        raised = self._scores_of(scores[boosted], squares) + boosts.values
+        if len(raised) >= k:
+            bound = max(bound, np.partition(raised, -k)[-k])
+        return np.union1d(best, boosted[raised >= bound - error])
 
     def best(
         self, query: FloatArray, k: int, rows: NDArray[np.int64], boosts: Boosts | None = None
@@ -353,9 +382,10 @@ class Ranker:
             ]
 
         starts = range(0, len(queries), size)
+        if len(starts) == 1 and threads > 1:  # BLAS may use them; limiting it takes as long as a small catalogue
+            return rank_block(0)
         with SINGLE_THREADED_BLAS, ThreadPoolExecutor(threads) as pool:
-            blocks = pool.map(rank_block, starts) if len(starts) > 1 else map(rank_block, starts)
-            return [ranked for block in blocks for ranked in block]
+            return [ranked for block in pool.map(rank_block, starts) for ranked in block]
 
     def _scores_of(self, linear: NDArray[np.float32], squared_norms: FloatArray) -> FloatArray:
         """Scores from linear ones, up to `_score_error`, and the squared norms of their queries."""
@@ -365,6 +395,14 @@ class Ranker:
         if self.hyperbolic:
             return -np.arccosh(np.maximum(-values, 1))
         return -np.sqrt(np.maximum(squared_norms - 2 * values, 0))
+
+    def _linear_of(self, scores: FloatArray, squared_norms: FloatArray) -> FloatArray:
+        """The inverse of `_scores_of`; where a boost makes a score of a distance positive, anything that continues to
+        rise."""
+        if not self.by_distance:
+            return scores
+        below, above = np.minimum(scores, 0), np.maximum(scores, 0)
+        return above + (-np.cosh(below) if self.hyperbolic else (squared_norms - np.square(below)) / 2)
 
     def _score_error(self, query: FloatArray) -> float:
         """How far `_scores_of` may be from the true score."""

@@ -1,17 +1,30 @@
-"""Why an item is recommended: which items of the history contribute to its score, and by how much."""
+"""Why an item is recommended: which items of the history contribute to its score, and by how much.
+
+A query is a normalised sum of history points, so the score of an item v is, but for terms that all items share, the
+sum over the history of w_i s(x_i, v), with s = <x, v> on the hyperboloid, x . v or -|x - v|^2 / 2 in flat space.
+The parts mean little by themselves: on the hyperboloid every one is negative. So v is compared with the centre c of
+the catalogue, the midpoint of all items:
+
+    pull_i = w_i (s(x_i, v) - s(x_i, c)),      which add up to the difference of the scores of v and c.
+
+On the hyperboloid, and wherever the score is a distance, a pull is positive exactly if v is nearer to x_i than the
+centre is. The share of an item of the history is its positive pull, over the sum of all positive pulls. If there is
+none, v is recommended for its place near the centre, and no item of the history is a reason.
+
+With a memory, v has a boost b as well, of which the item has the share w_i B_iv / m_v. The two shares are weighted
+by what points and memory add to the score of v: its difference to the score of c, if positive, and b. The kind of
+the reason is the larger of the two.
+"""
 
 from __future__ import annotations
 
-from copy import copy
 from enum import StrEnum
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.geometry import FloatArray, euclidean
-from lorentzrec.geometry.midpoint import normalise_sum
 from lorentzrec.model.ranking import History, Ranker, Rows, recency_weights
 
 if TYPE_CHECKING:
@@ -62,97 +75,66 @@ class Shares(NamedTuple):
     """Where most of a share comes from the memory, and not from the points."""
 
 
-class Reasons:
-    """Splits the score of a recommended item into shares of the history.
-
-    A query is a normalised sum of history points, so the score of an item v is, but for terms that all items share, the
-    sum over the history of w_i s(x_i, v), with s = <x, v> on the hyperboloid, x . v or -|x - v|^2 / 2 in flat space.
-    The parts mean little by themselves: on the hyperboloid every one is negative. So v is compared with the centre c of
-    the catalogue, the midpoint of all items:
-
-        pull_i = w_i (s(x_i, v) - s(x_i, c)),      which add up to the difference of the scores of v and c.
-
-    On the hyperboloid, and wherever the score is a distance, a pull is positive exactly if v is nearer to x_i than the
-    centre is. The share of an item of the history is its positive pull, over the sum of all positive pulls. If there is
-    none, v is recommended for its place near the centre, and no item of the history is a reason.
-
-    With a memory, v has a boost b as well, of which the item has the share w_i B_iv / m_v. The two shares are weighted
-    by what points and memory add to the score of v: its difference to the score of c, if positive, and b. The kind of
-    the reason is the larger of the two.
-    """
-
-    def __init__(self, ranker: Ranker) -> None:
-        self._ranker = ranker
-
-    def extended(self, ranker: Ranker) -> Reasons:
-        """The same for a ranker of the same catalogue and new items, which do not move its centre."""
-        extended = copy(self)
-        extended._ranker = ranker
-        return extended
-
-    @cached_property
-    def _centre(self) -> FloatArray:
-        total = self._ranker.item_points.sum(axis=0, dtype=np.float64)
-        return normalise_sum(total) if self._ranker.hyperbolic else total / len(self._ranker.item_points)
-
-    def strongest(self, history: History, recommended: Rows) -> list[list[Contribution]]:
-        """For each of `recommended`, the items of the history with the largest shares, `REASONS_SHOWN` at most."""
-        size = max(1, SHARES_AT_ONCE // len(history.items))
-        if len(recommended) > size:
-            return self.strongest(history, recommended[:size]) + self.strongest(history, recommended[size:])
-        items, shares, remembered = self.shares(history.items, recommended, history.weights)
-        memory = self._ranker.memory
-        often = ReasonKind.OFTEN_AFTER if memory is None or memory.ordered else ReasonKind.OFTEN_WITH
-        best = np.argsort(-shares, axis=1, kind="stable")[:, :REASONS_SHOWN]
-        return [
-            [
-                Contribution(int(items[place]), float(line[place]), often if by_memory[place] else ReasonKind.NEAR)
-                for place in places
-                if line[place] > 0
-            ]
-            for line, by_memory, places in zip(shares, remembered, best.tolist(), strict=True)
+def strongest_reasons(ranker: Ranker, history: History, recommended: Rows) -> list[list[Contribution]]:
+    """For each of `recommended`, the items of the history with the largest shares, `REASONS_SHOWN` at most."""
+    size = max(1, SHARES_AT_ONCE // len(history.items))
+    if len(recommended) > size:
+        first, others = recommended[:size], recommended[size:]
+        return strongest_reasons(ranker, history, first) + strongest_reasons(ranker, history, others)
+    items, shares, remembered = shares_of(ranker, history.items, recommended, history.weights)
+    memory = ranker.memory
+    often = ReasonKind.OFTEN_AFTER if memory is None or memory.ordered else ReasonKind.OFTEN_WITH
+    best = np.argsort(-shares, axis=1, kind="stable")[:, :REASONS_SHOWN]
+    return [
+        [
+            Contribution(int(items[place]), float(line[place]), often if by_memory[place] else ReasonKind.NEAR)
+            for place in places
+            if line[place] > 0
         ]
+        for line, by_memory, places in zip(shares, remembered, best.tolist(), strict=True)
+    ]
 
-    def shares(self, history: Rows, recommended: Rows, event_weights: FloatArray | None = None) -> Shares:
-        """What the items of a history (rows, oldest first) contribute to `recommended`."""
-        ranker, centre = self._ranker, self._centre
-        distinct, place = np.unique(history, return_inverse=True)
-        weights = np.bincount(place, recency_weights(len(history), ranker.recency, event_weights))
-        points = ranker.precise_histories(distinct)
-        items = ranker.precise_items(recommended)
-        towards = items - centre
-        if ranker.hyperbolic:
-            towards[:, 0] *= -1
-        pulls = towards @ points.T
-        if ranker.by_distance and not ranker.hyperbolic:
-            pulls -= (euclidean.squared_norm(items) - euclidean.squared_norm(centre))[:, None] / 2
-        pulls *= weights
-        positive = np.maximum(pulls, 0, out=pulls)
-        total = positive.sum(axis=1, keepdims=True)
-        by_points = np.divide(positive, total, out=positive, where=total > 0)
-        if ranker.memory is None:
-            return Shares(distinct, by_points, np.zeros(by_points.shape, bool))
-        memory = ranker.memory
-        held = history < memory.item_count  # others are new items, of which the memory has nothing
-        ages = np.arange(np.count_nonzero(held))[::-1]
-        memory_weights: FloatArray = np.zeros(len(distinct))
-        held_weights = memory.item_weights(ages, None if event_weights is None else event_weights[held])
-        np.add.at(memory_weights, place[held], held_weights)
-        parts = np.zeros(by_points.shape)
-        held = distinct < memory.item_count
-        parts[:, held] = memory.contributions(distinct[held], memory_weights[held], recommended)
-        sums = parts.sum(axis=1, keepdims=True)
-        by_memory = np.divide(parts, sums, out=parts, where=sums > 0)
-        boosts = ranker.boosts(History(history, event_weights))
-        boost = np.zeros((len(recommended), 1))
-        if boosts is not None and len(boosts.items):
-            found = np.minimum(np.searchsorted(boosts.items, recommended), len(boosts.items) - 1)
-            boost[:, 0] = np.where(boosts.items[found] == recommended, boosts.where(found).values, 0)
-        query = ranker.query(history, event_weights)
-        gain = np.maximum(ranker.score_points(query, items) - ranker.score_points(query, centre), 0)[:, None]
-        gain[total == 0] = 0
-        both = boost + gain
-        part = np.divide(boost, both, out=np.zeros_like(boost), where=both > 0)
-        by_points *= 1 - part
-        by_memory *= part
-        return Shares(distinct, by_points + by_memory, by_memory > by_points)
+
+def shares_of(ranker: Ranker, history: Rows, recommended: Rows, event_weights: FloatArray | None = None) -> Shares:
+    """What the items of a history (rows, oldest first) contribute to `recommended`."""
+    centre = ranker.centre
+    distinct, place = np.unique(history, return_inverse=True)
+    weights = np.bincount(place, recency_weights(len(history), ranker.recency, event_weights))
+    points = ranker.precise_histories(distinct)
+    items = ranker.precise_items(recommended)
+    towards = items - centre
+    if ranker.hyperbolic:
+        towards[:, 0] *= -1
+    pulls = towards @ points.T
+    if ranker.by_distance and not ranker.hyperbolic:
+        pulls -= (euclidean.squared_norm(items) - euclidean.squared_norm(centre))[:, None] / 2
+    pulls *= weights
+    positive = np.maximum(pulls, 0, out=pulls)
+    total = positive.sum(axis=1, keepdims=True)
+    by_points = np.divide(positive, total, out=positive, where=total > 0)
+    if ranker.memory is None:
+        return Shares(distinct, by_points, np.zeros(by_points.shape, bool))
+    memory = ranker.memory
+    held = history < memory.item_count  # others are new items, of which the memory has nothing
+    ages = np.arange(np.count_nonzero(held))[::-1]
+    memory_weights: FloatArray = np.zeros(len(distinct))
+    held_weights = memory.item_weights(ages, None if event_weights is None else event_weights[held])
+    np.add.at(memory_weights, place[held], held_weights)
+    parts = np.zeros(by_points.shape)
+    held = distinct < memory.item_count
+    parts[:, held] = memory.contributions(distinct[held], memory_weights[held], recommended)
+    sums = parts.sum(axis=1, keepdims=True)
+    by_memory = np.divide(parts, sums, out=parts, where=sums > 0)
+    boosts = ranker.boosts(History(history, event_weights))
+    boost = np.zeros((len(recommended), 1))
+    if boosts is not None and len(boosts.items):
+        found = np.minimum(np.searchsorted(boosts.items, recommended), len(boosts.items) - 1)
+        boost[:, 0] = np.where(boosts.items[found] == recommended, boosts.where(found).values, 0)
+    query = ranker.query(history, event_weights)
+    gain = np.maximum(ranker.score_points(query, items) - ranker.score_points(query, centre), 0)[:, None]
+    gain[total == 0] = 0
+    both = boost + gain
+    part = np.divide(boost, both, out=np.zeros_like(boost), where=both > 0)
+    by_points *= 1 - part
+    by_memory *= part
+    return Shares(distinct, by_points + by_memory, by_memory > by_points)

@@ -10,15 +10,14 @@ from numpy.typing import NDArray
 
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError
-from lorentzrec.geometry import FloatArray
+from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
 from lorentzrec.geometry.charts import from_poincare, to_poincare
 from lorentzrec.geometry.euclidean import squared_norm
 from lorentzrec.geometry.hyperboloid import boost, lift
 from lorentzrec.geometry.midpoint import einstein_midpoint, normalise_sum
 from lorentzrec.reduction.neighbour_map import Progress, neighbour_map
-from lorentzrec.reduction.neighbours import Geometry
+from lorentzrec.reduction.neighbours import Geometry, nearest_neighbours, without_own
 from lorentzrec.reduction.principal_plane import flat_plane, hyperbolic_plane
-from lorentzrec.reduction.truth import centrality, measure_map
 
 if TYPE_CHECKING:
     from lorentzrec.model.model import Model
@@ -36,6 +35,9 @@ PLANE_RIM = 0.95
 INNERMOST_OF_RIM = 1 - 2.0**-20
 """Radius of points that float32 would round to the circle itself."""
 
+SAMPLED = 1_000
+"""Points whose neighbourhoods are compared."""
+
 
 @dataclass(frozen=True, eq=False)
 class DiskMap:
@@ -46,7 +48,7 @@ class DiskMap:
     method: str
     """One of `METHODS`."""
     kept: dict[str, float]
-    """See `truth.measure_map`. Also `spread` (the share of it that a plane preserves) and `on the rim` (the number of
+    """See `measure_map`. Also `spread` (the share of it that a plane preserves) and `on the rim` (the number of
     points that had to be moved inside), where they apply."""
 
     def description(self) -> str:
@@ -62,7 +64,7 @@ def disk_map(
     counts: NDArray[Any] | None = None,
     method: Method = "auto",
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress = lambda _: None,
 ) -> DiskMap:
     """Map points, (n, d + 1) on the hyperboloid or (n, d) in flat space, to the disk.
 
@@ -74,8 +76,7 @@ def disk_map(
     The same seed gives the same map on the same machine, for any number of threads.
     """
     method = _choose_method(points, geometry, counts, method)
-    report = progress or (lambda _share: None)
-    report(0.0)
+    progress(0.0)
     kept: dict[str, float] = {}
     if method == "exact":
         places = _centre(lift(points[:, 1:].astype(np.float64)))
@@ -84,16 +85,18 @@ def disk_map(
         places, kept["spread"] = _stretch_plane(points, geometry)
     else:
         order = centrality(points, geometry) if method == "levels" else None
-        places = neighbour_map(points, geometry, counts=counts, centrality=order, seed=seed, progress=report)
+        places = neighbour_map(points, geometry, counts=counts, centrality=order, seed=seed, progress=progress)
     kept |= measure_map(places, points, geometry, seed)
     coordinates, moved = _move_inside(to_poincare(places))
     if moved:
         kept["on the rim"] = float(moved)
-    report(1.0)
+    progress(1.0)
     return DiskMap(coordinates, method, kept)
 
 
-def disk_map_of(model: Model, *, method: Method = "auto", seed: int = 0, progress: Progress | None = None) -> DiskMap:
+def disk_map_of(
+    model: Model, *, method: Method = "auto", seed: int = 0, progress: Progress = lambda _: None
+) -> DiskMap:
     """The map of the items of a model."""
     return disk_map(
         model.item_points,
@@ -169,3 +172,47 @@ def _move_inside(coordinates: FloatArray) -> tuple[NDArray[np.float32], int]:
     outside = lengths > INNERMOST_OF_RIM
     coordinates = coordinates / np.maximum(1, lengths / INNERMOST_OF_RIM)[:, None]
     return coordinates.astype(np.float32), int(outside.sum())
+
+
+def measure_map(places: FloatArray, points: NDArray[Any], geometry: Geometry, seed: int) -> dict[str, float]:
+    """Compare the map (places on the hyperboloid, (n, 3)) with the model.
+
+    neighbours@10: the share of a point's 10 nearest neighbours that are among its 10 nearest on the map.
+    distances: the rank correlation of distances between sampled points.
+    centre: the rank correlation of distances to the midpoint, for hyperbolic models.
+    A number that is not defined (fewer than three points, or all distances equal) is left out.
+    """
+    if len(points) < 3:
+        return {}
+    sample = np.random.default_rng(seed).permutation(len(points))[:SAMPLED]
+    true = without_own(nearest_neighbours(points, points[sample], 11, geometry)[0], sample)
+    found = without_own(nearest_neighbours(places, places[sample], 11, "hyperboloid")[0], sample)
+    kept = {"neighbours@10": float((true[:, :, None] == found[:, None, :]).any(axis=2).mean())}
+    kept["distances"] = _rank_correlation(
+        _distances(points, sample, geometry), _distances(places, sample, "hyperboloid")
+    )
+    if geometry == "hyperboloid":
+        kept["centre"] = _rank_correlation(centrality(points, geometry), places[:, 0])
+    return {name: value for name, value in kept.items() if np.isfinite(value)}
+
+
+def centrality(points: NDArray[Any], geometry: Geometry) -> FloatArray:
+    """The distance of each point to the midpoint of all."""
+    if geometry == "euclidean":
+        return euclidean.distance(points, points.mean(axis=0, dtype=np.float64))
+    middle = normalise_sum(points.sum(axis=0, dtype=np.float64))
+    return np.arccosh(np.maximum(-hyperboloid.minkowski_dot(points, middle), 1))
+
+
+def _distances(points: NDArray[Any], rows: NDArray[np.int64], geometry: Geometry) -> FloatArray:
+    """The distance from each of the rows to the next."""
+    distance = hyperboloid.distance if geometry == "hyperboloid" else euclidean.distance
+    return distance(points[rows[:-1]], points[rows[1:]])
+
+
+def _rank_correlation(left: FloatArray, right: FloatArray) -> float:
+    from scipy.stats import rankdata
+
+    if np.ptp(left) == 0 or np.ptp(right) == 0:
+        return float("nan")
+    return float(np.corrcoef(rankdata(left), rankdata(right))[0, 1])

@@ -19,13 +19,11 @@ from numpy.typing import NDArray
 
 from lorentzrec.atomic import MARKER, atomic_file, checksum
 from lorentzrec.data.arrays import gather_groups, offsets_of
-from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError
-from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
-from lorentzrec.geometry.hyperboloid import squared_lorentzian_distance
+from lorentzrec.geometry import FloatArray
 from lorentzrec.memory import Boosts
 from lorentzrec.model.model import Model
-from lorentzrec.model.ranking import History, Ranker
+from lorentzrec.model.queries import history_of
 from lorentzrec.serving.part_files import finish_parts, key_of, part_name, unfinished_folder
 from lorentzrec.serving.versions.index import (
     FEW_EXCLUDED,
@@ -33,10 +31,7 @@ from lorentzrec.serving.versions.index import (
     INDEXED_ITEMS,
     MOST_BOOSTED,
     MOST_CANDIDATES,
-    SPREAD,
     Index,
-    IndexKind,
-    K,
     build_index,
     is_installed,
     open_index,
@@ -76,14 +71,13 @@ class BatchRecommender:
         if options.k < 1:
             raise InputError(f"k is {options.k}: give a whole number of items, 1 or more")
         self.model, self.options, self.index = model, options, index
-        self.histories: Interactions = model.histories
+        self.histories, self.users = model.histories, model.users
         self.customers = np.flatnonzero(self.histories.lengths)
         """Rows of the customers with events."""
-        self._ranker = ranker_of(model)
+        self._ranker = model.ranker
 
     def report(self, rows: int, index: dict[str, Any]) -> BatchReport:
-        assert self.model.users is not None
-        return BatchReport(len(self.customers), rows, len(self.model.users) - len(self.customers), index.get("recall"))
+        return BatchReport(len(self.customers), rows, len(self.users) - len(self.customers), index.get("recall"))
 
     @property
     def parts(self) -> int:
@@ -97,50 +91,46 @@ class BatchRecommender:
         """Recommendations for the customers in these rows."""
         import polars as pl
 
-        assert self.model.users is not None
         if self.index is None:
-            size = EXACT_CUSTOMERS_PER_BLOCK
-            found = [self._exact(users[start : start + size]) for start in range(0, max(len(users), 1), size)]
-        else:
-            found = self._search(users)
-        counts, rows, scores = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+            return pl.concat([self._exact(block) for block in _blocks(users, EXACT_CUSTOMERS_PER_BLOCK)])
+        counts, rows, scores = (np.concatenate(arrays) for arrays in zip(*self._search(users), strict=True))
         ends = np.cumsum(counts)
         return pl.DataFrame(
             {
-                "user": self.model.users.series.gather(np.repeat(users, counts)).alias("user"),
+                "user": self.users.series.gather(np.repeat(users, counts)).alias("user"),
                 "rank": (np.arange(1, len(rows) + 1) - np.repeat(ends - counts, counts)).astype(np.int32),
                 "item": self.model.items.series.gather(rows),
                 "score": scores,
             }
         )
 
-    def _exact(self, users: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """How many items each customer gets, and all their rows and scores."""
-        assert self.model.users is not None
-        options = self.options
-        found = self.model.recommend_many(
-            users=self.model.users.ids(users),
+    def _exact(self, users: NDArray[np.int64]) -> pl.DataFrame:
+        import polars as pl
+
+        options, model = self.options, self.model
+        found = model.recommend_many(
+            users=self.users.ids(users),
             k=options.k,
             exclude=options.exclude,
             items=options.items,
             threads=options.threads,
         )
-        rows = self.model.items.rows([item for one in found for item in one.ids])
-        empty = np.empty(0, np.float32)
-        return np.array([len(one) for one in found], int), rows, np.concatenate([empty, *(one.scores for one in found)])
+        return found.to_frame().cast(
+            {"user": self.users.series.dtype, "rank": pl.Int32, "item": model.items.series.dtype}
+        )
 
     def _search(self, users: NDArray[np.int64]) -> list[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]:
         import faiss
 
         faiss.omp_set_num_threads(1)  # the threads are ours
-        blocks = [
-            users[start : start + CUSTOMERS_PER_BLOCK] for start in range(0, max(len(users), 1), CUSTOMERS_PER_BLOCK)
-        ]
         with SINGLE_THREADED_BLAS, ThreadPoolExecutor(self.options.threads or available_cores()) as pool:
-            return list(pool.map(self._search_block, blocks))
+            return list(pool.map(self._search_block, _blocks(users, CUSTOMERS_PER_BLOCK)))
 
     def _search_block(self, users: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """As `_exact`, with candidates from the index; customers for whom it finds too few are ranked exactly."""
+        """How many items each customer gets, and all their rows and scores.
+
+        Candidates are from the index; customers for whom it finds too few are ranked exactly.
+        """
         k, histories = self.options.k, self.histories
         lengths = histories.lengths[users]
         owners, events = gather_groups(histories.offsets, users)
@@ -179,29 +169,17 @@ class BatchRecommender:
 
     def _boosts(self, user: int, never: NDArray[np.int64]) -> Boosts:
         """What the memory adds to the scores of items that one customer has not seen."""
-        seen, histories = self.histories.history(user), self.histories
-        span = slice(histories.offsets[user], histories.offsets[user + 1])
-        weights = None if histories.weights is None else histories.weights[span]
-        boosts = self._ranker.boosts(History(seen, weights))
+        history = history_of(self.histories, user)
+        boosts = self._ranker.boosts(history)
         assert boosts is not None
-        return boosts.among(None, np.concatenate([never, seen]))
+        return boosts.among(None, np.concatenate([never, history.items]))
 
     def _candidates(
         self, queries: FloatArray, count: int, places: NDArray[np.int64], seen: NDArray[np.int32]
     ) -> NDArray[np.int64]:
         """Items near each query, in rising order of row; -1 instead of what was `seen` by the query in `places`."""
-        import faiss
-
-        index = self.index
-        assert index is not None
-        vectors = queries.astype(np.float32)
-        if index.kind is IndexKind.AUGMENTED:
-            if self._ranker.hyperbolic:
-                vectors[:, 0] *= -1
-            vectors = np.column_stack([vectors, np.zeros(len(vectors), np.float32)])
-        wider = max(1.0, self.options.k / K) ** SPREAD
-        parameters = faiss.SearchParametersIVF(nprobe=min(round(index.probes * wider), index.lists.nlist))
-        found: NDArray[np.int64] = index.lists.search(np.ascontiguousarray(vectors), count, params=parameters)[1]
+        assert self.index is not None
+        found = self.index.search(self._ranker, queries, count, self.options.k)
         found.sort(axis=1)
         size = len(self._ranker.item_points)
         keys = found + np.arange(len(found))[:, None] * size
@@ -212,28 +190,16 @@ class BatchRecommender:
         """The best k candidates of each query by their exact scores; -1 and -inf where there are fewer."""
         ranker = self._ranker
         points, first = ranker.precise(ranker.item_points[np.maximum(found, 0)]), queries[:, None, :]
-        if ranker.by_distance:
-            exact = -(hyperboloid.distance if ranker.hyperbolic else euclidean.distance)(first, points)
-        elif ranker.hyperbolic:
-            exact = -1 - squared_lorentzian_distance(first, points) / 2
-        else:
-            exact = euclidean.dot(first, points)
+        exact = ranker.score_points(first, points)
         exact[found < 0] = -np.inf
         order = np.argsort(-exact, axis=1, kind="stable")[:, : self.options.k]
         exact = np.take_along_axis(exact, order, axis=1)
         return np.where(exact > -np.inf, np.take_along_axis(found, order, axis=1), -1), exact
 
 
-def ranker_of(model: Model) -> Ranker:
-    """A ranker of the model's items and histories."""
-    return Ranker(
-        model.item_points,
-        model.history_points,
-        geometry=model.config.geometry,
-        score=model.config.score,
-        recency=model.config.recency,
-        memory=model.memory,
-    )
+def _blocks(users: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]:
+    """At least one, so that a table without customers has columns."""
+    return [users[start : start + size] for start in range(0, max(len(users), 1), size)]
 
 
 @dataclass(frozen=True)
@@ -255,7 +221,7 @@ def recommend_to_all(
     batch = BatchRecommender(model, options)
     folder = unfinished_folder(out, batch_key(path, options))
     description = make_index(model, options, folder)
-    batch.index = None if not description else read_index(folder / INDEX, description, model)
+    batch.index = None if not description else open_index(folder / INDEX, description, len(model.items))
     for number in range(batch.parts):
         if not (folder / part_name(number)).exists():
             with atomic_file(folder / part_name(number)) as partial:
@@ -278,13 +244,8 @@ def make_index(model: Model, options: BatchOptions, folder: Path) -> dict[str, A
         return {}
     record = folder / f"{INDEX}.json"
     if not record.exists():
-        ranker = ranker_of(model)
-        description = build_index(ranker, sample_queries(ranker, model.histories), folder / INDEX)
+        description = build_index(model.ranker, sample_queries(model.ranker, model.histories), folder / INDEX)
         with atomic_file(record) as partial:
             partial.write_text(json.dumps(description))
     found: dict[str, Any] = json.loads(record.read_text())
     return found
-
-
-def read_index(path: Path, description: dict[str, Any], model: Model) -> Index:
-    return open_index(path, description, len(model.items))

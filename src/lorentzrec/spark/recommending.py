@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from lorentzrec.data.vocabulary import Id
 from lorentzrec.errors import InputError
-from lorentzrec.ingest.spark_session import in_tasks, report_in_one_line, session_place, spark_session
+from lorentzrec.ingest.spark_session import in_tasks, report_in_one_line, spark_session
 from lorentzrec.ingest.storage import fetch, is_remote, join, read_content, remove, write_file
 from lorentzrec.model.artifact import load
 from lorentzrec.model.model import Model
@@ -23,10 +23,9 @@ from lorentzrec.serving.batch import (
     BatchReport,
     batch_key,
     make_index,
-    read_index,
 )
 from lorentzrec.serving.part_files import finish_parts, part_name, unfinished_folder
-from lorentzrec.serving.versions.index import INDEX
+from lorentzrec.serving.versions.index import INDEX, open_index
 from lorentzrec.spark.scratch import absolute, read_record, write_record, writing
 
 if TYPE_CHECKING:
@@ -78,8 +77,8 @@ def recommend_on_spark(
             with write_file(join(folder, f"_{INDEX}")) as file:
                 file.write_bytes(Path(scratch, INDEX).read_bytes())
     place = join(folder, f"_{INDEX}" if remote else INDEX)
-    missing = [number for number in range(batch.parts) if not _exists(join(folder, part_name(number)))]
-    with spark_session(**session_place(master, session), name="lorentzrec recommend-all") as started:
+    missing = [number for number in range(batch.parts) if read_record(_record(folder, number)) is None]
+    with spark_session(master=master, session=session, name="lorentzrec recommend-all") as started:
         if missing:
             task = in_tasks(
                 _write_parts,
@@ -93,7 +92,8 @@ def recommend_on_spark(
                 started.range(0, len(missing), 1, len(missing)).mapInArrow(task, "number bigint").collect()
     if not remote:
         return batch.report(finish_parts(Path(folder), Path(out)), description)
-    rows = sum(int((read_record(_record(folder, number)) or {"rows": 0})["rows"]) for number in range(batch.parts))
+    records = [read_record(_record(folder, number)) or {} for number in range(batch.parts)]
+    rows = sum(record.get("rows", 0) for record in records)
     write_record(join(folder, "_SUCCESS"), {"rows": rows})
     return batch.report(rows, description)
 
@@ -110,11 +110,6 @@ def _begin(out: str, key: str) -> None:
 
 def _record(folder: str, number: int) -> str:
     return join(folder, f"_{part_name(number)}.json")
-
-
-def _exists(address: str) -> bool:
-    folder, _, name = address.rpartition("/")
-    return read_record(_record(folder, int(name[5:10]))) is not None if is_remote(address) else Path(address).exists()
 
 
 def _write_parts(
@@ -137,8 +132,7 @@ def _write_parts(
             frame = batch.part(number)
             with writing(join(folder, part_name(number))) as file:
                 frame.write_parquet(file)
-            if is_remote(folder):
-                write_record(_record(folder, number), {"rows": len(frame)})
+            write_record(_record(folder, number), {"rows": len(frame)})
             yield pa.RecordBatch.from_arrays([pa.array([number])], names=["number"])
 
 
@@ -149,5 +143,5 @@ def _open(model: str, options: BatchOptions, index: str, description: str) -> Ba
     batch = BatchRecommender(loaded, options)
     if found := json.loads(description):
         with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
-            batch.index = read_index(fetch(index, Path(scratch)), found, loaded)  # mapped: stays readable
+            batch.index = open_index(fetch(index, Path(scratch)), found, len(loaded.items))  # mapped: stays readable
     return batch

@@ -86,8 +86,10 @@ class RoundRunner:
             folder = round_folder(plan.folder, epoch, number)
             task = Round(epoch, learning_rate, number - 1, self._rounds, start, tuple(start_checksums), folder)
             parts, checksums = self._run_round(task)
-            for name in ("positives", "loss", "clipped", "capped", "coincident", "saturated"):
-                measured[name] += sum(part["measured"].get(name, 0) for part in parts)
+            of_round: Counter[str] = Counter()
+            for part in parts:
+                of_round.update(part["measured"])
+            measured.update(of_round)
             write_record(join(folder, "merged.json"), {"checksums": checksums, "measured": measured})
             self._current = folder, checksums
             remove_files(start)
@@ -95,10 +97,7 @@ class RoundRunner:
                 remove_files(part_record(folder, worker))
                 for place in range(len(checksums)):
                     remove_files(join(folder, f"{worker:04d}-{place:04d}.safetensors"))
-            advance(
-                sum(part["measured"].get("positives", 0) for part in parts),
-                sum(part["measured"].get("loss", 0.0) for part in parts),
-            )
+            advance(of_round["positives"], of_round["loss"])
         assert self._current is not None
         load_states(*self._current, plan.bounds, self._states)
         seconds = time.perf_counter() - started

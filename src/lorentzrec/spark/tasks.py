@@ -16,18 +16,29 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lorentzrec._version import __version__
+from lorentzrec.data.arrays import gather_groups, offsets_of
+from lorentzrec.data.interactions import Interactions
+from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import InputError
+from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.ingest.storage import join
 from lorentzrec.learning.epochs import EpochRunner, find_learners
 from lorentzrec.learning.kernels.compiling import cache_folder
 from lorentzrec.learning.tables import table_of
 from lorentzrec.model.config import ResolvedConfig
-from lorentzrec.spark.merging import find_changes, merge
 from lorentzrec.spark.scratch import Damaged, read_arrays, read_record, write_arrays, write_record
-from lorentzrec.spark.shards import interactions_of, read_shard
-from lorentzrec.spark.tables import changes_of, changes_within, load_states, read_range, state_of, write_range
+from lorentzrec.spark.tables import (
+    changes_within,
+    find_changes,
+    load_states,
+    merge,
+    read_range,
+    state_of,
+    write_range,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -94,6 +105,20 @@ def run_tasks(
             yield pa.RecordBatch.from_arrays([pa.array([json.dumps(result)])], names=["result"])
 
 
+def left_out(data: Interactions, learned: Interactions) -> NDArray[np.int64]:
+    """Places of the events of `data` that are not in `learned`, which lacks at most one event of a customer."""
+    shorter = np.flatnonzero(data.lengths != learned.lengths)
+    positions, events = gather_groups(data.offsets, shorter)
+    within = events - data.offsets[shorter][positions]
+    # the same place in the other history; the last event has no counterpart
+    others = np.minimum(within, learned.lengths[shorter][positions] - 1) + learned.offsets[shorter][positions]
+    differs = within == data.lengths[shorter][positions] - 1
+    for name, values in data.event_columns().items():
+        differs |= values[events] != learned.event_columns()[name][others]
+    first = np.flatnonzero(differs)
+    return events[first[np.unique(positions[first], return_index=True)[1]]]
+
+
 def shard_file(plan: Plan, worker: int) -> str:
     return join(plan.folder, "shards", f"{worker:04d}.safetensors")
 
@@ -113,6 +138,42 @@ def write_shard(plan: Plan, worker: int) -> dict[str, Any]:
     record = {"checksum": write_arrays(shard_file(plan, worker), arrays)}
     write_record(f"{shard_file(plan, worker)}.json", record)
     return record
+
+
+def read_shard(
+    address: str, digest: str, held_out: NDArray[np.int64], worker: int, workers: int
+) -> dict[str, NDArray[Any]]:
+    """The events of the customers `worker`, `worker + workers`, ... of a dataset's training part, without those that
+    are held out: `lengths` of their histories, `item_rows`, and `weights` and `labels` if there are any.
+
+    Rows are numbered by frequency, so that every n-th customer gives all workers the same mix of long and short
+    histories. held_out: places of events in the training part.
+    """
+    import polars as pl
+
+    dataset = open_dataset(address)
+    if dataset.digest != digest:
+        raise InputError(f"{address} was changed during training: train again")
+    names = [name for name in ("weight", "label") if name in dataset.manifest["columns"]]
+    events = (
+        dataset.scan_training()
+        .select("user_row", "item_row", *names)
+        .with_row_index("place")
+        .filter(pl.col("user_row") % workers == worker)
+        .collect(engine="streaming")
+    )
+    if len(held_out):
+        events = events.filter(~pl.col("place").is_in(held_out))
+    count = -(-(dataset.manifest["counts"]["users"] - worker) // workers)
+    lengths = np.bincount(events["user_row"].to_numpy() // workers, minlength=count).astype(np.int32)
+    return {"lengths": lengths} | {f"{name}s": events[name].to_numpy() for name in ("item_row", *names)}
+
+
+def interactions_of(arrays: dict[str, Any], item_count: int) -> Interactions:
+    """A shard as interactions with numbers as ids."""
+    lengths = arrays.pop("lengths")
+    users, items = Vocabulary.numbered(len(lengths), name="user"), Vocabulary.numbered(item_count, name="item")
+    return Interactions(users, items, offsets_of(lengths.astype(np.int64)), **arrays)
 
 
 class _Worker:
@@ -203,7 +264,6 @@ def merge_range(plan: Plan, number: int, *, task: Round, checksums: list[list[st
         return {"damaged": damaged}
     hyperbolic = plan.config["geometry"] == "hyperboloid"
     merged = {
-        side: merge(state, [changes_of(copy[side]) for copy in copies], hyperbolic=hyperbolic)
-        for side, state in before.items()
+        side: merge(state, [copy[side] for copy in copies], hyperbolic=hyperbolic) for side, state in before.items()
     }
     return {"checksum": write_range(task.folder, number, merged)}

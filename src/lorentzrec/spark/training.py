@@ -14,7 +14,7 @@ from typing import Any, Unpack
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.ingest.dataset import Dataset, open_dataset
-from lorentzrec.ingest.spark_session import in_tasks, report_in_one_line, session_place, spark_session
+from lorentzrec.ingest.spark_session import in_tasks, report_in_one_line, spark_session
 from lorentzrec.ingest.storage import join
 from lorentzrec.learning.checkpoint import Checkpoint
 from lorentzrec.learning.kernels.structures import Table
@@ -23,11 +23,10 @@ from lorentzrec.learning.trainer import RunOptions, finish, refuse_other_config
 from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import NoteKind
-from lorentzrec.spark.runner import Execute, RoundRunner
+from lorentzrec.spark.runner import RoundRunner
 from lorentzrec.spark.scratch import absolute, write_arrays
-from lorentzrec.spark.shards import left_out
 from lorentzrec.spark.tables import range_bounds
-from lorentzrec.spark.tasks import Plan, Work, held_out_file, release, run_tasks
+from lorentzrec.spark.tasks import Plan, Work, held_out_file, left_out, release, run_tasks
 from lorentzrec.threads import available_cores
 
 ROUNDS = 8
@@ -75,54 +74,27 @@ def train(
         if value < 1:
             raise InputError(f"`{name}` is {value}: give 1 or more")
     threads = config.threads or (max(1, available_cores() // workers) if on_this_machine else None)
-    place = session_place(master, session)
-    with _scratch(scratch, on_this_machine) as storage, spark_session(**place, name="lorentzrec train") as started:
-        return train_in_rounds(
-            dataset,
-            config,
-            partial(_execute, started),
-            workers=workers,
-            rounds=rounds,
-            threads=threads,
-            scratch=storage,
-            metric=metric,
-            validate_every=validate_every,
-            **options,
-        )
-
-
-def train_in_rounds(
-    dataset: Dataset,
-    config: TrainingConfig,
-    execute: Execute,
-    *,
-    workers: int,
-    rounds: int,
-    threads: int | None,
-    scratch: str,
-    metric: str = VALIDATION_METRIC,
-    validate_every: int = 1,
-    **options: Unpack[RunOptions],
-) -> Model:
-    """`train` with tasks that `execute` runs."""
-    parts = dict(zip(dataset.part_names or ("train",), dataset.parts(), strict=True))
+    parts = dataset.named_parts()
     data, validation = next(iter(parts.values())), parts.get("validation")
+    with (
+        _scratch(scratch, on_this_machine) as storage,
+        spark_session(master=master, session=session, name="lorentzrec train") as started,
+    ):
 
-    def make_runner(learned: Interactions, resolved: ResolvedConfig, histories: Table, items: Table) -> RoundRunner:
-        plan = _plan(dataset, resolved, scratch, left_out(data, learned), workers, rounds, threads)
-        return RoundRunner(execute, plan, rounds, learned, resolved, histories, items)
+        def make_runner(learned: Interactions, resolved: ResolvedConfig, histories: Table, items: Table) -> RoundRunner:
+            plan = _plan(dataset, resolved, storage, left_out(data, learned), workers, rounds, threads)
+            return RoundRunner(partial(_execute, started), plan, rounds, learned, resolved, histories, items)
 
-    run = TrainingRun(data, config, validation, metric, validate_every, make_runner)
-    assert isinstance(run.runner, RoundRunner)
-    if workers > 1:
-        run.note(NoteKind.WORKERS, workers=workers, rounds=rounds)
-    checkpoint = options.get("checkpoint")
-    if options.get("resume") and checkpoint is not None:
-        _refuse_other_workers(Checkpoint.load(checkpoint), workers, rounds)
-
-    runner = run.runner
-    model = finish(run, **options, prepare=lambda config, announce: runner.write_shards(), every_epoch=True)
-    runner.remove_files()
+        run = TrainingRun(data, config, validation, metric, validate_every, make_runner)
+        runner = run.runner
+        assert isinstance(runner, RoundRunner)
+        if workers > 1:
+            run.note(NoteKind.WORKERS, workers=workers, rounds=rounds)
+        checkpoint = options.get("checkpoint")
+        if options.get("resume") and checkpoint is not None:
+            _refuse_other_workers(Checkpoint.load(checkpoint), workers, rounds)
+        model = finish(run, **options, prepare=lambda config, announce: runner.write_shards(), every_epoch=True)
+        runner.remove_files()
     return model
 
 

@@ -227,8 +227,10 @@ class Comparer:
             paired = {name: values for name, values in report.per_user.items() if "popularity" not in name}
             points: dict[str, Any] = {}
             if isinstance(model, Model):
-                without = replace(model, memory=None)
-                alone = evaluate(without, test, k=k, histories=histories, intervals=False, threads=self.threads)
+                alone = report
+                if model.memory is not None:
+                    without = replace(model, memory=None)
+                    alone = evaluate(without, test, k=k, histories=histories, intervals=False, threads=self.threads)
                 points["points_alone"] = {name: metric.value for name, metric in alone.metrics.items()}
             return {
                 **points,

@@ -12,6 +12,7 @@ import json
 import multiprocessing
 import signal
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
@@ -52,6 +53,8 @@ class Search:
     validation_users: int = 10_000
     """Validate on at most this many customers, chosen at random."""
     seed: int = 0
+    first: tuple[dict[str, Any], ...] = ()
+    """Settings that are tried after the defaults, before any that the sampler chooses."""
 
     def base(self, geometry: str) -> TrainingConfig:
         """The config that all trials of a geometry share."""
@@ -245,7 +248,8 @@ class _Worker:
                 validation=self.validation,
                 progress=False,
                 metric=metric,
-                validate_every=VALIDATE_EVERY,
+                # Earlier values are for the pruner, which needs trials to compare with.
+                validate_every=VALIDATE_EVERY if self.trials > STARTUP_TRIALS else 2**31,
                 watch=watch,
             )
         except TrialPruned:
@@ -285,7 +289,9 @@ def _work(worker: _Worker, turn: Any, lines: Any) -> None:
 
 def _study(folder: Path, geometry: str, search: Search) -> Study:
     try:
-        import optuna
+        with warnings.catch_warnings():  # of tqdm, in notebooks without ipywidgets: its bars are not used here
+            warnings.filterwarnings("ignore", message="IProgress not found")
+            import optuna
         from optuna.storages import JournalStorage
         from optuna.storages.journal import JournalFileBackend
     except ImportError:
@@ -329,8 +335,9 @@ def _begin(study: Study, task: TuningTask, search: Search) -> None:
         values = search.base(study.study_name).resolve_for(task.train).to_dict()
         defaults = {name: values[name] for name, where in space.items() if where.contains(values[name])}
         study.enqueue_trial(defaults)
-        if {"score", "scale"} <= space.keys():
-            study.enqueue_trial(defaults | OTHER_SCORE)
+        others = [OTHER_SCORE] if {"score", "scale"} <= space.keys() else []
+        for settings in (*others, *search.first):
+            study.enqueue_trial(defaults | settings)
     for trial in study.get_trials(states=(TrialState.RUNNING,)):
         study.set_user_attr(STOPPED, [*study.user_attrs.get(STOPPED, []), trial.number])
         study.tell(trial.number, state=TrialState.FAIL)

@@ -36,7 +36,7 @@ Space = dict[str, Between | OneOf]
 _ASYMMETRIC: Space = {
     "learning_rate": Between(0.03, 1.5, logarithmic=True),
     "score": OneOf(("distance", "inner")),
-    "scale": Between(2.0, 40.0, logarithmic=True),
+    "scale": Between(1.0, 60.0, logarithmic=True),
     "regularisation": OneOf((0.0, 0.01, 0.03, 0.1, 0.3)),
     "targets": OneOf(("shared", "separate")),
     "recency": Between(0.5, 1.0),
@@ -50,8 +50,7 @@ _SYMMETRIC: Space = {
 }
 SPACES: dict[tuple[str, str], Space] = {
     ("asymmetric", "hyperboloid"): _ASYMMETRIC,
-    # Distances in flat space are shorter, and the best scale varies more.
-    ("asymmetric", "euclidean"): _ASYMMETRIC | {"scale": Between(1.0, 60.0, logarithmic=True)},
+    ("asymmetric", "euclidean"): _ASYMMETRIC,
     ("symmetric", "hyperboloid"): _SYMMETRIC,
     ("symmetric", "euclidean"): _SYMMETRIC | {"scale": Between(0.5, 40.0, logarithmic=True)},
 }

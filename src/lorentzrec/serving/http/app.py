@@ -24,14 +24,13 @@ from litestar.openapi.spec import Components, ExternalDocumentation, Reference, 
 from litestar.routes import HTTPRoute
 
 from lorentzrec._version import __version__
-from lorentzrec.serving.http.costs import CostlyRequests
 from lorentzrec.serving.http.documentation import exact_document
 from lorentzrec.serving.http.guarded_store import GuardedStore
 from lorentzrec.serving.http.keys import ApiKeys, authorise
 from lorentzrec.serving.http.metrics import Metrics
 from lorentzrec.serving.http.middleware import RequestMiddleware
 from lorentzrec.serving.http.problems import PLUGIN, log_failure
-from lorentzrec.serving.http.requests import StrictRequest, Worker
+from lorentzrec.serving.http.requests import CostlyRequests, StrictRequest, Worker
 from lorentzrec.serving.http.routes import catalogue, customers, public, recommendations
 from lorentzrec.serving.http.settings import SERVICE_FOLDER, ServiceSettings
 from lorentzrec.serving.http.version_watcher import VersionWatcher
@@ -52,10 +51,9 @@ CORS = CORSConfig(
 def create_app(settings: ServiceSettings, keys: ApiKeys | None = None) -> RequestMiddleware:
     """The application of one worker. Its store and its versions are opened when the server starts it.
 
-    `keys`: those of the server that the worker belongs to; without a server, the key file is read.
+    `keys`: those of the server that the worker belongs to, if its settings name a file of them.
     """
-    if keys is None and settings.api_key_file is not None:
-        keys = ApiKeys(settings.api_key_file)
+    keyed = settings.api_key_file is not None
     metrics = Metrics()
     store = GuardedStore(
         lambda: open_store(settings.store), seconds=settings.store_seconds, threads=settings.store_threads
@@ -80,14 +78,14 @@ def create_app(settings: ServiceSettings, keys: ApiKeys | None = None) -> Reques
     v1 = _routes_of(recommendations, catalogue, customers)
     origins = [*settings.allowed_origins]
     app = Litestar(
-        [Router("/v1", route_handlers=v1, guards=[authorise] if keys else []), *_routes_of(public)],
+        [Router("/v1", route_handlers=v1, guards=[authorise] if keyed else []), *_routes_of(public)],
         dependencies={"worker": Provide(lambda: worker, sync_to_thread=False)},
         state=State({"api_keys": keys, "costly": worker.costly}),
         exception_handlers={Exception: log_failure},
         plugins=[PLUGIN],
         request_class=StrictRequest,
         lifespan=[running],
-        openapi_config=_openapi_config(keyed=keys is not None),
+        openapi_config=_openapi_config(keyed=keyed),
         cors_config=replace(CORS, allow_origins=origins) if origins else None,
         request_max_body_size=settings.body_bytes,
         logging_config=None,

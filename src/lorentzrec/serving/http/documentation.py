@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from html import escape
+from importlib.resources import files
 from typing import Any
 
 import msgspec
 
+from lorentzrec.field_checks import field_texts
 from lorentzrec.serving.http import messages
 
 EXAMPLES: dict[str, Any] = {
@@ -25,13 +28,25 @@ SCHEMAS = "#/components/schemas/"
 
 
 def exact_document(document: dict[str, Any]) -> dict[str, Any]:
-    """Litestar's document, with bodies as msgspec describes them: Litestar loses the limits of types inside a union."""
+    """Litestar's document, with bodies as msgspec describes them: Litestar loses the limits of types inside a union.
+    The text below a field becomes its description."""
     components = document["components"]
     bodies = [vars(messages)[name] for name in components["schemas"] if name in vars(messages)]
     _, exact = msgspec.json.schema_components(bodies, ref_template=SCHEMAS + "{name}")
     for name, example in EXAMPLES.items():
         exact[name]["examples"] = [example]
+    for name, schema in exact.items():
+        for field, text in _field_descriptions(vars(messages).get(name, object)).items():
+            described = schema["properties"][field]
+            described["description"] = " ".join([*filter(None, [described.get("description")]), text])
     return document | {"components": components | {"schemas": components["schemas"] | exact}}
+
+
+@cache
+def _field_descriptions(body: type) -> dict[str, str]:
+    """The text below each field of a body, those of its bases included."""
+    ours = [cls for cls in reversed(body.__mro__) if cls.__module__.startswith("lorentzrec.")]
+    return {name: " ".join(texts) for cls in ours for name, texts in field_texts(cls).items()}
 
 
 def documentation_page(document: dict[str, Any], address: str) -> str:
@@ -49,7 +64,8 @@ def documentation_page(document: dict[str, Any], address: str) -> str:
         for name, schema in sorted(schemas.items())
     )
     keys = "<p>Send an API key as <code>Authorization: Bearer KEY</code> or <code>X-API-Key: KEY</code>.</p>"
-    return PAGE.format(
+    page = (files("lorentzrec.serving.http") / "documentation.html").read_text("utf-8")
+    return page.format(
         version=escape(document["info"]["version"]),
         description=escape(document["info"].get("description", "")),
         keys=keys if document.get("security") else "",
@@ -101,7 +117,7 @@ def _fields(rows: list[tuple[str, dict[str, Any], bool, str]]) -> str:
     lines = "".join(
         f"<tr><th scope='row'><code>{escape(name)}</code></th><td>{_type(schema)}</td>"
         f"<td>{'required' if required else _default(schema)}</td>"
-        f"<td>{escape(schema.get('description', ''))} {place}</td></tr>"
+        f"<td>{_code(schema.get('description', ''))} {place}</td></tr>"
         for name, schema, required, place in rows
     )
     heads = "".join(f"<th scope='col'>{head}</th>" for head in ("Name", "Type", "Default", "Meaning"))
@@ -130,37 +146,8 @@ def _type(schema: dict[str, Any]) -> str:
 
 def _text(text: str) -> str:
     """Paragraphs, with `names` as code."""
-    marked = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
-    return "".join(f"<p>{part}</p>" for part in marked.split("\n\n") if part.strip())
+    return "".join(f"<p>{part}</p>" for part in _code(text).split("\n\n") if part.strip())
 
 
-PAGE = """<!doctype html>
-<html lang="en">
-<head>
-  <meta charset="utf-8">
-  <meta name="viewport" content="width=device-width, initial-scale=1">
-  <title>lorentzrec: API documentation</title>
-  <link rel="icon" href="/page/icon.svg" type="image/svg+xml">
-  <link rel="stylesheet" href="/page/style.css">
-  <link rel="stylesheet" href="/page/docs.css">
-  <script src="/page/theme.js"></script>
-</head>
-<body>
-  <header class="top">
-    <h1>lorentzrec API</h1>
-    <p class="intro">Version {version}. {description}</p>
-    <button id="theme" type="button">Dark</button>
-  </header>
-  <main class="docs">
-    <nav aria-label="Routes"><ul>{contents}</ul>
-      <p><a href="/schema">OpenAPI document</a></p><p><a href="/">The catalogue as a map</a></p></nav>
-    <article>
-      <p>Every problem is a JSON object of type <a href="#Problem">Problem</a> (RFC 9457). In the examples, replace the
-        item ids with those of your catalogue.</p>{keys}
-      <h2>Routes</h2>{routes}
-      <h2>Types</h2>{types}
-    </article>
-  </main>
-</body>
-</html>
-"""
+def _code(text: str) -> str:
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))

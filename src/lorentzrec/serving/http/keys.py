@@ -54,9 +54,9 @@ class ApiKeys:
     A worker that is started later inherits the keys in memory, even if the file of keys is invalid by then.
     """
 
-    def __init__(self, source: Path, folder: Path | None = None) -> None:
-        """`folder`: private to the service; without one, the keys cannot be reloaded."""
-        self._source, self._shared = source, folder and folder / "keys.json"
+    def __init__(self, source: Path, folder: Path) -> None:
+        """`folder`: private to the service."""
+        self._source, self._shared = source, folder / "keys.json"
         self._digests = read_key_file(source)
         self._state: tuple[int, ...] | None = None
         self._share(self._digests)
@@ -84,8 +84,6 @@ class ApiKeys:
 
     def _follow(self) -> None:
         """Take over the keys that the parent has shared, if they are new."""
-        if self._shared is None:
-            return
         with suppress(OSError):  # the temporary folder was cleaned up: the keys in memory are the last that were shared
             found = self._shared.stat()
             state = (found.st_ino, found.st_mtime_ns, found.st_size)
@@ -94,12 +92,11 @@ class ApiKeys:
                 self._state = state
 
     def _share(self, digests: dict[str, bool]) -> None:
-        if self._shared is not None:
-            new = self._shared.with_suffix(".new")
-            new.unlink(missing_ok=True)
-            new.touch(mode=0o600)
-            new.write_text(json.dumps(digests))
-            new.replace(self._shared)
+        new = self._shared.with_suffix(".new")
+        new.unlink(missing_ok=True)
+        new.touch(mode=0o600)
+        new.write_text(json.dumps(digests))
+        new.replace(self._shared)
 
 
 def authorise(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:

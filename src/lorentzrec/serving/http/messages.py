@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any, TypeAlias
 
 from msgspec import Meta, Struct
@@ -21,7 +22,10 @@ LATEST_TIME = 1e11
 
 Kind: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64, description="view, add-to-bag, buy, ...")]
 Weight: TypeAlias = Annotated[float, Meta(gt=0, le=1e6, description="The weight of the event in the history.")]
-Time: TypeAlias = Annotated[float, Meta(ge=0, le=LATEST_TIME, description="Seconds since 1970.")]
+Time: TypeAlias = (
+    Annotated[float, Meta(ge=0, le=LATEST_TIME, description="Seconds since 1970.")]
+    | Annotated[datetime, Meta(tz=True, description="RFC 3339, such as 2024-05-13T10:00:00Z.")]
+)
 
 
 class RecommendRequest(RankingOptions, frozen=True):
@@ -66,7 +70,7 @@ def _check_reasons(options: RankingOptions, history: int) -> None:
 
 class EventDetails(Struct, frozen=True, forbid_unknown_fields=True):
     time: Time | None = None
-    """Now, if left out."""
+    """Seconds since 1970, or a text such as 2024-05-13T10:00:00Z; now, if left out."""
     id: Id | None = None
     """An event that is sent again with the same id counts once, and so does an item at one time under two ids. If left
     out, the id is derived from item and time; without a time it is new for every event."""
@@ -85,6 +89,13 @@ class NewEvent(EventDetails, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.kind is not None and self.weight is not None:
             raise ValueError(f"the event on {str(self.item)!r} has a kind and a weight: send one of them")
+        if self.seconds is not None and self.seconds < 0:
+            raise ValueError(f"the event on {str(self.item)!r} is of the time {self.time}: send a time from 1970 on")
+
+    @property
+    def seconds(self) -> float | None:
+        """The time as seconds since 1970."""
+        return self.time.timestamp() if isinstance(self.time, datetime) else self.time
 
 
 class EventsRequest(EventDetails, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ import re
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from lorentzrec.serving.http.settings import SERVICE_FOLDER
 
@@ -56,14 +56,6 @@ class Metrics:
         return b"".join(line for line in lines if not _PAST_VERSION.match(line))
 
 
-class WorkerDeaths:
-    """Counts workers that died, and removes their gauges. Used by their parent; `Metrics.text` finds the counter."""
-
-    def __init__(self) -> None:
-        self._counter = Counter(
-            "lorentzrec_worker_deaths_total", "Workers that ended unexpectedly.", registry=CollectorRegistry()
-        )
-
-    def count(self, process: int) -> None:
-        self._counter.inc()
-        mark_process_dead(process)  # type: ignore[no-untyped-call]
+def worker_deaths() -> Counter:
+    """Counts workers that died. Used by their parent; `Metrics.text` finds the counter among the files."""
+    return Counter("lorentzrec_worker_deaths_total", "Workers that ended unexpectedly.", registry=CollectorRegistry())

@@ -22,6 +22,7 @@ from lorentzrec.serving.http.settings import ServiceSettings
 ALWAYS_OPEN = ("/healthz", "/readyz", "/metrics")
 """Available under overload and under any host name: probes and scrapers use the address of a container."""
 SANE_REQUEST_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
+"""Ids of clients for their requests that are safe in a log; others are replaced."""
 JSON_TYPE = re.compile(rb"application/([\w.+-]+\+)?json\s*(;.*)?", re.IGNORECASE)
 KNOWN_METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 WRITING_METHODS = {"POST", "PUT", "PATCH", "DELETE"}
@@ -58,17 +59,7 @@ class RequestMiddleware:
         exchange = _Exchange(scope, receive, send, self)
         self._metrics.in_flight.inc()
         try:
-            await self._pass(exchange)
-        except ServiceProblem as problem:
-            await exchange.refuse(problem)
-        finally:
-            self._slots_taken -= exchange.has_slot
-            self._metrics.in_flight.dec()
-            self._record(exchange)
-
-    async def _pass(self, exchange: _Exchange) -> None:
-        self._check_headers(exchange)
-        try:
+            self._check_headers(exchange)
             async with asyncio.timeout(self._settings.request_seconds) as exchange.deadline:
                 if not exchange.has_body:
                     self.complete(exchange)
@@ -80,10 +71,16 @@ class RequestMiddleware:
                     await self.app(exchange.scope, exchange.receive, exchange.send)
                 finally:
                     self._no_longer_arriving(exchange)
+        except ServiceProblem as problem:
+            await exchange.refuse(problem)
         except TimeoutError:
             if exchange.status is not None:
                 raise  # the response has begun, so all that is left is to close the connection
-            raise self._timeout_problem(exchange) from None
+            await exchange.refuse(self._timeout_problem(exchange))
+        finally:
+            self._slots_taken -= exchange.has_slot
+            self._metrics.in_flight.dec()
+            self._record(exchange)
 
     def _timeout_problem(self, exchange: _Exchange) -> ServiceProblem:
         seconds = f"{self._settings.request_seconds:g} seconds"
@@ -174,7 +171,8 @@ class _Exchange:
         self.complete = self.has_slot = self.given_up = self.gone = False
         self.deadline: asyncio.Timeout | None = None
         self.status: int | None = None
-        self.request_id = _request_id(self.headers.get(b"x-request-id", b""))
+        sent = self.headers.get(b"x-request-id", b"").decode("latin-1")
+        self.request_id = sent if SANE_REQUEST_ID.fullmatch(sent) else secrets.token_hex(8)
         raw_path: bytes = scope.get("raw_path") or b""
         path = raw_path.partition(b"?")[0].decode("latin-1") or scope["path"]
         method = "GET" if self.method == "HEAD" else self.method  # the same headers, and no body: see `send`
@@ -215,9 +213,3 @@ class _Exchange:
         encoded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
         await self.send({"type": "http.response.start", "status": problem.status_code, "headers": encoded})
         await self.send({"type": "http.response.body", "body": body, "more_body": False})
-
-
-def _request_id(sent: bytes) -> str:
-    """The client's own id of the request, if it is safe in a log, else a new one."""
-    text = sent.decode("latin-1")
-    return text if SANE_REQUEST_ID.fullmatch(text) else secrets.token_hex(8)

@@ -28,7 +28,7 @@ logger = logging.getLogger("lorentzrec.serving")
 class NewItemWatcher:
     """Follows the new items of the store and places those that the version does not contain.
 
-    Used by the thread of `VersionWatcher`; only `missing_customers` and `count_left_out` are called by others.
+    Used by the thread of `VersionWatcher`; only `missing_customers` is called by others.
     """
 
     def __init__(self, store: GuardedStore, metrics: Metrics, most: int) -> None:
@@ -37,15 +37,11 @@ class NewItemWatcher:
         self._revision = 0
         self._items: dict[str, NewItem] = {}  # of the store, also those that the version contains
         self._placer: Placer | None = None
-        self._waiting: dict[str, None] = {}  # ids that are to be placed
+        self.waiting: dict[str, None] = {}
+        """Ids that are to be placed; if there are any, the next poll should follow at once."""
         self._points: dict[str, NewPoint | None] = {}  # of those that the version does not contain; None: not placed
         self._changed = False  # since the last recommender was extended
         self._full = False
-
-    @property
-    def waiting(self) -> bool:
-        """Whether there are items that are not placed yet, so that the next poll should follow at once."""
-        return bool(self._waiting)
 
     def extend(self, recommender: Recommender, revision: int) -> Recommender:
         """A recommender with the new items of the store, at this revision of theirs; the same one if none changed."""
@@ -69,7 +65,7 @@ class NewItemWatcher:
     def _placer_of(self, recommender: Recommender) -> Placer:
         if self._placer is None or self._placer.version is not recommender.version:
             self._placer = Placer(recommender.version)
-            self._points, self._waiting, self._changed = {}, {}, True
+            self._points, self.waiting, self._changed = {}, {}, True
             self._wait_for(self._items)
             self._make_room(self._placer)
         return self._placer
@@ -81,7 +77,7 @@ class NewItemWatcher:
             kept = {item.id for item in found.items}
             self._items = {id: item for id, item in self._items.items() if id in kept}
             self._points = {id: point for id, point in self._points.items() if id in kept}
-            self._waiting = {id: None for id in self._waiting if id in kept}
+            self.waiting = {id: None for id in self.waiting if id in kept}
         changed = [item.id for item in found.items if self._items.get(item.id) != item]
         self._items |= {item.id: item for item in found.items}
         self._wait_for(changed)
@@ -92,13 +88,13 @@ class NewItemWatcher:
         assert self._placer is not None
         listed = list(ids)
         rows = self._placer.version.items.rows(listed)
-        self._waiting |= {id: None for id, row in zip(listed, rows.tolist(), strict=True) if row < 0}
+        self.waiting |= {id: None for id, row in zip(listed, rows.tolist(), strict=True) if row < 0}
 
     def _place_some(self, placer: Placer) -> None:
         """Place items that wait for it, or else try again one that could not be placed."""
         chosen: list[NewItem] = []
         users: dict[str, None] = {}
-        for id in self._waiting or self._next_unplaced():
+        for id in self.waiting or self._next_unplaced():
             item = self._items[id]
             if chosen and len(users) + len(item.customers) > HISTORIES_A_POLL:
                 break
@@ -112,7 +108,7 @@ class NewItemWatcher:
             tried_again = item.id in self._points and self._points.pop(item.id) is None  # what was tried last is last
             self._changed |= not (tried_again and point is None)
             self._points[item.id] = point
-            self._waiting.pop(item.id, None)
+            self.waiting.pop(item.id, None)
 
     def _next_unplaced(self) -> list[str]:
         """The item that was tried first among those that have customers and no point: they may have a history now."""
@@ -146,9 +142,6 @@ class NewItemWatcher:
                 if found is None or (len(found.customers) < MOST_CUSTOMERS and user not in found.customers):
                     missing.setdefault(item, []).append(user)
         return missing
-
-    def count_left_out(self, items: int) -> None:
-        self._metrics.new_items_left_out.inc(items)
 
 
 def _read_histories(store: Store, users: Iterable[str]) -> dict[str, list[HistoryEvent]]:

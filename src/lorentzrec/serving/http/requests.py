@@ -1,35 +1,78 @@
-"""What route handlers receive: bodies of exactly the declared type, decoded ids from paths, and the worker's parts."""
+"""What route handlers receive, bodies of exactly the declared type and ids from paths, and the queue of costly ones."""
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 import msgspec
 from litestar import Request
+from litestar.concurrency import sync_to_thread
 from litestar.datastructures import State
 from litestar.di import NamedDependency
 from litestar.params import PathParameter
 
 from lorentzrec.errors import InputError
-from lorentzrec.serving.http.costs import CostlyRequests
+from lorentzrec.model.diversity import pool_size
 from lorentzrec.serving.http.guarded_store import GuardedStore
 from lorentzrec.serving.http.metrics import Metrics
+from lorentzrec.serving.http.problems import Overloaded
 from lorentzrec.serving.http.version_watcher import VersionWatcher
-from lorentzrec.serving.recommending.query import ID_PATTERN
+from lorentzrec.serving.recommending.query import ID_PATTERN, RankingOptions
 from lorentzrec.serving.stores.store import LONGEST_ID
+
+Result = TypeVar("Result")
 
 LARGE_BODY = 2**14
 """Bytes. Larger bodies are decoded in a thread: 10,000 ids take 5 ms, in which a worker could do nothing else."""
+COSTLY = 10_000
+"""Requests above this cost take turns. A unit is about a microsecond: ordinary requests cost a few hundred."""
+MOST_WAITING = 16
+"""Costly requests that wait in one worker; further ones get a 503."""
 BYTES_A_UNIT = 10
-"""Bytes of a body that are decoded at the cost of one unit; see `costs.py`."""
+"""Bytes of a body that are decoded at the cost of one unit."""
 _ID_SCHEMA = {"minLength": 1, "maxLength": LONGEST_ID, "pattern": ID_PATTERN}
 
 ItemInPath: TypeAlias = Annotated[str, PathParameter(description="The id of an item.", schema_extra=_ID_SCHEMA)]
 UserInPath: TypeAlias = Annotated[str, PathParameter(description="The id of a customer.", schema_extra=_ID_SCHEMA)]
+
+
+class CostlyRequests:
+    """Runs handlers in threads, costly ones one at a time: cheap requests never wait for them."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Semaphore(1)
+        self._waiting = 0
+
+    async def run(self, cost: int, handle: Callable[[], Result]) -> Result:
+        if cost <= COSTLY:
+            return await sync_to_thread(handle)
+        if self._waiting >= MOST_WAITING:
+            raise Overloaded(
+                "too many costly requests at once: try again in a second, or with fewer ids or a smaller k"
+            )
+        self._waiting += 1
+        try:
+            async with self._turn:
+                return await sync_to_thread(handle)
+        finally:
+            self._waiting -= 1
+
+
+def cost(options: RankingOptions, history: int) -> int:
+    """The work of a request: looking up its ids, comparing candidates with each other, computing reasons.
+
+    history: the number of items in the history, at most.
+    """
+    k, ids = options.k, history + len(options.exclude) + len(options.allow or ())
+    compared = k * pool_size(k, options.diversity) // 10 if options.diversity else 0
+    weighed = k * history // 20 if options.reasons else 0
+    return k + ids + compared + weighed
 
 
 @dataclass(frozen=True)

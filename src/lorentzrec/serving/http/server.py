@@ -79,9 +79,11 @@ class _Server(MPServer):
     keys: ApiKeys | None = None
 
     def _serve_loop(self, spawn_target: Any, target_loader: Any) -> None:
-        from lorentzrec.serving.http.metrics import WorkerDeaths
+        from prometheus_client.multiprocess import mark_process_dead
 
-        deaths, short_lives = WorkerDeaths(), 0
+        from lorentzrec.serving.http.metrics import worker_deaths
+
+        deaths, short_lives = worker_deaths(), 0
         while not self.interrupt_signal:
             self.main_loop_interrupt.wait()
             self.main_loop_interrupt.clear()  # first, so that nothing that happens from now on is missed
@@ -94,22 +96,18 @@ class _Server(MPServer):
             while self.interrupt_children and not self.interrupt_signal:
                 place = self.interrupt_children.pop(0)
                 worker = self.wrks[place]
-                deaths.count(worker.inner.pid)
-                logger.warning(
-                    "worker %d (pid %s) died (%s); it is replaced", place + 1, worker.inner.pid, _describe_end(worker)
-                )
-                failed_to_start = worker.inner.exitcode > 0 and time.monotonic() < worker.birth + SHORT_LIFE
+                deaths.inc()
+                mark_process_dead(worker.inner.pid)  # type: ignore[no-untyped-call]
+                code: int = worker.inner.exitcode
+                end = f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
+                logger.warning("worker %d (pid %s) died (%s); it is replaced", place + 1, worker.inner.pid, end)
+                failed_to_start = code > 0 and time.monotonic() < worker.birth + SHORT_LIFE
                 short_lives = short_lives + 1 if failed_to_start else 0
                 if short_lives >= MOST_SHORT_LIVES:
                     logger.error("workers die as soon as they start: the service ends; see the lines before this one")
                     self.interrupt_children.append(place)  # the exit code is then 1
                     return
                 self._respawn_workers([place], spawn_target, target_loader, delay=0)
-
-
-def _describe_end(worker: Any) -> str:
-    code: int = worker.inner.exitcode
-    return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
 
 
 def _load(settings: ServiceSettings, keys: ApiKeys | None) -> Any:

@@ -29,53 +29,127 @@ class ServiceSettings:
     """Everything that the workers of a service need. Contains no secret, so it may be printed and passed on."""
 
     store: str
-    """The address of the store: file:DIR, postgresql://... or cosmos://..."""
+    """The address of the store: file:DIR, postgresql://... or cosmos://...
+
+    Change it for each installation; `docs/serving.md` has the forms.
+    """
     host: str = "127.0.0.1"
-    """The address to listen on; 0.0.0.0 for all."""
+    """The address to listen on; 0.0.0.0 for all.
+
+    Change it to 0.0.0.0 in a container or for clients on other machines; then use `api_key_file` as well.
+    """
     port: Annotated[int, Range(0, 65535)] = 8000
+    """The port to listen on; 0 for any that is free.
+
+    Change it if 8000 is taken.
+    """
     workers: Number = 1
-    """Processes. They share the memory of large version files, which each of them maps."""
+    """Processes. They share the memory of large version files, which each of them maps.
+
+    Change it to the number of cores for throughput; the command line does so by default.
+    """
     api_key_file: Path | None = None
-    """Require an API key from this file: one per line, followed by `read` if read-only. SIGHUP reads the file again."""
+    """Require an API key from this file: one per line, followed by `read` if read-only. SIGHUP reads the file again.
+
+    Change it whenever others can reach the service.
+    """
     allowed_hosts: tuple[str, ...] = ()
     """A host name that clients use for the service, `*` for any. Repeatable. Without API keys, names other than
-    localhost and `host` are refused."""
+    localhost and `host` are refused.
+
+    Change it to the names that clients and gateways use, where there are no API keys.
+    """
     cache: Path | None = None
-    """Folder for versions from a remote store; by default one in the user's cache."""
+    """Folder for versions from a remote store; by default one in the user's cache.
+
+    Change it if the home folder is read-only or small; versions are downloaded to it from PostgreSQL and Cosmos DB.
+    """
     allowed_origins: tuple[str, ...] = ()
-    """A web site whose pages may call the service from a browser, `*` for any. Repeatable."""
+    """A web site whose pages may call the service from a browser, `*` for any. Repeatable.
+
+    Change it to call the service from the pages of a shop.
+    """
     new_items: Annotated[int, Range(0)] = 10_000
     """Largest number of items that the version does not contain and that are recommended by their first events or by
-    similar items; 0 for none."""
+    similar items; 0 for none.
+
+    Change it to 0 if only trained items may be recommended, to more for catalogues that change quickly.
+    """
     explore: Annotated[float, Range(0, 1)] = 0.0
-    """The share of the places in every response that goes to new items; a request may choose another."""
+    """The share of the places in every response that goes to new items; a request may choose another.
+
+    Change it to about 0.1 so that new items get their first customers.
+    """
     log_format: Literal["text", "json"] = "text"
-    """Log lines for people, or for machines."""
+    """Log lines for people, or for machines.
+
+    Change it to `json` if logs are collected by a system.
+    """
     log_level: Literal["info", "warning"] = "info"
-    """info: one line per request. warning: problems only."""
+    """info: one line per request. warning: problems only.
+
+    Change it to `warning` under heavy traffic.
+    """
     event_weights: Mapping[str, float] = field(default_factory=dict)
-    """Kind of event -> weight; if empty, those of the dataset of the version."""
+    """Kind of event -> weight; if empty, those of the dataset of the version.
+
+    Change it if the dataset was prepared without weights, or they should differ in the service.
+    """
     poll_seconds: Seconds = 1.0
-    """How often a worker checks for a new version, other live items and new items."""
+    """How often a worker checks for a new version, other live items and new items.
+
+    Change it to more if every read of the store costs money; new versions are then noticed later.
+    """
     store_seconds: Seconds = 2.0
-    """How long a request waits for the store, at most."""
+    """How long a request waits for the store, at most.
+
+    Change it to more for a store that is far away.
+    """
     store_threads: Number = 16
-    """Largest number of calls to the store under way in one worker."""
+    """Largest number of calls to the store under way in one worker.
+
+    Change it to more for a slow store with many requests at once.
+    """
     request_seconds: Seconds = 10.0
-    """How long a request may take, including reading its body."""
+    """How long a request may take, including reading its body.
+
+    Change it to more for large batches over slow connections.
+    """
     shutdown_seconds: Number = 15
-    """How long requests under way may take once the service is stopping."""
+    """How long requests under way may take once the service is stopping.
+
+    Change it to less than the grace period of your orchestrator.
+    """
     request_threads: Number = 4
-    """Requests that a worker computes in parallel: more would only compete for its core and Python's lock."""
+    """Requests that a worker computes in parallel: more would only compete for its core and Python's lock.
+
+    Change it rarely.
+    """
     concurrent_requests: Number = 128
-    """Largest number of requests with complete bodies in one worker; further ones get a 503."""
+    """Largest number of requests with complete bodies in one worker; further ones get a 503.
+
+    Change it to less to refuse early, to more for clients that tolerate waiting.
+    """
     body_bytes: Number = 2**20
+    """Largest body of a request; longer ones get a 413.
+
+    Change it to more for long lists of live items or histories.
+    """
     arriving_bodies: Number = 1_024
-    """Largest number of bodies that a worker receives at once; beyond it, the oldest is given up."""
+    """Largest number of bodies that a worker receives at once; beyond it, the oldest is given up.
+
+    Change it rarely; it bounds memory against slow clients.
+    """
     arriving_bytes: Number = 64 * 2**20
-    """Largest total size of incomplete bodies in a worker; beyond it, the largest body is given up."""
+    """Largest total size of incomplete bodies in a worker; beyond it, the largest body is given up.
+
+    Change it rarely; it bounds memory against slow clients.
+    """
     connections: Number = 4_096
-    """Largest number of open connections of a worker. Idle ones count, so there are more of them than bodies."""
+    """Largest number of open connections of a worker. Idle ones count, so there are more of them than bodies.
+
+    Change it to more if a gateway keeps many connections open.
+    """
 
     def __post_init__(self) -> None:
         check_fields(self, as_options=True)

@@ -72,6 +72,11 @@ class VersionWatcher:
         return None if self._recommender is None else self._recommender.version
 
     @property
+    def name(self) -> str | None:
+        """The name of the version in use."""
+        return None if self._recommender is None else self._recommender.version.name
+
+    @property
     def event_weights(self) -> Mapping[str, float]:
         """Weights of the kinds of events: of the service, or else of the version; empty if all are equal."""
         version = self.version
@@ -195,7 +200,7 @@ class VersionWatcher:
             return None
         with self._refuse_if_damaged(name):
             folder = self._store.call(lambda store: store.fetch(name, self._cache), seconds=FETCH_SECONDS)
-            version = open_version(folder, verify=False, copies=self._copies)  # `fetch` has checked every byte
+            version = open_version(folder, copies=self._copies)
             if version.name != name:
                 raise ArtifactError(f"{folder} holds version {version.name!r}: publish the model again")
             self._refused.pop(name, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,7 @@ from lorentzrec.geometry import FloatArray
 from lorentzrec.memory import Boosts
 from lorentzrec.model.placement import PlacedItems
 from lorentzrec.model.ranking import NO_ROWS, History, Ranker, Rows
-from lorentzrec.model.reasons import Reasons
-from lorentzrec.serving.versions.index import INDEXED_ITEMS, Index, IndexedRanker, Score
+from lorentzrec.serving.versions.index import INDEXED_ITEMS, Index, IndexedRanker
 
 FEW_REMOVED = 50
 """With an index: up to this many items that are not live are excluded like a history, which needs no bitmap."""
@@ -68,14 +67,11 @@ class LiveRanker:
     packed: these are excluded from every ranking.
     """
 
-    _new_nearest: Ranker
-    _new_scored: Ranker
-
     def __init__(
         self, ranker: Ranker, counts: NDArray[np.int64], live: Rows | None = None, index: Index | None = None
     ) -> None:
         """`live`: rows in rising order; None if every item is live."""
-        self.all_items, self.reasons = ranker, Reasons(ranker)
+        self.all_items = ranker
         rows: Rows = np.arange(len(counts)) if live is None else live
         self._counts, self._popular = counts, rows[np.argsort(-counts[rows], kind="stable")]
         self._index = index if len(rows) >= INDEXED_ITEMS else None
@@ -83,43 +79,39 @@ class LiveRanker:
         few = len(counts) // REMOVED_SHARE if self._index is None else FEW_REMOVED
         if live is not None and len(counts) - len(live) <= few:
             self._removed, live = np.setdiff1d(np.arange(len(counts)), live, assume_unique=True), None
-        self._live = live
         self._packed = live if self._index is None else None
         if self._packed is not None:
             self._places = np.full(len(counts), UNKNOWN, np.int64)
             self._places[self._packed] = np.arange(len(self._packed))
-        points = ranker.item_points if self._packed is None else ranker.item_points[self._packed]
-        self._nearest = self._make_ranker(points, ranker.hyperbolic, "distance")
-        self._scored = self._nearest if ranker.by_distance else self._make_ranker(points, ranker.hyperbolic, "inner")
+            self._ranker = _rank_others(ranker, ranker.item_points[self._packed])
+        else:
+            self._ranker = ranker if self._index is None else IndexedRanker(ranker, self._index, live)
+        self._nearest = self._ranker.nearest()
+        self._new_ranker = _rank_others(ranker, ranker.item_points[:0])
 
     def extended(self, new: PlacedItems, live: NDArray[np.bool_]) -> LiveRanker:
         """The same with new items, whose rows follow those of the version. `live`: which of them may be recommended."""
         extended = copy(self)
         extended.all_items = ExtendedRanker(self.all_items, new)
-        extended.reasons = self.reasons.extended(extended.all_items)
         extended._new = len(self._counts) + np.flatnonzero(live)
-        geometry: Literal["hyperboloid", "euclidean"] = "hyperboloid" if self.all_items.hyperbolic else "euclidean"
-        points = new.item_points[live]
-        extended._new_nearest = Ranker(points, geometry=geometry, score="distance")
-        extended._new_scored = extended._new_nearest
-        if not self.all_items.by_distance:
-            extended._new_scored = Ranker(points, geometry=geometry, score="inner")
+        extended._new_ranker = _rank_others(self.all_items, new.item_points[live])
         return extended
-
-    def _make_ranker(self, points: NDArray[np.float32], hyperbolic: bool, score: Score) -> Ranker:
-        if self._index is not None:
-            return IndexedRanker(points, self._index, self._live, hyperbolic=hyperbolic, score=score)
-        return Ranker(points, geometry="hyperboloid" if hyperbolic else "euclidean", score=score)
 
     def top(self, query: Query, k: int, excluded: Rows, allowed: Rows | None) -> Ranked:
         """The best `k` by the model's score, or the nearest to a point; none of `excluded`, only of `allowed`."""
-        if not isinstance(self.all_items, ExtendedRanker):
-            return self._top_known(query, k, excluded, allowed)
-        best = self._top_known(query, k, self._known(excluded), None if allowed is None else self._known(allowed))
+        boosts = self.all_items.boosts(query.history)
+        if boosts is not None and self._packed is not None:
+            places = self._places[boosts.items]
+            boosts = boosts._replace(items=places).where(places != UNKNOWN)
+        ranker = self._nearest if query.history is None else self._ranker
+        never, among = np.concatenate([excluded, self._removed]), None if allowed is None else self._places_of(allowed)
+        rows, scores = ranker.top(query.point, k, self._places_of(never), among, boosts)
+        if self._packed is not None:
+            rows = self._packed[rows].astype(np.int64)
         new = self.new_items(query, k, excluded, allowed)
         if not len(new[0]):
-            return best
-        rows, scores = np.concatenate([best[0], new[0]]), np.concatenate([best[1], new[1]])
+            return rows, scores
+        rows, scores = np.concatenate([rows, new[0]]), np.concatenate([scores, new[1]])
         order = np.argsort(-scores, kind="stable")[:k]
         return rows[order], scores[order]
 
@@ -133,43 +125,60 @@ class LiveRanker:
         if query is None:
             rows = self._new[~never]
             return rows, np.zeros(len(rows), np.float32)
-        ranker = self._new_nearest if query.history is None else self._new_scored
+        ranker = self._new_ranker.nearest() if query.history is None else self._new_ranker
         places, scores = ranker.top(query.point, k, np.flatnonzero(never))
         return self._new[places], scores
-
-    def _known(self, rows: Rows) -> Rows:
-        """Without the rows of new items."""
-        return rows[rows < len(self._counts)]
-
-    def _top_known(self, query: Query, k: int, excluded: Rows, allowed: Rows | None) -> Ranked:
-        boosts = self.all_items.boosts(query.history)
-        if boosts is not None and self._packed is not None:
-            places = self._places[boosts.items]
-            boosts = boosts._replace(items=places).where(places != UNKNOWN)
-        ranker = self._nearest if query.history is None else self._scored
-        if len(self._removed):
-            excluded = np.concatenate([excluded, self._removed])
-        places, scores = ranker.top(
-            query.point, k, self._places_of(excluded), None if allowed is None else self._places_of(allowed), boosts
-        )
-        return places if self._packed is None else self._packed[places].astype(np.int64), scores
 
     def popular(self, k: int, excluded: Rows, allowed: Rows | None) -> Ranked:
         """The `k` items with the most events in training, scored by that number; ties by row."""
         rows = self._popular
         if allowed is not None:
-            allowed = self._known(allowed)
             permitted = np.zeros(len(self._counts), bool)
-            permitted[allowed] = True
+            permitted[allowed[allowed < len(permitted)]] = True
             rows = rows[permitted[rows]]
         rows = rows[: k + len(excluded)]
         best = rows[~np.isin(rows, excluded)][:k].astype(np.int64)
         return best, self._counts[best].astype(np.float32)
 
     def _places_of(self, rows: Rows) -> Rows:
-        """Rows of the version as rows of the packed points; those that are not live drop out."""
+        """Rows of the version as rows of the packed points; new items and those that are not live drop out."""
+        if isinstance(self.all_items, ExtendedRanker):
+            rows = rows[rows < len(self._counts)]
         if self._packed is None:
             return rows
         places = self._places[rows]
         packed: Rows = places[places != UNKNOWN]
         return packed
+
+
+def _rank_others(ranker: Ranker, points: NDArray[np.float32]) -> Ranker:
+    """A ranker of other points by the same score."""
+    return Ranker(points, geometry=ranker.geometry, score=ranker.score)
+
+
+def explore(ranked: Ranked, new: Ranked, k: int, share: float, random: np.random.Generator) -> Ranked:
+    """`ranked` with new items in `share` of `k` places; those that are there by their score count.
+
+    A fraction of a place is one with that probability. Items that are not in the list are drawn without replacement,
+    the r-th best of them with a probability proportional to 1 / r. They are spread evenly over the list, and the last
+    items that are not new make room for them.
+
+    new: all new items that may be recommended, best first.
+    """
+    rows, scores = ranked
+    candidates = np.flatnonzero(~np.isin(new[0], rows))
+    there = np.isin(rows, new[0])
+    missing = min(int(share * k + random.random()) - int(there.sum()), len(candidates))
+    if missing <= 0:
+        return ranked
+    weights = 1 / np.arange(1, len(candidates) + 1)
+    drawn = candidates[np.sort(random.choice(len(candidates), missing, replace=False, p=weights / weights.sum()))]
+    surplus = max(0, len(rows) + missing - k)
+    kept = np.delete(np.arange(len(rows)), np.flatnonzero(~there)[::-1][:surplus])
+    total = len(kept) + missing
+    places = ((np.arange(missing) + 0.5) * total / missing).astype(np.int64)
+    others = np.delete(np.arange(total), places)
+    mixed_rows, mixed_scores = np.empty(total, np.int64), np.empty(total, np.float32)
+    mixed_rows[places], mixed_scores[places] = new[0][drawn], new[1][drawn]
+    mixed_rows[others], mixed_scores[others] = rows[kept], scores[kept]
+    return mixed_rows, mixed_scores

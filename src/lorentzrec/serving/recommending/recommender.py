@@ -14,8 +14,8 @@ from lorentzrec.errors import InputError
 from lorentzrec.model.diversity import diversify, pool_size
 from lorentzrec.model.fallbacks import Cause, Fallback, history_fallbacks, unknown_fallbacks
 from lorentzrec.model.ranking import History, Rows
-from lorentzrec.serving.recommending.exploring import explore
-from lorentzrec.serving.recommending.live_ranker import LiveRanker, Query, Ranked
+from lorentzrec.model.reasons import strongest_reasons
+from lorentzrec.serving.recommending.live_ranker import LiveRanker, Query, Ranked, explore
 from lorentzrec.serving.recommending.new_items import NewItems
 from lorentzrec.serving.recommending.query import Id, RankedItems, RankingOptions, Reason, RecommendedItem
 from lorentzrec.serving.versions.item_directory import Item
@@ -68,26 +68,24 @@ class Recommender:
         twin = version.twin_ranker
         self._twin = None if twin is None else LiveRanker(twin, version.item_counts, live)
         self._symmetric = version.manifest["model"]["model"] == "symmetric"
-        self._code_of = self._base_codes = {name: code for code, name in enumerate(version.categories)}
-        self._bases = self._own, self._twin
-        self._new_codes = np.empty(0, np.int64)
+        self._code_of = {name: code for code, name in enumerate(version.categories)}
+        self._codes: NDArray[np.integer[Any]] = version.category_codes
+        self._base: Recommender | None = None
 
     def with_new_items(self, new: NewItems) -> Recommender:
         """The same with new items; of those that are placed, the live ones may be recommended. This is cheap."""
-        extended = copy(self)
-        extended.new_items = new if new.items else None
+        base = self._base or self
+        extended = copy(base)
+        extended._base, extended.new_items = base, new if new.items else None
         placed = new.items[: len(new.points)]
-        names = sorted({item.category for item in placed if item.category is not None} - self._base_codes.keys())
-        extended._code_of = self._base_codes | {name: len(self._base_codes) + code for code, name in enumerate(names)}
-        extended._new_codes = np.array(
-            [extended._code_of.get(item.category or "", UNKNOWN) for item in placed], np.int64
-        )
-        extended._own, extended._twin = self._bases
         if placed:
+            names = sorted({item.category for item in placed if item.category is not None} - base._code_of.keys())
+            extended._code_of = base._code_of | {name: len(base._code_of) + code for code, name in enumerate(names)}
+            codes = [extended._code_of.get(item.category or "", UNKNOWN) for item in placed]
+            extended._codes = np.concatenate([base._codes, codes])
             live = np.array([(item.id in self._unknown) == self._listed for item in placed])
-            extended._own = extended._own.extended(new.own, live)
-            if extended._twin is not None:
-                extended._twin = extended._twin.extended(new.twin, live)
+            extended._own = base._own.extended(new.own, live)
+            extended._twin = base._twin and base._twin.extended(new.twin, live)
         return extended
 
     def warm_up(self) -> None:
@@ -104,25 +102,37 @@ class Recommender:
         *,
         weights: Sequence[float] = (),
         exclude_seen: bool = True,
+        without: Sequence[int] = (),
     ) -> RankedItems:
         """The best live items for a history, oldest first; the popular ones if no item of it is known.
 
         weights: one per item of the history, as in training; empty if all are equal.
         exclude_seen: do not recommend items of the history.
+        without: codes of categories to leave out.
         """
-        return self._recommend(self._rows(history), options, weights, exclude_seen)
+        ranker, rows = self._ranker(options), self._rows(history)
+        known = rows != UNKNOWN
+        seen = rows[known]
+        allowed, fallbacks = self._allowed(options, without)
+        fallbacks = history_fallbacks(rows, midpoint=self._symmetric and not options.twin) + fallbacks
+        excluded = self._known(options.exclude)
+        if exclude_seen:
+            excluded = np.concatenate([excluded, seen])
+        used = History(seen, np.array(weights)[known] if weights else None)
+        query = Query(ranker.all_items.query(*used), used) if len(seen) else None
+        ranked = self._top(ranker, query, options, excluded, allowed)
+        because = self._reasons(ranker, used, ranked[0]) if options.reasons and query and len(ranked[0]) else None
+        return RankedItems(self._describe(ranked, because), fallbacks)
 
     def complete_basket(self, items: Sequence[Id], options: RankingOptions = DEFAULTS) -> RankedItems:
         """Items that complement a basket: the best ones of categories that are not in it."""
-        basket = self._rows(items)
-        codes = self._codes(basket[basket != UNKNOWN])
-        in_basket = sorted({int(code) for code in codes if code >= 0})
-        ranked = self._recommend(basket, options, without=in_basket)
+        in_basket = sorted({*self._codes[self._known(items)].tolist()} - {UNKNOWN})
+        ranked = self.recommend(items, options, without=in_basket)
         if not items or (in_basket and ranked.items):
             return ranked
         cause = Cause.BASKET_WITHOUT_CATEGORIES
         if in_basket:
-            ranked, cause = self._recommend(basket, options), Cause.BASKET_OF_ALL_CATEGORIES
+            ranked, cause = self.recommend(items, options), Cause.BASKET_OF_ALL_CATEGORIES
         return ranked._replace(fallbacks=(*ranked.fallbacks, Fallback(cause)))
 
     def similar(self, item: str, options: RankingOptions = DEFAULTS) -> RankedItems:
@@ -136,30 +146,6 @@ class Recommender:
         query = Query(ranker.all_items.precise_items(row)[0], None)
         return RankedItems(self._describe(self._top(ranker, query, options, excluded, allowed)), fallbacks)
 
-    def _recommend(
-        self,
-        history: NDArray[np.int64],
-        options: RankingOptions,
-        weights: Sequence[float] = (),
-        exclude_seen: bool = True,
-        without: Sequence[int] = (),
-    ) -> RankedItems:
-        ranker, known = self._ranker(options), history != UNKNOWN
-        seen = history[known]
-        allowed, fallbacks = self._allowed(options, without)
-        fallbacks = history_fallbacks(history, midpoint=self._symmetric and not options.twin) + fallbacks
-        excluded = self._known(options.exclude)
-        if exclude_seen:
-            excluded = np.concatenate([excluded, seen])
-        if not len(seen):  # the most popular items are meant to be just that, so diversity has no effect
-            popular = ranker.popular(options.k, excluded, allowed)
-            popular = self._explored(popular, ranker, None, options, excluded, allowed)
-            return RankedItems(self._describe(popular), fallbacks)
-        used = History(seen, np.array(weights)[known] if weights else None)
-        ranked = self._top(ranker, Query(ranker.all_items.query(*used), used), options, excluded, allowed)
-        because = self._reasons(ranker, used, ranked[0]) if options.reasons and len(ranked[0]) else None
-        return RankedItems(self._describe(ranked, because), fallbacks)
-
     def _describe(
         self, ranked: Ranked, because: Sequence[tuple[Reason, ...]] | None = None
     ) -> tuple[RecommendedItem, ...]:
@@ -172,7 +158,7 @@ class Recommender:
         )
 
     def _reasons(self, ranker: LiveRanker, history: History, rows: Rows) -> list[tuple[Reason, ...]]:
-        found = ranker.reasons.strongest(history, rows)
+        found = strongest_reasons(ranker.all_items, history, rows)
         used = np.unique([part.row for reasons in found for part in reasons]).astype(np.int64)
         named = dict(zip(used.tolist(), self._items(used), strict=True))
         return [
@@ -217,16 +203,6 @@ class Recommender:
         known = iter(self.version.items.items(rows[rows < count]))
         return [next(known) if row < count else new.items[row - count] for row in rows.tolist()]
 
-    def _codes(self, rows: Rows) -> NDArray[np.integer[Any]]:
-        """The codes of the categories of items."""
-        if self.new_items is None:
-            return self.version.category_codes[rows]
-        count = len(self.version.items)
-        known = self.version.category_codes[np.minimum(rows, count - 1)]
-        new = rows >= count
-        known[new] = self._new_codes[rows[new] - count]
-        return known
-
     def _known(self, ids: Sequence[Id]) -> NDArray[np.int64]:
         rows = self._rows(ids)
         known: NDArray[np.int64] = rows[rows != UNKNOWN]
@@ -253,39 +229,29 @@ class Recommender:
             wanted = np.full(len(self._code_of) + 1, not categories)
             wanted[codes[codes != UNKNOWN]] = True
             wanted[list(without)] = False
-            if allowed is None:
-                allowed = np.flatnonzero(wanted[self.version.category_codes])
-                new = len(self.version.items) + np.flatnonzero(wanted[self._new_codes])
-                allowed = np.concatenate([allowed, new]) if len(new) else allowed
-            else:
-                allowed = allowed[wanted[self._codes(allowed)]]
+            allowed = np.flatnonzero(wanted[self._codes]) if allowed is None else allowed[wanted[self._codes[allowed]]]
         return allowed, fallbacks
 
     def _top(
-        self, ranker: LiveRanker, query: Query, options: RankingOptions, excluded: Rows, allowed: Rows | None
+        self, ranker: LiveRanker, query: Query | None, options: RankingOptions, excluded: Rows, allowed: Rows | None
     ) -> Ranked:
-        """The best `k` items for a query, diversified, and new ones that are to be explored."""
-        k, diversity = options.k, options.diversity
-        rows, scores = ranker.top(query, pool_size(k, diversity), excluded, allowed)
-        if diversity:
-            chosen = diversify(ranker.all_items, rows, scores, k, diversity)
-            rows, scores = rows[chosen], scores[chosen]
-        return self._explored((rows, scores), ranker, query, options, excluded, allowed)
+        """The best `k` items for a query, diversified, or else the popular ones; and new ones that are to be explored.
 
-    def _explored(
-        self,
-        ranked: Ranked,
-        ranker: LiveRanker,
-        query: Query | None,
-        options: RankingOptions,
-        excluded: Rows,
-        allowed: Rows | None,
-    ) -> Ranked:
+        The most popular items are meant to be just that, so diversity has no effect on them.
+        """
+        k, diversity = options.k, options.diversity
+        if query is None:
+            rows, scores = ranker.popular(k, excluded, allowed)
+        else:
+            rows, scores = ranker.top(query, pool_size(k, diversity), excluded, allowed)
+            if diversity:
+                chosen = diversify(ranker.all_items, rows, scores, k, diversity)
+                rows, scores = rows[chosen], scores[chosen]
         share = self._explore if options.explore is None else options.explore
         if not share or self.new_items is None:
-            return ranked
+            return rows, scores
         random = np.random.default_rng(options.seed)
-        rows, scores = ranker.new_items(query, max(options.k, EXPLORED), excluded, allowed)
+        new, new_scores = ranker.new_items(query, max(k, EXPLORED), excluded, allowed)
         if query is None:
-            rows = random.permutation(rows)
-        return explore(ranked, (rows, scores), options.k, share, random)
+            new = random.permutation(new)
+        return explore((rows, scores), (new, new_scores), k, share, random)

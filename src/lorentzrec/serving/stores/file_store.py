@@ -25,9 +25,9 @@ from lorentzrec.atomic import MARKER, atomic_directory, atomic_file
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.new_items import NewItems
-from lorentzrec.serving.stores.sql_store import SqlStore
+from lorentzrec.serving.stores.sql_store import Dialect, SqlStore
 from lorentzrec.serving.stores.sqlite_connections import BUSY_SECONDS, SqliteConnections, transaction_of
-from lorentzrec.serving.stores.store import Event, HistoryEvent, State, check_name, salted_key
+from lorentzrec.serving.stores.store import VERSION_NAME, Event, HistoryEvent, State, check_name, salted_key
 from lorentzrec.serving.stores.version_files import file_lock, read_manifest
 
 DATABASE, CURRENT, VERSIONS = "store.sqlite", "current", "versions"
@@ -80,6 +80,7 @@ class FileStore(SqlStore):
     """The store in the folder `folder`; see `Store` for what each method means."""
 
     _connections: SqliteConnections
+    _user_key = staticmethod(str)
 
     def __init__(self, folder: Path, *, create: bool = False) -> None:
         self.url = f"file:{folder}"
@@ -88,7 +89,6 @@ class FileStore(SqlStore):
         self._versions = self._folder / VERSIONS
         self._bytes_remain = False
         self._damage: str | None = None
-        self._weight = "weight"
         self._has_new_items = True
         if create:
             try:
@@ -120,12 +120,13 @@ class FileStore(SqlStore):
             self._remove_bytes(seconds=0)
         items = "items_revision" if self._has_new_items else "0"
         ((revision, items_revision),) = self._rows(f"SELECT revision, {items} FROM live")
-        named, version = self._named(), self._current()
-        if named != version:  # other processes may have activated and discarded versions between the two
-            named, version = self._named(), self._current()
+        named, activated = self._read_record()
+        if named is None:  # other processes may have activated and discarded versions while this was read
+            named, activated = self._read_record()
         # A store without a current version is not damaged, unless it has a file that should name one.
-        if version == named and (named is not None or not (self._folder / CURRENT).exists()):
-            return State(version, revision, items_revision)
+        if named is not None or not (activated or (self._folder / CURRENT).exists()):
+            return State(named, revision, items_revision)
+        version = activated[-1] if activated else None
         use = "no other version was live" if version is None else f"version {version}, which was live before, is used"
         warning = f"the file {CURRENT!r} names no complete version, so {use}: publish again"
         return State(version, revision, items_revision, warning)
@@ -134,7 +135,7 @@ class FileStore(SqlStore):
         return sorted((path.name for path in self._folders() if (path / MARKER).is_file()), reverse=True)
 
     def activated_versions(self) -> list[str]:
-        return sorted(self._activations(), reverse=True)
+        return sorted(self._read_record()[1], reverse=True)
 
     @contextmanager
     def publishing(self) -> Iterator[None]:
@@ -143,7 +144,7 @@ class FileStore(SqlStore):
                 raise StoreFault.LOCKED.error(store=self._folder / PUBLISHING, holder="clean-up")
             yield
 
-    def upload(self, folder: Path, progress: Callable[[int], None] | None = None) -> None:
+    def upload(self, folder: Path, progress: Callable[[int], None] = lambda _: None) -> None:
         manifest, content = read_manifest(folder)
         place = self._versions / manifest.name
         with self._connections.transaction():  # not for its tables: so that two uploads do not make the folder at once
@@ -167,8 +168,7 @@ class FileStore(SqlStore):
                         partial.open("wb") as target,
                     ):
                         shutil.copyfileobj(source, target, 2**20)
-                if progress is not None:
-                    progress(file.bytes)
+                progress(file.bytes)
             if not complete:
                 with atomic_file(place / MARKER) as partial:
                     partial.write_bytes(content)
@@ -192,7 +192,7 @@ class FileStore(SqlStore):
     def activate(self, name: str) -> None:
         with self._connections.transaction():  # not for its tables: so that no process discards the version meanwhile
             self._complete(name)
-            activated = [other for other in self._activations() if other != name]
+            activated = [other for other in self._read_record()[1] if other != name]
             with atomic_file(self._folder / CURRENT) as partial:
                 partial.write_text(name)
             # Second: if this is interrupted, the current version still counts as activated, and is recorded next time.
@@ -204,7 +204,7 @@ class FileStore(SqlStore):
             place = self._versions / check_name(name)
             if not place.is_dir():
                 raise self._no_version(name)
-            if name == self._current():
+            if name in self._read_record()[1][-1:]:
                 raise StoreFault.CURRENT_VERSION.error(name=name, store=self.url)
             (place / MARKER).unlink(missing_ok=True)
         shutil.rmtree(place, ignore_errors=True)
@@ -213,7 +213,7 @@ class FileStore(SqlStore):
         with self._connections.transaction(), file_lock(self._folder / PUBLISHING, 0) as locked:
             if not locked:
                 return 0
-            activated = self._activations()
+            _, activated = self._read_record()
             leftovers = [path for path in self._folders() if path.name not in activated]
             # Files that a killed process was writing next to their target.
             strays = [path for name in (CURRENT, ACTIVATED) for path in self._folder.glob(f".{name}.*")]
@@ -237,32 +237,22 @@ class FileStore(SqlStore):
             raise self._no_version(name)
         return place
 
-    def _current(self) -> str | None:
-        """The current version; if the file does not name a complete one, the complete one that was activated last."""
-        return self._named() or next(reversed(self._activations()), None)
+    def _read_record(self) -> tuple[str | None, list[str]]:
+        """The version that `current` names, if it is complete; and the complete versions that were ever current.
 
-    def _named(self) -> str | None:
-        """The complete version that `current` names, if it does."""
-        name = self._read_current()
-        return name if name and (self._versions / name / MARKER).is_file() else None
-
-    def _activations(self) -> list[str]:
-        """The complete versions that were ever current; the one activated last is at the end."""
-        complete, named = sorted(self.versions()), self._named()
-        if (record := self._read(ACTIVATED)) is not None:
-            activated = [name for name in record.splitlines() if name in complete]
+        The current version is the last of these: the named one, or else the one that was activated last.
+        """
+        text, record, complete = self._read(CURRENT), self._read(ACTIVATED), sorted(self.versions())
+        name = "" if text is None else text.strip()
+        if record is not None:
+            activated = [other for other in record.splitlines() if other in complete]
         else:
             # Written by 0.1. What is not newer than the current version was live, or was left by a failed publish.
-            newest = self._read_current()
-            activated = [] if newest is None else [name for name in complete if not newest or name <= newest]
-        return activated if named is None else [*(name for name in activated if name != named), named]
-
-    def _read_current(self) -> str | None:
-        """The version name that `current` holds; empty if it holds something else, None if it is not there."""
-        text = self._read(CURRENT)
-        with suppress(InputError):
-            return None if text is None else check_name(text.strip())
-        return ""
+            readable = VERSION_NAME.fullmatch(name)
+            activated = [other for other in complete if text is not None and (not readable or other <= name)]
+        if name not in complete:
+            return None, activated
+        return name, [*(other for other in activated if other != name), name]
 
     def _read(self, file: str) -> str | None:
         """The text of a file of the store; None if it is not there."""
@@ -278,18 +268,15 @@ class FileStore(SqlStore):
     def _adding(self, count: int, respect_erasures: bool) -> AbstractContextManager[sqlite3.Connection]:
         return self._connections.transaction()
 
-    def _user_key(self, user: str) -> str:
-        return user
-
     def _insert(self, cursor: sqlite3.Connection, events: Sequence[Event]) -> int:
         return cursor.executemany(
             "INSERT INTO events (user, id, item, time, weight) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
             [(event.user, event.id, event.item, float(event.time), event.weight) for event in events],
         ).rowcount
 
-    def _history(self, user: str, limit: int, weight: str = "weight") -> list[HistoryEvent]:
+    def _history(self, user: str, limit: int) -> list[HistoryEvent]:
         try:
-            return super()._history(user, limit, self._weight)
+            return super()._history(user, limit)
         except LorentzrecError as error:
             if isinstance(error.__cause__, sqlite3.Error) and _is_damage(error.__cause__):
                 # Without its text, which may hold what the customer did.
@@ -333,7 +320,7 @@ class FileStore(SqlStore):
         if version > len(SCHEMA):
             raise StoreFault.NEWER.error(store=self._database)
         # A store of an earlier release that is read-only cannot get columns and tables.
-        self._weight = "weight" if version >= WEIGHTED_SCHEMA or writable else "1.0"
+        self.dialect = Dialect(weight="weight" if version >= WEIGHTED_SCHEMA or writable else "1.0")
         self._has_new_items = version >= NEW_ITEMS_SCHEMA or writable
         if version < len(SCHEMA) and writable:
             self._make_tables(connection)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lorentzrec.serving.stores.new_items import Change, NewItem, NewItems, NewItemsChanged
 from lorentzrec.serving.stores.store import (
@@ -22,6 +22,10 @@ from lorentzrec.serving.stores.store import (
     salted_key,
     sort_batch,
 )
+
+if TYPE_CHECKING:
+    from lorentzrec.serving.stores.postgres_connections import PostgresConnections
+    from lorentzrec.serving.stores.sqlite_connections import SqliteConnections
 
 LONG_SECONDS = 300.0
 """For what moves gigabytes inside the server, such as the removal of a version."""
@@ -40,44 +44,24 @@ class Dialect:
     item: str = "item"
     user: str = "user"
     """The column that identifies a customer in the table of events."""
-    key_type: str = "TEXT"
-    """The type of the keys of customers."""
+    key: str = "?"
+    """A parameter with the key of a customer."""
+    keys: str = "SELECT value FROM json_each(?)"
+    """The keys in a JSON array, which is its parameter."""
+    weight: str = "weight"
+    """The weight of an event."""
     parameter: str = "?"
     json_values: str = "json_each(?)"
     """A table of the values of a JSON array, which is its parameter."""
     lock: str = ""
     """Ends a query whose rows no other transaction may change."""
 
-    @property
-    def key(self) -> str:
-        """A parameter with the key of a customer."""
-        return f"CAST({self.parameter} AS {self.key_type})"
-
-
-class Connections(Protocol):
-    """Connections to a database, shared by all threads."""
-
-    @property
-    def notices(self) -> list[str]:
-        """What an operator should know; without the address."""
-
-    def statement(self) -> AbstractContextManager[Any]:
-        """A cursor for one statement."""
-
-    def transaction(self, patience: float | None = None) -> AbstractContextManager[Any]:
-        """A cursor for several statements: all or nothing, and durable at the end.
-
-        patience: the seconds that a response may take; by default a few.
-        """
-
-    def close(self) -> None: ...
-
 
 class SqlStore(Store, Protocol):
     """Histories, live items and new items; a subclass connects to its database and inserts events."""
 
     dialect: Dialect = Dialect()
-    _connections: Connections
+    _connections: SqliteConnections | PostgresConnections
 
     @property
     def notices(self) -> list[str]:
@@ -92,9 +76,8 @@ class SqlStore(Store, Protocol):
     def _insert(self, cursor: Any, events: Sequence[Event]) -> int:
         """Insert events that are not duplicates; returns how many."""
 
-    def _user_key(self, user: str) -> str:
-        """The customer as the table of events knows them."""
-        return key_of(user)
+    _user_key: Callable[[str], str] = staticmethod(key_of)
+    """The customer as the table of events knows them."""
 
     def _rows(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
         with self._connections.statement() as cursor:
@@ -112,18 +95,17 @@ class SqlStore(Store, Protocol):
         """When each of these customers was erased; only those who were."""
         sql, salt = self.dialect, self._salt(cursor)
         by_key = {salted_key(key_of(user), salt): user for user in users}
-        keys = f"SELECT CAST(value AS {sql.key_type}) FROM {sql.json_values}"
-        query = f"SELECT user_key, time FROM {sql.schema}.erasures WHERE user_key IN ({keys})"
+        query = f"SELECT user_key, time FROM {sql.schema}.erasures WHERE user_key IN ({sql.keys})"
         found = cursor.execute(query, (json.dumps(list(by_key)),)).fetchall()
         return {by_key[str(key).replace("-", "")]: moment for key, moment in found}  # PostgreSQL returns UUIDs
 
     def _salt(self, cursor: Any) -> str:
         return str(cursor.execute(f"SELECT salt FROM {self.dialect.schema}.privacy").fetchall()[0][0])
 
-    def _history(self, user: str, limit: int, weight: str = "weight") -> list[HistoryEvent]:
+    def _history(self, user: str, limit: int) -> list[HistoryEvent]:
         sql = self.dialect
         query = (
-            f"SELECT {sql.item}, time, {weight} FROM {sql.schema}.events WHERE {sql.user} = {sql.key}"
+            f"SELECT {sql.item}, time, {sql.weight} FROM {sql.schema}.events WHERE {sql.user} = {sql.key}"
             f" ORDER BY time DESC, {sql.item} DESC LIMIT {sql.parameter}"
         )
         return [*map(HistoryEvent._make, reversed(self._rows(query, self._user_key(user), limit)))]

@@ -26,7 +26,7 @@ USUAL_HISTORY = 1000
 
 _UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 """Control characters, which PostgreSQL or a log line cannot take, and lone surrogates, which are not text."""
-_VERSION_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,127}")
+VERSION_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,127}")
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Store(Protocol):
     def publishing(self) -> AbstractContextManager[None]:
         """While any process holds this, `clean` removes nothing; it ends with its process, too."""
 
-    def upload(self, folder: Path, progress: Callable[[int], None] | None = None) -> None:
+    def upload(self, folder: Path, progress: Callable[[int], None] = lambda _: None) -> None:
         """Send a version folder, under the name in its manifest; it becomes visible only when complete.
 
         An interrupted upload resumes: what is there with the right checksum is not sent again. `progress` is called
@@ -247,7 +247,7 @@ class Store(Protocol):
 
 def check_name(name: str) -> str:
     """The name of a version, safe as a file name and in a log line."""
-    if not _VERSION_NAME.fullmatch(name):
+    if not VERSION_NAME.fullmatch(name):
         raise InputError(f"version name {name!r} is not letters, digits, '.', '_' and '-': publish under such a name")
     return name
 

@@ -84,7 +84,7 @@ class ChunkedVersions(Protocol):
     def _read_chunk(self, version: Any, file: str, number: int) -> bytes | None:
         """One chunk, if it is there."""
 
-    def upload(self, folder: Path, progress: Callable[[int], None] | None = None) -> None:
+    def upload(self, folder: Path, progress: Callable[[int], None] = lambda _: None) -> None:
         """Write every chunk that is not there yet; the files are checked against the manifest on the way."""
         manifest, content = read_manifest(folder)
         version = self._begin_upload(manifest.name, content)
@@ -100,8 +100,7 @@ class ChunkedVersions(Protocol):
                     missing = present.get((name, number)) != digest
                     if missing and not self._write_chunk(version, name, number, digest, data):
                         raise StoreFault.VERSION_REMOVED.error(name=manifest.name, store=self.url)
-                    if progress is not None:
-                        progress(len(data))
+                    progress(len(data))
             if whole.hexdigest() != file.sha256:
                 raise StoreFault.FILE_CHANGED.error(file=folder / name)
         if not self._end_upload(version):

@@ -22,10 +22,6 @@ from lorentzrec.model.artifact import write_arrays
 if TYPE_CHECKING:
     from lorentzrec.model.composing import AttributePoints
 
-POINTS, VALUES = "attributes.safetensors", "attributes.json"
-TWIN = "twin-"
-"""Begins the names of the files of a twin."""
-
 
 @dataclass(frozen=True, eq=False)
 class VersionAttributes:
@@ -53,17 +49,18 @@ class VersionAttributes:
             yield from self.columns[name].values_of(text)
 
 
-def write_attributes(folder: Path, attributes: AttributePoints, prefix: str = "") -> None:
+def write_attributes(path: Path, attributes: AttributePoints) -> None:
+    """`path`: of both files, without suffix."""
     arrays = {"points": attributes.points}
     if attributes.history_points is not attributes.points:
         arrays["history_points"] = attributes.history_points
-    write_arrays(folder / f"{prefix}{POINTS}", arrays)
+    write_arrays(path.with_suffix(".safetensors"), arrays)
     of_items = attributes.of_items
     described = {
         "columns": [asdict(column) for column in of_items.columns],
         "values": of_items.values.series.to_list(),
     }
-    (folder / f"{prefix}{VALUES}").write_text(json.dumps(described))
+    path.with_suffix(".json").write_text(json.dumps(described))
 
 
 def read_attributes(path: Path, arrays: Mapping[str, NDArray[Any]], width: int) -> VersionAttributes:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +56,6 @@ SAMPLED_QUERIES = 300
 SPREAD = 0.5
 """The best n items are in about n to this power as many lists; measured on trained points."""
 EXTRA = how_to_get("ann")
-Score = Literal["inner", "distance"]
 
 
 class IndexKind(StrEnum):
@@ -75,6 +74,28 @@ class Index:
     """The number of lists that a search for `K` items scans."""
     kind: IndexKind
 
+    def search(
+        self, ranker: Ranker, queries: FloatArray, count: int, best: float, permitted: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.int64]:
+        """(queries, count): items near each query, in no order, -1 where there are fewer; all or only `permitted` ones.
+
+        best: as many lists are scanned as hold about this many of the best items.
+        """
+        import faiss
+
+        vectors = queries.astype(np.float32)
+        if self.kind is IndexKind.AUGMENTED:
+            if ranker.hyperbolic:
+                vectors[:, 0] *= -1
+            vectors = np.column_stack([vectors, np.zeros(len(vectors), np.float32)])
+        wider = max(1.0, best / K) ** SPREAD
+        parameters: dict[str, Any] = {"nprobe": min(round(self.probes * wider), self.lists.nlist)}
+        if permitted is not None:
+            parameters["sel"] = faiss.IDSelectorBitmap(np.packbits(permitted, bitorder="little"))
+        found: NDArray[np.int64]
+        found = self.lists.search(vectors, count, params=faiss.SearchParametersIVF(**parameters))[1]
+        return np.where(found < len(ranker.item_points), found, -1)
+
     def candidates(
         self, ranker: Ranker, query: FloatArray, count: int, permitted: NDArray[np.bool_] | None = None, spare: int = 0
     ) -> NDArray[np.int64]:
@@ -82,22 +103,10 @@ class Index:
 
         spare: the number of further candidates, for a caller who drops some of them.
         """
-        import faiss
-
-        vector = query.astype(np.float32)
-        if self.kind is IndexKind.AUGMENTED:
-            if ranker.hyperbolic:
-                vector[0] *= -1
-            vector = np.append(vector, np.float32(0))
         # If one item in ten is permitted, the best ten are spread over as many lists as the best hundred of all.
         share = 1.0 if permitted is None else max(int(np.count_nonzero(permitted)), 1) / len(permitted)
-        wider = max(1.0, count / share / K) ** SPREAD
-        parameters: dict[str, Any] = {"nprobe": min(round(self.probes * wider), self.lists.nlist)}
-        if permitted is not None:
-            parameters["sel"] = faiss.IDSelectorBitmap(np.packbits(permitted, bitorder="little"))
-        sought = 2 * count + spare
-        found = self.lists.search(vector[None], sought, params=faiss.SearchParametersIVF(**parameters))[1][0]
-        return np.unique(found[(found >= 0) & (found < len(ranker.item_points))]).astype(np.int64)
+        found = self.search(ranker, query[None], 2 * count + spare, count / share, permitted)[0]
+        return np.unique(found[found >= 0])
 
 
 class IndexedRanker(Ranker):
@@ -108,14 +117,11 @@ class IndexedRanker(Ranker):
     index finds too few.
     """
 
-    def __init__(
-        self, points: NDArray[np.float32], index: Index, live: Rows | None, *, hyperbolic: bool, score: Score
-    ) -> None:
+    def __init__(self, ranker: Ranker, index: Index, live: Rows | None = None) -> None:
         """`live`: rows of the items that may be found at all; None for every item."""
-        super().__init__(points, geometry="hyperboloid" if hyperbolic else "euclidean", score=score)
+        vars(self).update(vars(ranker))
         self._index = index
-        self._live = None if live is None else _mask(live, len(points))
-        self._fits = index.kind is _kind_for(self)
+        self._live = None if live is None else _mask(live, len(self.item_points))
 
     def top(
         self,
@@ -139,7 +145,7 @@ class IndexedRanker(Ranker):
             permitted[excluded] = False
             excluded = excluded[:0]
         left = count if permitted is None else int(np.count_nonzero(permitted))
-        if self._fits and k <= MOST_CANDIDATES and left * GATHERED_SHARE >= count:
+        if self._index.kind is _kind_for(self) and k <= MOST_CANDIDATES and left * GATHERED_SHARE >= count:
             rows = self._index.candidates(self, query, k, permitted, len(excluded))
             rows = rows[~np.isin(rows, excluded)]
             if len(rows) >= k:

@@ -50,7 +50,7 @@ def publish(
     keep: int = 3,
     index: bool = True,
     event_weights: Mapping[str, float] | None = None,
-    progress: Progress | None = None,
+    progress: Progress = lambda *_: None,
 ) -> Published:
     """Make `model` the current version of `store`.
 
@@ -69,36 +69,32 @@ def publish(
     if keep < 1:
         raise InputError(f"{keep} versions cannot be kept: keep 1 or more")
     _check_ids_of(model, histories)
-    report = progress or (lambda *_: None)
     if disk_map is True:
-        disk_map = disk_map_of(model, progress=lambda share: report("making the map", share))
-    with scratch_directory("publish") as scratch, store.publishing():
+        disk_map = disk_map_of(model, progress=lambda share: progress("making the map", share))
+    with scratch_directory("publish") as scratch, _in_scratch(scratch), store.publishing():
         folder = scratch / "version"
-        with _in_scratch(scratch):
-            manifest = write_version(
-                folder,
-                model,
-                items=items,
-                disk_map=disk_map.coordinates if disk_map else None,
-                map_description={"method": disk_map.method, "kept": disk_map.kept} if disk_map else None,
-                twin=twin,
-                index=index,
-                event_weights=event_weights,
-                progress=lambda what: report(what, 0.0),
-            )
+        manifest = write_version(
+            folder,
+            model,
+            items=items,
+            disk_map=disk_map or None,
+            twin=twin,
+            index=index,
+            event_weights=event_weights,
+            progress=progress,
+        )
         name, total = str(manifest["name"]), sum(file["bytes"] for file in manifest["files"].values())
         sent = 0
 
         def uploaded(more: int) -> None:
             nonlocal sent
             sent += more
-            report("uploading", sent / max(total, 1))
+            progress("uploading", sent / max(total, 1))
 
         try:
             store.upload(folder, uploaded)
-            report("checking what was uploaded", 0.0)
-            with _in_scratch(scratch):
-                open_version(store.fetch(name, scratch / "fetched"), verify=False).items.close()
+            progress("checking what was uploaded", 0.0)
+            open_version(store.fetch(name, scratch / "fetched")).items.close()
             events = None if histories is None else add_histories(store, histories, progress)
             store.activate(name)
         except BaseException:
@@ -162,7 +158,7 @@ def rollback(store: Store) -> str:
     return older[0]
 
 
-def add_histories(store: Store, histories: Interactions, progress: Progress | None = None) -> Added:
+def add_histories(store: Store, histories: Interactions, progress: Progress = lambda *_: None) -> Added:
     """Put the events of a dataset into a store; returns how many were new, and which customers are erased.
 
     An event is identified by its item and its time, as in the service: one that was already sent to the service counts
@@ -174,8 +170,7 @@ def add_histories(store: Store, histories: Interactions, progress: Progress | No
     while batch := list(islice(events, EVENTS_A_BATCH)):
         added += store.add_events(batch, respect_erasures=True)
         done += len(batch)
-        if progress is not None:
-            progress("adding histories", done / len(histories))
+        progress("adding histories", done / len(histories))
     return added
 
 

@@ -26,27 +26,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.atomic import MARKER, atomic_directory, checksum
+from lorentzrec.atomic import atomic_directory, checksum
 from lorentzrec.errors import ArtifactError, InputError, LorentzrecError
 from lorentzrec.manifest import read_manifest, write_manifest
-from lorentzrec.memory import Memory
 from lorentzrec.model.artifact import (
-    MEMORY,
-    POINTS,
     check_points,
     describe_memory,
     memory_arrays,
     read_memory,
     write_arrays,
 )
-from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.ranking import Ranker
-from lorentzrec.serving.versions import attribute_points
 from lorentzrec.serving.versions.attribute_points import VersionAttributes, read_attributes, write_attributes
 from lorentzrec.serving.versions.index import (
     EXTRA,
@@ -64,9 +59,10 @@ if TYPE_CHECKING:
     import polars as pl
 
     from lorentzrec.model.model import Model
+    from lorentzrec.reduction.disk_map import DiskMap
 
 FORMAT, FORMAT_VERSION = "lorentzrec-version", 1
-TWIN, TWIN_MEMORY, ITEMS = "twin.safetensors", "twin-memory.safetensors", "items.sqlite"
+ITEMS = "items.sqlite"
 READ_BYTES = 64 * 2**20
 """Files of up to this size are copied before use, so that truncating them does no harm; larger ones are mapped."""
 TYPES = {"F32": "<f4", "I64": "<i8", "I32": "<i4"}
@@ -75,6 +71,19 @@ SPACE = ("geometry", "score", "recency")
 """What a ranker needs to know of a model's config."""
 
 logger = logging.getLogger("lorentzrec.serving")
+
+
+class _Files(NamedTuple):
+    """The names of the files of a model."""
+
+    points: str
+    memory: str
+    attributes: str
+    """Without suffix."""
+
+
+OWN = _Files("points.safetensors", "memory.safetensors", "attributes")
+TWIN = _Files("twin.safetensors", "twin-memory.safetensors", "twin-attributes")
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,52 +125,39 @@ def write_version(
     model: Model,
     *,
     items: pl.DataFrame | None = None,
-    disk_map: NDArray[np.float32] | None = None,
-    map_description: Mapping[str, Any] | None = None,
+    disk_map: DiskMap | None = None,
     twin: Model | None = None,
     index: bool = True,
     event_weights: Mapping[str, float] | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str, float], None] = lambda *_: None,
 ) -> dict[str, Any]:
     """Write what a service needs of `model` to `folder` atomically; returns the manifest.
 
     items: a table with the column id and any of title, category, price and image.
-    disk_map: a position in the Poincaré disk for each item; `map_description`: its method and quality.
+    disk_map: a position in the Poincaré disk for each item.
     twin: another model of the same items, for comparison.
     index: build one, if there are enough items for it to pay.
     event_weights: kind of event -> weight, as the model's data were prepared with.
-    progress: called with the name of each long step.
+    progress: called with the name of each long step, and 0.
     """
-    report = progress or (lambda _: None)
     table, codes, categories = describe_items(model.items.series, model.item_counts, items)
-    arrays = _points_of(model) | {"item_counts": model.item_counts, "category_codes": codes}
+    arrays: dict[str, NDArray[Any]] = {"item_counts": model.item_counts, "category_codes": codes}
     if disk_map is not None:
-        arrays["map"] = _checked_map(disk_map, len(model.items))
+        arrays["map"] = _checked_map(disk_map.coordinates, len(model.items))
+    rows = None if twin is None else _rows_of_twin(model, twin)
     created = datetime.now(UTC)
     with atomic_directory(folder) as partial:
-        write_arrays(partial / POINTS, arrays)
-        if twin is not None:
-            write_arrays(partial / TWIN, _points_of(twin, _rows_of_twin(model, twin)))
-            if twin.memory is not None:
-                rows = _rows_of_twin(model, twin)
-                twin_memory = twin.memory if rows is None else twin.memory.take(rows)
-                write_arrays(partial / TWIN_MEMORY, memory_arrays(twin_memory))
-        if model.memory is not None:
-            write_arrays(partial / MEMORY, memory_arrays(model.memory))
-        if model.attributes is not None:
-            write_attributes(partial, model.attributes)
-        if twin is not None and twin.attributes is not None:
-            write_attributes(partial, twin.attributes, attribute_points.TWIN)
-        report("writing the item directory")
+        described = _write_model(partial, OWN, model, arrays)
+        described_twin = None if twin is None else _write_model(partial, TWIN, twin, {}, rows)
+        progress("writing the item directory", 0.0)
         write_item_directory(partial / ITEMS, table, categories)
         described_index: dict[str, Any] | None = None
         notes: list[str] = []
         if index and len(model.items) >= INDEXED_ITEMS:
             if is_installed():
-                ranker = _ranker(arrays, _space(model.config))
-                queries = sample_queries(ranker, model.histories)
-                report("building the index")
-                described_index = build_index(ranker, queries, partial / INDEX)
+                progress("building the index", 0.0)
+                queries = sample_queries(model.ranker, model.histories)
+                described_index = build_index(model.ranker, queries, partial / INDEX)
             else:
                 notes.append(f"{len(model.items):,} items are ranked exactly, not by an index: {EXTRA}, publish again")
         manifest = {
@@ -173,8 +169,7 @@ def write_version(
             "data_digest": model.data_digest,
             "items": len(model.items),
             "described_items": len(table) - table["title"].null_count(),
-            **_space(model.config),
-            **_described_memory(model),
+            **described,
             "dimension": model.config.dimension,
             "metrics": model.metrics,
             "files": {
@@ -182,8 +177,8 @@ def write_version(
                 for file in sorted(partial.iterdir())
             },
             "index": described_index,
-            "map": None if disk_map is None else dict(map_description or {}),
-            "twin": None if twin is None else _space(twin.config) | _described_memory(twin),
+            "map": disk_map and {"method": disk_map.method, "kept": disk_map.kept},
+            "twin": described_twin,
             "event_weights": dict(event_weights or {}),
             "notes": notes,
         }
@@ -191,8 +186,8 @@ def write_version(
     return manifest
 
 
-def open_version(folder: Path, *, verify: bool = True, copies: Path | None = None) -> Version:
-    """Open a version. With `verify` every byte is checked against its checksum; sizes always are.
+def open_version(folder: Path, *, copies: Path | None = None) -> Version:
+    """Open a version whose files were compared with its manifest, as `Store.fetch` does.
 
     Any damage is an `ArtifactError`, even if the checksums fit.
 
@@ -200,7 +195,7 @@ def open_version(folder: Path, *, verify: bool = True, copies: Path | None = Non
         removes them. Without it, each process reads small files into its own memory.
     """
     try:
-        return _open_version(folder, verify, copies)
+        return _open_version(folder, copies)
     except LorentzrecError:
         raise
     except OSError as error:
@@ -209,7 +204,7 @@ def open_version(folder: Path, *, verify: bool = True, copies: Path | None = Non
         raise _damaged(folder, f"{type(error).__name__}: {' '.join(str(error).split())}") from error
 
 
-def _open_version(folder: Path, verify: bool, copies: Path | None) -> Version:
+def _open_version(folder: Path, copies: Path | None) -> Version:
     manifest = read_manifest(
         folder,
         key="format",
@@ -218,19 +213,14 @@ def _open_version(folder: Path, verify: bool, copies: Path | None) -> Version:
         what="version",
         again="publish the model again",
     )
-    _check_files(folder, manifest["files"], verify)
-    points = read_arrays(folder / POINTS, copies)
-    twin = read_arrays(folder / TWIN, copies) if manifest["twin"] else None
-    count, width = manifest["items"], manifest["dimension"] + (manifest["geometry"] == "hyperboloid")
-    _check_arrays(folder / POINTS, points, count, width, "item_points", "item_counts", "category_codes")
-    if twin is not None:
-        _check_arrays(folder / TWIN, twin, count, twin["item_points"].shape[-1], "item_points")
-    items = ItemDirectory(folder / ITEMS)
+    arrays, ranker, attributes = _read_model(folder, OWN, manifest, copies)
+    twin = _read_model(folder, TWIN, manifest, copies) if manifest["twin"] else None
+    items, count = ItemDirectory(folder / ITEMS), manifest["items"]
     if len(items) != count:
         raise _damaged(folder / ITEMS, f"it has {len(items)} items and the manifest {count}")
-    codes = points["category_codes"]
+    codes = arrays["category_codes"]
     if count and not -1 <= codes.min() <= codes.max() < len(items.categories):
-        raise _damaged(folder / POINTS, f"a category is outside of the {len(items.categories)} in {ITEMS}")
+        raise _damaged(folder / OWN.points, f"a category is outside of the {len(items.categories)} in {ITEMS}")
     index: Index | None = None
     notes: tuple[str, ...] = ()
     if manifest["index"] is not None and is_installed():
@@ -240,31 +230,17 @@ def _open_version(folder: Path, verify: bool, copies: Path | None) -> Version:
     return Version(
         folder=folder,
         manifest=manifest,
-        ranker=_ranker(points, manifest, _read_memory(folder / MEMORY, manifest, count, copies)),
-        twin_ranker=None
-        if twin is None
-        else _ranker(twin, manifest["twin"], _read_memory(folder / TWIN_MEMORY, manifest["twin"], count, copies)),
+        ranker=ranker,
+        twin_ranker=twin and twin[1],
         items=items,
-        item_counts=points["item_counts"],
+        item_counts=arrays["item_counts"],
         category_codes=codes,
-        map=points.get("map"),
+        map=arrays.get("map"),
         index=index,
-        attributes=_read_attributes(folder, manifest, "", width, copies),
-        twin_attributes=None
-        if twin is None
-        else _read_attributes(folder, manifest, attribute_points.TWIN, twin["item_points"].shape[-1], copies),
+        attributes=attributes,
+        twin_attributes=twin and twin[2],
         notes=notes,
     )
-
-
-def _read_attributes(
-    folder: Path, manifest: Mapping[str, Any], prefix: str, width: int, copies: Path | None
-) -> VersionAttributes | None:
-    """The attributes of a model or its twin; None if it has none, as in versions of earlier releases."""
-    points, values = f"{prefix}{attribute_points.POINTS}", f"{prefix}{attribute_points.VALUES}"
-    if values not in manifest["files"]:
-        return None
-    return read_attributes(folder / values, read_arrays(folder / points, copies), width)
 
 
 def drop_copies(version: Version, copies: Path) -> None:
@@ -316,7 +292,7 @@ def _is_mapped(path: Path) -> bool:
     return path.stat().st_size > READ_BYTES
 
 
-def _check_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], count: int, width: int, *required: str) -> None:
+def _check_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], count: int, width: int, required: set[str]) -> None:
     """Check the arrays of `count` items with points of `width` coordinates; those not in `required` are optional."""
     expected = {
         "item_points": ("<f4", (count, width)),
@@ -332,14 +308,57 @@ def _check_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], count: int, wi
             raise _damaged(path, f"{name} is not {dtype} {shape}")
 
 
-def _points_of(model: Model, rows: NDArray[np.int64] | None = None) -> dict[str, NDArray[Any]]:
-    """The arrays of a ranker, in the order of `rows` if given, checked."""
+def _write_model(
+    folder: Path,
+    files: _Files,
+    model: Model,
+    further: Mapping[str, NDArray[Any]],
+    rows: NDArray[np.int64] | None = None,
+) -> dict[str, Any]:
+    """Write what ranks and places items, with `further` arrays, and return its description.
+
+    rows: the order of the items, if another than that of the model.
+    """
     arrays = {"item_points": model.item_points}
     if model.history_points is not model.item_points:
         arrays["history_points"] = model.history_points
     for name, points in arrays.items():
         check_points(Path("the model"), name, points, model.config.geometry == "hyperboloid")
-    return arrays if rows is None else {name: points[rows] for name, points in arrays.items()}
+    ordered = arrays if rows is None else {name: points[rows] for name, points in arrays.items()}
+    write_arrays(folder / files.points, {**ordered, **further})
+    described = {name: getattr(model.config, name) for name in SPACE}
+    if model.memory is not None:
+        described["memory"] = describe_memory(model.memory)
+        memory = model.memory if rows is None else model.memory.take(rows)
+        write_arrays(folder / files.memory, memory_arrays(memory))
+    if model.attributes is not None:
+        write_attributes(folder / files.attributes, model.attributes)
+    return described
+
+
+def _read_model(
+    folder: Path, files: _Files, manifest: Mapping[str, Any], copies: Path | None
+) -> tuple[dict[str, NDArray[Any]], Ranker, VersionAttributes | None]:
+    """What `_write_model` wrote: the arrays next to the points, and what ranks and places items."""
+    arrays = read_arrays(folder / files.points, copies)
+    if files is TWIN:
+        described, width, required = manifest["twin"], arrays["item_points"].shape[-1], {"item_points"}
+    else:
+        described, width = manifest, manifest["dimension"] + (manifest["geometry"] == "hyperboloid")
+        required = {"item_points", "item_counts", "category_codes"}
+    count = manifest["items"]
+    _check_arrays(folder / files.points, arrays, count, width, required)
+    memory = None
+    if described.get("memory"):  # versions of 0.1 have none
+        memory = read_memory(read_arrays(folder / files.memory, copies), described["memory"])
+        if memory.item_count != count:
+            raise _damaged(folder / files.memory, f"it has {memory.item_count} items and the manifest {count}")
+    points = arrays.pop("item_points"), arrays.pop("history_points", None)
+    ranker = Ranker(*points, **{name: described[name] for name in SPACE}, memory=memory)
+    attributes = None
+    if (values := folder / f"{files.attributes}.json").name in manifest["files"]:  # nor these
+        attributes = read_attributes(values, read_arrays(values.with_suffix(".safetensors"), copies), width)
+    return arrays, ranker, attributes
 
 
 def _rows_of_twin(model: Model, twin: Model) -> NDArray[np.int64] | None:
@@ -364,42 +383,6 @@ def _checked_map(disk_map: NDArray[np.float32], count: int) -> NDArray[np.float3
     if outside.any():
         raise InputError(f"row {int(outside.argmax())} of the map is not inside the unit disk: make the map again")
     return disk_map
-
-
-def _space(config: TrainingConfig) -> dict[str, Any]:
-    return {name: getattr(config, name) for name in SPACE}
-
-
-def _described_memory(model: Model) -> dict[str, Any]:
-    return {} if model.memory is None else {"memory": describe_memory(model.memory)}
-
-
-def _read_memory(path: Path, description: Mapping[str, Any], count: int, copies: Path | None) -> Memory | None:
-    """The memory that is described; versions of 0.1 have none."""
-    if not description.get("memory"):
-        return None
-    memory = read_memory(read_arrays(path, copies), description["memory"])
-    if memory.item_count != count:
-        raise _damaged(path, f"it has {memory.item_count} items and the manifest {count}")
-    return memory
-
-
-def _ranker(
-    points: Mapping[str, NDArray[np.float32]], space: Mapping[str, Any], memory: Memory | None = None
-) -> Ranker:
-    chosen = {name: space[name] for name in SPACE}
-    return Ranker(points["item_points"], points.get("history_points"), **chosen, memory=memory)
-
-
-def _check_files(folder: Path, files: Mapping[str, Mapping[str, Any]], verify: bool) -> None:
-    for name, expected in files.items():
-        path = folder / name
-        if not path.is_file():
-            raise ArtifactError(f"{path} is missing: copy the whole version again, or publish again")
-        if path.stat().st_size != expected["bytes"]:
-            raise _damaged(path, f"it does not have the {expected['bytes']} bytes recorded in {MARKER}")
-        if verify and checksum(path) != expected["sha256"]:
-            raise _damaged(path, f"its checksum is not the one in {MARKER}")
 
 
 def _damaged(path: Path, reason: str) -> ArtifactError:

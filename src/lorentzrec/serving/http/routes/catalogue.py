@@ -95,7 +95,7 @@ def describe_item(item: ItemInPath, data: JSONBody[NewItemRequest], worker: TheW
     values, unknown = ([], 0) if version.attributes is None else version.attributes.rows_of(attributes)
     details = ItemDetails(data.title, data.category, data.price, data.image, like, attributes)
     if not worker.store.call(lambda store: store.describe_item(id, details, most=most), writes=True):
-        worker.versions.new_items.count_left_out(1)
+        worker.metrics.new_items_left_out.inc()
         raise ServiceProblem(
             f"there are {most:,} new items, and no more are added: publish a model that contains them, remove some, or "
             "start the service with a larger --new-items",
@@ -117,19 +117,18 @@ def _text_of(value: str | float | Sequence[str]) -> str:
 )
 def remove_item(item: ItemInPath, worker: TheWorker) -> NewItemRemoved:
     """Remove a new item. Its next event makes it a new item again: to sell out, remove it from the live items."""
-    id, version = decode_id(item), worker.versions.version
+    id = decode_id(item)
     if not worker.store.call(lambda store: store.remove_new_items([id]), writes=True):
         raise ServiceProblem(f"the item {id!r} is not a new item of the store: check the id", 404, "unknown-item")
     worker.versions.nudge()
-    return NewItemRemoved(id, version.name if version else None)
+    return NewItemRemoved(id, worker.versions.name)
 
 
 @get("/live", sync_to_thread=True, responses=READING)
 def get_live_items(worker: TheWorker) -> LiveItemsResponse:
     """The live items in the store."""
-    version = worker.versions.version
     live = worker.store.call(lambda store: store.live_items(), seconds=LIVE_SECONDS)
-    return LiveItemsResponse(live.items, version.name if version else None, live.removed)
+    return LiveItemsResponse(live.items, worker.versions.name, live.removed)
 
 
 def _refuse_long_list(request: Request[Any, Any, Any], _: Exception) -> Response[Any]:

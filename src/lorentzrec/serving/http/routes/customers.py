@@ -64,14 +64,14 @@ def _note_customers(worker: Worker, events: Sequence[Event], seconds: float) -> 
         noted = worker.store.call(
             lambda store: store.note_customers(customers, most=most), writes=True, seconds=seconds
         )
-        new_items.count_left_out(noted.left_out)
+        worker.metrics.new_items_left_out.inc(noted.left_out)
         worker.versions.nudge()
 
 
 def _to_event(event: NewEvent, now: float, weights: Mapping[str, float]) -> Event:
     """A stored event: with an id, a time and a weight."""
     item, weight = str(event.item), event.weight or 1.0
-    usual = token_hex(12) if event.time is None else usual_id(item, event.time)
+    usual = token_hex(12) if event.seconds is None else usual_id(item, event.seconds)
     id = usual if event.id is None else str(event.id)
     if event.kind is not None and weights:
         if event.kind not in weights:
@@ -79,7 +79,7 @@ def _to_event(event: NewEvent, now: float, weights: Mapping[str, float]) -> Even
                 f"events of the kind {event.kind!r} have no weight here: send one of {', '.join(weights)}, or a weight"
             )
         weight = weights[event.kind]
-    return Event(str(event.user), item, now if event.time is None else event.time, id, weight)
+    return Event(str(event.user), item, now if event.seconds is None else event.seconds, id, weight)
 
 
 @get("/users/{user:str}/history", sync_to_thread=True, responses=READING)
@@ -98,6 +98,6 @@ def get_history(user: UserInPath, worker: TheWorker, limit: Limit = 100) -> Hist
 @delete("/users/{user:str}", status_code=200, sync_to_thread=True, opt={"writes": True}, responses=WITH_BODY)
 def forget_user(user: UserInPath, worker: TheWorker) -> ErasureResponse:
     """Erase all events of a customer. A hash of the id stays, so that a dataset published later leaves them out."""
-    id, version = decode_id(user), worker.versions.version
+    id = decode_id(user)
     events = worker.store.call(lambda store: store.forget(id), writes=True, seconds=ERASURE_SECONDS)
-    return ErasureResponse(id, events, version.name if version else None)
+    return ErasureResponse(id, events, worker.versions.name)

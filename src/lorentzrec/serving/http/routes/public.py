@@ -58,6 +58,12 @@ def get_page(request: Request[Any, Any, Any]) -> Response[bytes]:
     return _respond("index.html", request)
 
 
+@get("/favicon.ico", sync_to_thread=False, include_in_schema=False)
+def get_icon(request: Request[Any, Any, Any]) -> Response[bytes]:
+    """Browsers ask for it wherever a page does not name an icon, such as next to /schema."""
+    return _respond("icon.svg", request)
+
+
 @get("/page/{name:path}", sync_to_thread=False, include_in_schema=False)
 def get_page_file(name: FromPath[str], request: Request[Any, Any, Any]) -> Response[bytes]:
     return _respond(name.removeprefix("/"), request)

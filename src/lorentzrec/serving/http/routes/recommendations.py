@@ -5,20 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from litestar import get, post
 from litestar.params import FromQuery, JSONBody, QueryParameter
 
 from lorentzrec.errors import RecordDamaged, StoreUnavailable
 from lorentzrec.model.fallbacks import render_fallbacks
-from lorentzrec.serving.http.costs import cost
 from lorentzrec.serving.http.messages import BasketRequest, RecommendRequest, RecommendResponse
 from lorentzrec.serving.http.problems import READING, READING_ITEM, STORE_UNAVAILABLE, WITH_BODY
-from lorentzrec.serving.http.requests import ItemInPath, TheWorker, UserInPath, Worker, decode_id
+from lorentzrec.serving.http.requests import ItemInPath, TheWorker, UserInPath, Worker, cost, decode_id
 from lorentzrec.serving.recommending.query import LARGEST_K, Id, RankedItems, RankingOptions
 from lorentzrec.serving.recommending.recommender import Recommender
-from lorentzrec.serving.stores.store import USUAL_HISTORY
 
 # Litestar ignores the limits of msgspec.Meta in query parameters, so they are repeated here.
 Count = Annotated[int, QueryParameter(ge=1, le=LARGEST_K, description="The number of items.")]
@@ -40,14 +38,7 @@ async def recommend(data: JSONBody[RecommendRequest], worker: TheWorker) -> Reco
 
     Every history is accepted: for an unknown or empty one the popular items are returned, and `fallback` reports it.
     """
-
-    def rank(recommender: Recommender) -> tuple[RankedItems, str | None]:
-        read = _History(data.history or ()) if data.user is None else _read_history(str(data.user), worker)
-        weights = [*read.weights, *[1.0] * len(data.context)] if read.weights else ()
-        items = [*read.items, *data.context]
-        return recommender.recommend(items, data, weights=weights, exclude_seen=data.exclude_seen), read.degraded
-
-    return await _run(worker, data, data.history_length, rank)
+    return await _recommend(data, worker)
 
 
 @get("/users/{user:str}/recommendations", responses=READING)
@@ -61,13 +52,29 @@ async def recommend_for_user(
     explore: Explore = None,
 ) -> RecommendResponse:
     """Recommend items for a customer. An event sent a moment ago already counts."""
-    options = RankingOptions(k=k, diversity=diversity, categories=categories or [], reasons=reasons, explore=explore)
+    sent = RecommendRequest(
+        user=decode_id(user),
+        k=k,
+        diversity=diversity,
+        categories=categories or [],
+        reasons=reasons,
+        explore=explore,
+    )
+    return await _recommend(sent, worker)
 
+
+async def _recommend(sent: RecommendRequest, worker: Worker) -> RecommendResponse:
     def rank(recommender: Recommender) -> tuple[RankedItems, str | None]:
-        read = _read_history(decode_id(user), worker)
-        return recommender.recommend(read.items, options, weights=read.weights), read.degraded
+        items: Sequence[Id] = sent.history or ()
+        weights: list[float] = []
+        degraded = None
+        if sent.user is not None:
+            items, weights, degraded = _read_history(str(sent.user), worker)
+        weights = [*weights, *[1.0] * len(sent.context)] if weights else []
+        history = [*items, *sent.context]
+        return recommender.recommend(history, sent, weights=weights, exclude_seen=sent.exclude_seen), degraded
 
-    return await _run(worker, options, USUAL_HISTORY, rank)
+    return await _run(worker, sent, sent.history_length, rank)
 
 
 @post("/basket", status_code=200, responses=WITH_BODY)
@@ -121,27 +128,17 @@ async def _run(
             milliseconds=round((perf_counter() - begun) * 1000, 3),
         )
 
-    ids = history + len(options.exclude) + len(options.allow or ())
-    units = cost(options.k, ids, history=history, diversity=options.diversity, reasons=options.reasons)
-    return await worker.costly.run(units, handle)
+    return await worker.costly.run(cost(options, history), handle)
 
 
-class _History(NamedTuple):
-    items: Sequence[Id]
-    weights: Sequence[float] = ()
-    """Empty: all equal."""
-    degraded: str | None = None
-    """Why the history could not be read."""
-
-
-def _read_history(user: str, worker: Worker) -> _History:
-    """The stored history of a customer."""
+def _read_history(user: str, worker: Worker) -> tuple[list[str], list[float], str | None]:
+    """The items of a customer's stored history, their weights unless all are equal, and why it could not be read."""
     try:
         events = worker.store.call(lambda store: store.history(user))
     except StoreUnavailable:
-        return _History((), degraded=f"the history of the customer could not be read: {STORE_UNAVAILABLE}")
+        return [], [], f"the history of the customer could not be read: {STORE_UNAVAILABLE}"
     except RecordDamaged as error:
         logger.error("%s", error)
-        return _History((), degraded=f"the history of the customer could not be read: {error}")
+        return [], [], f"the history of the customer could not be read: {error}"
     weights = [event.weight for event in events]
-    return _History([event.item for event in events], weights if weights.count(1) < len(weights) else ())
+    return [event.item for event in events], weights if weights.count(1) < len(weights) else [], None

@@ -1,0 +1,163 @@
+"""Writes settings.md from the dataclasses and commands.md from the command line: `python docs/generated_pages.py`. A
+test checks that both are up to date."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import MISSING, Field, dataclass, fields
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+import typer.main
+
+from lorentzrec.cli.application import app
+from lorentzrec.field_checks import field_hints, field_texts, requirement
+from lorentzrec.ingest.prepare import PrepareConfig
+from lorentzrec.ingest.sources import Source
+from lorentzrec.model.config import TrainingConfig
+from lorentzrec.serving.http.settings import ServiceSettings
+
+ADVICE = "Change it "
+"""Begins the paragraph of a field's text that says when to change it."""
+
+
+@dataclass(frozen=True)
+class Section:
+    owner: type
+    title: str
+    text: str
+    command: str | None = None
+    """The command whose options the fields are."""
+
+
+SECTIONS = [
+    Section(
+        TrainingConfig,
+        "Training",
+        "`TrainingConfig(...)` in Python, `--set NAME=VALUE` or a TOML file (`--config`) in the shell. `None` means "
+        "that the value is chosen from the data when training starts; `model.config` has what was chosen, and "
+        "[quality](quality.md#the-defaults) the rules.",
+    ),
+    Section(
+        Source,
+        "Event files",
+        "Keyword arguments of `Interactions.from_file`, and options of `lorentzrec prepare`: what the files look like.",
+        "prepare",
+    ),
+    Section(
+        PrepareConfig,
+        "Preparation",
+        "Options of `lorentzrec prepare`, and fields of `lorentzrec.ingest.prepare.PrepareConfig`: which events are "
+        "kept, and how they are split. Those that select events are keyword arguments of `Interactions.from_file`, "
+        "too. [Splits](data.md#splits) has the names for `split`.",
+        "prepare",
+    ),
+    Section(
+        ServiceSettings,
+        "Service",
+        "Options of `lorentzrec serve`, and fields of `lorentzrec.serving.http.settings.ServiceSettings`. Those "
+        "without an option are set in Python, with `lorentzrec.serving.http.server.run(ServiceSettings(...))`.",
+        "serve",
+    ),
+]
+
+
+def command_options(command: str) -> dict[str, str]:
+    """Parameter -> its option, or its name in capitals if it is an argument."""
+    return {one.name: one.opts[0] if is_option(one) else one.name.upper() for one in commands()[command].params}
+
+
+def commands() -> dict[str, Any]:
+    """The commands of lorentzrec by name, as Typer has them."""
+    group: Any = typer.main.get_command(app)
+    return dict(group.commands)
+
+
+def is_option(parameter: Any) -> bool:
+    return bool(parameter.opts[0].startswith("-"))
+
+
+def default_of(field: Field[Any]) -> str:
+    if field.default is not MISSING:
+        return f"`{field.default!r}`"
+    if field.default_factory is not MISSING:
+        made = field.default_factory()
+        return f"`{made!r}`" if isinstance(made, Collection) else f"`{type(made).__name__}()`"
+    return "required"
+
+
+def values_of(hint: Any) -> str:
+    """Types that `requirement` has no words for are those of files, lists and mappings."""
+    if words := requirement(hint):
+        return words
+    kinds = [kind for kind in (get_args(hint) or (hint,)) if kind is not type(None)]
+    kind = hint if get_origin(hint) in (tuple, Mapping) else kinds[0]
+    names = {tuple: "a list of texts", Mapping: "name and value pairs", Path: "a path"}
+    return names.get(get_origin(kind) or kind, f"a `{kind.__name__}`")
+
+
+def section_lines(section: Section) -> list[str]:
+    """An overview, then a heading per field, so that it can be linked to."""
+    hints, texts = field_hints(section.owner), field_texts(section.owner)
+    options = command_options(section.command) if section.command else {}
+    lines = [f"## {section.title}", "", section.text, ""]
+    for field in fields(section.owner):
+        meaning = [one for one in texts[field.name] if not one.startswith(ADVICE)]
+        advice = [one for one in texts[field.name] if one.startswith(ADVICE)]
+        facts = [f"default {default_of(field)}", values_of(hints[field.name])]
+        facts += [f"`{options[field.name]}`"] if field.name in options else []
+        lines += [f"### {field.name}", "", "; ".join(facts), "", " ".join(meaning), ""]
+        lines += [f"*{one}*" for one in advice]
+        lines += [""] if advice else []
+    return lines
+
+
+def settings_page() -> str:
+    text = "Every setting with its default, the values it takes, what it does, and when to change it."
+    lines = ["# Settings", "", text, ""]
+    for section in SECTIONS:
+        lines += section_lines(section)
+    return re.sub(r"`docs/([\w-]+)\.md`", r"[\1](\1.md)", "\n".join(lines))
+
+
+def command_lines(name: str, command: Any) -> list[str]:
+    """What `lorentzrec NAME --help` prints."""
+    examples = re.findall(r"\[cyan\](.*?)\[/\]", command.epilog or "")
+    lines = [f"### {name}", "", _plain(command.help), "", "```text", *examples, "```", ""]
+    lines += ["| argument or option | default | |", "|---|---|---|"]
+    for one in command.params:
+        shown = "`, `".join(one.opts) if is_option(one) else one.metavar
+        value = f" {one.metavar}".replace("|", "\\|") if is_option(one) and one.metavar else ""
+        default = "required" if one.required else "" if one.default in (None, False, ()) else f"`{one.default}`"
+        lines.append(f"| `{shown}{value}` | {default} | {_plain(one.help or '')} |")
+    return [*lines, ""]
+
+
+def _plain(help: str) -> str:
+    """Help without the escapes of Rich, as Markdown; what looks like an option or a file name is code."""
+    text = help.replace(r"\[", "[").replace("<", "&lt;").replace("|", "\\|")
+    return re.sub(r"(?<![\w`-])(--?[a-z][\w-]*|\w+://\S*?(?=[\s,;.]*(?:\s|$)))", r"`\1`", text)
+
+
+def commands_page() -> str:
+    text = (
+        "Each command with its options, as `lorentzrec COMMAND --help` prints them. Results go to standard output, "
+        "progress and notes to standard error; most commands have `--json`. "
+        "[Exit codes](conventions.md#errors-and-exit-codes)."
+    )
+    lines, panel = ["# Command line", "", text, ""], None
+    for name, command in commands().items():
+        if command.rich_help_panel != panel:
+            panel = command.rich_help_panel
+            lines += [f"## {panel}", ""]
+        lines += command_lines(name, command)
+    return "\n".join(lines)
+
+
+PAGES: dict[str, Callable[[], str]] = {"settings.md": settings_page, "commands.md": commands_page}
+
+
+if __name__ == "__main__":
+    for name, page in PAGES.items():
+        Path(__file__).with_name(name).write_text(page(), encoding="utf-8")

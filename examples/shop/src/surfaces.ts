@@ -1,0 +1,53 @@
+/** Where a shop recommends, and which request each place needs. This file is what to copy; the rest is an ordinary shop. */
+
+import type { Client, Id, RecommendedItem } from "lorentzrec-client";
+
+export interface Shelf {
+  heading: string;
+  items: RecommendedItem[];
+}
+
+/** The personal page: items for this customer, not too similar to one another, each with the reason for it. */
+export async function personalPage(client: Client, customer: Id): Promise<Shelf> {
+  const found = await client.recommend({ user: customer }, { k: 12, diversity: 0.3, reasons: true });
+  // Nothing is known about the customer, or the store could not be read: these items are popular, not personal.
+  const popular = found.fallback_kinds.includes("popular") || found.degraded !== null;
+  return { heading: popular ? "Popular right now" : "Picked for you", items: found.items };
+}
+
+/** A product page: what this customer might like, given that they are looking at this product now. */
+export async function alsoLike(client: Client, customer: Id, product: Id): Promise<Shelf> {
+  const found = await client.recommend({ user: customer }, { context: [product], exclude: [product], k: 6 });
+  return { heading: "You might also like", items: found.items };
+}
+
+/** A product that is out of stock: the nearest products of its category that are not. */
+export async function alternatives(client: Client, product: Id, category: string | null): Promise<Shelf> {
+  const found = await client.similar(product, { k: 6, categories: category === null ? [] : [category] });
+  return { heading: "Similar, and in stock", items: found.items };
+}
+
+/** An outfit: products that go with those chosen so far, of kinds that it does not contain yet. */
+export async function completeOutfit(client: Client, outfit: Id[]): Promise<Shelf> {
+  const found = await client.basket(outfit, { k: 6, diversity: 0.5 });
+  return { heading: "Complete the outfit", items: found.items };
+}
+
+/** Items that must not be shown at the moment. The service leaves them out itself; a batch made earlier cannot. */
+export async function soldOut(client: Client): Promise<(item: Id) => boolean> {
+  const live = await client.liveItems();
+  const only = live.items === null ? null : new Set(live.items);
+  const removed = new Set(live.removed);
+  return (item) => removed.has(String(item)) || (only !== null && !only.has(String(item)));
+}
+
+/** Recommendations must never cost the page they are on: if they fail, the shelf is missing and the log says why. */
+export async function optional(shelf: Promise<Shelf>): Promise<Shelf | null> {
+  try {
+    const found = await shelf;
+    return found.items.length > 0 ? found : null;
+  } catch (error) {
+    console.warn("no recommendations:", error instanceof Error ? error.message : error);
+    return null;
+  }
+}

@@ -200,7 +200,7 @@ def test_statistics_are_those_of_the_library(shop: Path, events_file: Path) -> N
 
 def test_statistics_stand_in_columns_with_a_plot(shop: Path, tmp_path: Path) -> None:
     result = run("stats", shop, "--trials", "0", "--plot", tmp_path / "degrees.svg")
-    rows = {line.split("  ")[0].strip(): line.split()[-1] for line in result.stdout.splitlines()[2:]}
+    rows = {line.split("  ")[0].strip(): line.split()[-1] for line in result.stdout.splitlines()[2:] if line}
     assert (rows["users"], rows["items"], rows["density"], rows["p (bootstrap)"]) == (
         "60",
         "30",

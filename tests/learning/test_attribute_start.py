@@ -14,6 +14,7 @@ from grouped_data import grouped, quick
 from lorentzrec import update
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions
+from lorentzrec.data.vocabulary import Id
 from lorentzrec.errors import InputError
 from lorentzrec.learning.run import TrainingRun
 from lorentzrec.learning.trainer import train
@@ -160,7 +161,7 @@ def test_attributes_of_earlier_items_are_kept_and_bins_stay() -> None:
     both = second.align(items).completed_by(first.align(items))
     assert both.values.series.to_list()[: len(first.values)] == first.values.series.to_list()
 
-    def texts(item: int) -> list[str]:
+    def texts(item: int) -> list[Id]:
         row = both.items.row(item)
         return both.values.ids(both.rows[both.offsets[row] : both.offsets[row + 1]])
 

@@ -79,7 +79,7 @@ class Recommendations:
         same = (self.ids, self.fallbacks, self.reasons) == (other.ids, other.fallbacks, other.reasons)
         return same and np.array_equal(self.scores, other.scores)
 
-    __hash__ = None  # type: ignore[assignment] - lists and arrays have no hash
+    __hash__ = None  # type: ignore[assignment]  # lists and arrays have no hash
 
     def to_frame(self) -> pl.DataFrame:
         """A Polars frame: rank (from 1), item, score, and with reasons a list in the column because."""

@@ -2,7 +2,8 @@
 Riemannian steps.
 
 All engines learn from the same blocks of the same data, with the same negatives, and take one step per block; only the
-local engine computes the gradients of several blocks before it applies them, on two threads. Data: the size of
+local engine computes the gradients of several blocks before it applies them, on two threads, and `geoopt-own` draws
+negatives for each positive, as programs without blocks do. Data: the size of
 MovieLens 1M, and blocks of equal size from catalogues of 10,000 and of 1,000,000 items, where the time of a step should
 be the same.
 
@@ -40,6 +41,7 @@ ENGINES = {
     "keras-tensorflow": "tensorflow",
     "keras-torch": "torch",
     "geoopt": "torch",
+    "geoopt-own": "torch",
 }
 """What is measured -> KERAS_BACKEND of its process; all take their blocks from lorentzrec.keras."""
 Spent = tuple[float, float]
@@ -113,8 +115,9 @@ def keras_rates(data: Interactions, first: int, last: int) -> dict[str, float]:
     return rates(counts[first:last].sum(), *seen)
 
 
-def geoopt_rates(data: Interactions, first: int, last: int) -> dict[str, float]:
-    """The same blocks in a program of PyTorch + geoopt, with sparse gradients and `SparseRiemannianSGD`."""
+def geoopt_rates(data: Interactions, first: int, last: int, *, own: bool) -> dict[str, float]:
+    """The same blocks in a program of PyTorch + geoopt, with sparse gradients and `SparseRiemannianSGD`; `own`: with
+    negatives of its own for each positive, as programs without blocks have them."""
     import geoopt
     import torch
 
@@ -132,13 +135,17 @@ def geoopt_rates(data: Interactions, first: int, last: int) -> dict[str, float]:
     def step(batch: dict[str, Any]) -> None:
         points = torch.nn.functional.embedding(batch["item_rows"], table, sparse=True)
         age = batch["event_steps"][:, None] - batch["event_steps"][None, :]
-        own = (batch["event_owners"][:, None] == batch["event_owners"][None, :]) & (age > 0)
-        sums = (own * batch["event_weights"]) @ points[batch["events"]]
-        present = own.any(1, keepdim=True)
+        before = (batch["event_owners"][:, None] == batch["event_owners"][None, :]) & (age > 0)
+        sums = (before * batch["event_weights"]) @ points[batch["events"]]
+        present = before.any(1, keepdim=True)
         norms = torch.where(present, -(sums * sums * metric).sum(1, keepdim=True), 1.0)
         queries = sums / torch.sqrt(norms) * metric
         positives = (queries * points[batch["targets"]]).sum(1, keepdim=True)
-        scores = queries @ points[batch["negatives"]].T
+        if own:
+            rows = torch.randint(len(data.items), (len(queries), NEGATIVES))
+            scores = torch.einsum("qd,qnd->qn", queries, torch.nn.functional.embedding(rows, table, sparse=True))
+        else:
+            scores = queries @ points[batch["negatives"]].T
         hinges = torch.relu(1 + scores - positives)
         hinges = hinges.masked_fill(batch["seen"][batch["event_owners"].clamp(min=0)], 0.0)
         loss = (batch["target_weights"] * torch.log1p(hinges.sum(1) * len(data.items) / NEGATIVES)).sum()
@@ -191,7 +198,12 @@ def measure(engine: str, name: str, first: int, last: int) -> dict[str, float]:
         return step_cost(data, last)
     if engine == "local":
         return local_rates(data, last)
-    return geoopt_rates(data, first, last) if engine == "geoopt" else keras_rates(data, first, last)
+    if engine.startswith("geoopt"):
+        own = engine == "geoopt-own"
+        return (
+            geoopt_rates(data, first // 10, last // 10, own=True) if own else geoopt_rates(data, first, last, own=False)
+        )
+    return keras_rates(data, first, last)
 
 
 def in_a_process(engine: str, name: str, first: int, last: int) -> dict[str, float]:
@@ -214,6 +226,7 @@ def with_ratios(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="10,000 items only, and fewer steps")
+    parser.add_argument("--data", action="append", choices=list(DATA), help="only these; repeatable")
     parser.add_argument("--engine", action="append", choices=list(ENGINES), help="only this one; repeatable")
     parser.add_argument("--measure", nargs=4, metavar=("ENGINE", "DATA", "FIRST", "LAST"), help="in this process")
     options = parser.parse_args()
@@ -221,9 +234,9 @@ def main() -> None:
         engine, name, first, last = options.measure
         print(json.dumps(measure(engine, name, int(first), int(last))))
         return
-    names = ["10,000 items"] if options.quick else list(DATA)
+    names = options.data or (["10,000 items"] if options.quick else list(DATA))
     first, last = (10, 40) if options.quick else (60, 260)
-    packages = {engine: engine.removeprefix("keras-") if engine != "local" else "numba" for engine in ENGINES}
+    packages = {engine: engine.removeprefix("keras-").removesuffix("-own") for engine in ENGINES} | {"local": "numba"}
     chosen = [name for name in options.engine or ENGINES if find_spec(packages[name])]
     rows = [
         {"data": name, "engine": engine, **in_a_process(engine, name, first, last)}

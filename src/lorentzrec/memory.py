@@ -192,20 +192,21 @@ def empty_memory(items: int, *, ordered: bool) -> Memory:
     return Memory(np.zeros(items + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), ordered)
 
 
-def build_memory(data: Interactions, neighbours: int, *, ordered: bool) -> Memory:
+def build_memory(data: Interactions, neighbours: int, *, ordered: bool, found_count: float = FOUND_COUNT) -> Memory:
     """The memory of these events: the `neighbours` strongest of each item, among equal ones those with lower rows.
 
+    found_count: the exponent of C_j / C.
     Time and memory are linear in the pairs of events, of which some are held at a time.
     """
     from scipy import sparse
 
-    blocks = _transitions(data) if ordered else _common_customers(data)
+    blocks = _transitions(data, found_count) if ordered else _common_customers(data)
     strong = sparse.vstack([strongest_entries(block, neighbours).astype(np.float32) for block in blocks], "csr")
     return Memory(strong.indptr.astype(np.int64), strong.indices.astype(np.int32), strong.data, ordered)
 
 
-def _transitions(data: Interactions) -> Iterator[Any]:
-    """Sparse blocks of C_ij C_i^-0.5 (C_j / C)^-0.3: rows of some items, all columns."""
+def _transitions(data: Interactions, found_count: float) -> Iterator[Any]:
+    """Sparse blocks of C_ij C_i^-0.5 (C_j / C)^-found_count: rows of some items, all columns."""
     from scipy import sparse
 
     item_rows, weights, labels = data.item_rows, data.weights, data.labels
@@ -213,7 +214,7 @@ def _transitions(data: Interactions) -> Iterator[Any]:
     firsts = offsets_of(data.item_counts)
     masses = np.bincount(item_rows, weights, len(data.items)).astype(np.float64, copy=False)
     masses[masses == 0] = 1  # of items without events, which are not used
-    known, found = masses**-KNOWN_COUNT, (masses / masses.mean()) ** -FOUND_COUNT
+    known, found = masses**-KNOWN_COUNT, (masses / masses.mean()) ** -found_count
     for start, end in _blocks(STEPS * data.item_counts):
         before = events[firsts[start] : firsts[end]]
         last = data.offsets[data.user_rows[before].astype(np.int64) + 1]

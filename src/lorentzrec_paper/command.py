@@ -42,7 +42,7 @@ def reproduce(
     json: bool = False,
 ) -> None:
     """Run experiments of the paper: simulations, midpoints, networks, amazon, movielens, asos, or all; and pipeline,
-    twins, ablations.
+    twins, dimensions, ablations.
 
     pipeline is not part of all. It runs the paper's system from end to end and times each stage, with Keras and with
     the local engine: events in Azure Blob Storage, preparation on Spark, training, Cosmos DB, the service, its client.

@@ -63,7 +63,7 @@ def test_gf_cf_is_its_two_filters() -> None:
 @pytest.mark.parametrize("ordered", [True, False])
 def test_memories_without_points(ordered: bool) -> None:
     data = events(ordered=ordered)
-    matrix = reference.neighbours(data, ordered=ordered)
+    matrix = reference.neighbours(data, ordered=ordered, found_count=0.0)
     found = (TransitionCounts if ordered else ItemItem)(data).score_histories(data, USERS)
     for row, user in enumerate(USERS.tolist()):
         expected = reference.boosts(matrix, data.history(user).tolist(), 1.0, ordered=ordered)

@@ -145,7 +145,7 @@ def test_gradients_are_differences_of_values(name: str, radius: float) -> None:
         "midpoints": (lambda u: midpoints(weights, u), lambda u: _midpoints(weights, u)),
         "before": (
             lambda u: ops.take(
-                midpoints_before(u, *map(ops.convert_to_tensor, (weights[0], steps)), 0.7), later, axis=0
+                midpoints_before(u, ops.convert_to_tensor(weights[0]), ops.convert_to_tensor(steps), 0.7), later, axis=0
             ),
             lambda u: _midpoints(shares, u),
         ),
@@ -414,7 +414,7 @@ def test_layers_compute_what_the_geometry_says() -> None:
         (lambda: MinkowskiRetrieval(0), "k is 0"),
         (lambda: MidpointModel(TrainingConfig(geometry="euclidean", optimiser="adam")), "euclidean, optimiser=adam"),
         (lambda: MidpointModel(TrainingConfig(model="symmetric")), "does not support model=symmetric"),
-        (lambda: MidpointModel("large"), "config is a str: give TrainingConfig"),
+        (lambda: MidpointModel("large"), "config is a str: give TrainingConfig"),  # type: ignore[arg-type]
         (lambda: MidpointModel(TrainingConfig(blocks_per_step=8, threads=2)), "threads=2, blocks_per_step=8"),
         (lambda: MidpointModel().to_model(), "not trained in this process"),
         (lambda: trained().predict(np.array([[1, 500]]), verbose=0), "item row 500 is out of range"),

@@ -8,7 +8,7 @@ from lorentzrec.data.interactions import Interactions
 from lorentzrec.geometry import FloatArray
 
 
-def neighbours(data: Interactions, *, ordered: bool) -> FloatArray:
+def neighbours(data: Interactions, *, ordered: bool, found_count: float = 0.3) -> FloatArray:
     """B: (items, items)."""
     count = len(data.items)
     matrix = np.zeros((count, count))
@@ -32,7 +32,7 @@ def neighbours(data: Interactions, *, ordered: bool) -> FloatArray:
         masses = np.zeros(count)
         np.add.at(masses, data.item_rows, 1.0 if data.weights is None else data.weights)
         masses = np.where(masses == 0, 1, masses)
-        return np.asarray(matrix / np.sqrt(masses)[:, None] / (masses / masses.mean()) ** 0.3, np.float64)
+        return np.asarray(matrix / np.sqrt(masses)[:, None] / (masses / masses.mean()) ** found_count, np.float64)
     customers = [
         len({u for u, i in zip(data.user_rows, data.item_rows, strict=True) if i == item}) for item in range(count)
     ]

@@ -395,30 +395,52 @@ export interface components {
              * @default 10
              */
             k: number;
-            /** @default [] */
+            /**
+             * @description Items never to recommend.
+             * @default []
+             */
             exclude: (string | number)[];
-            /** @default null */
+            /**
+             * @description Recommend only these; null allows all.
+             * @default null
+             */
             allow: (string | number)[] | null;
-            /** @default [] */
+            /**
+             * @description Recommend only items of these categories; an empty list means all.
+             * @default []
+             */
             categories: string[];
             /**
-             * @description 0: the best items; towards 1: items that differ from one another.
+             * @description 0: the best items; towards 1: items that differ from one another. Has no effect on popular items, the fallback for an unknown history.
              * @default 0
              */
             diversity: number;
-            /** @default false */
+            /**
+             * @description For each recommendation, list the items of the history that contribute most to it.
+             * @default false
+             */
             reasons: boolean;
-            /** @default false */
+            /**
+             * @description Use the Euclidean twin, if the version has one.
+             * @default false
+             */
             twin: boolean;
-            /** @default null */
+            /**
+             * @description By default that of the service (`--explore`). Which new items are shown is random.
+             * @default null
+             */
             explore: number | null;
-            /** @default null */
+            /**
+             * @description Makes `explore` repeatable: the same request with the same seed and the same new items has the same response.
+             * @default null
+             */
             seed: number | null;
             items: (string | number)[];
         };
         /** ErasureResponse */
         ErasureResponse: {
             user: string;
+            /** @description The number of events erased. */
             events: number;
             model: string | null;
         };
@@ -435,13 +457,25 @@ export interface components {
          *     }
          */
         EventsRequest: {
-            /** @default null */
-            time: number | null;
-            /** @default null */
+            /**
+             * @description Seconds since 1970, or a text such as 2024-05-13T10:00:00Z; now, if left out.
+             * @default null
+             */
+            time: number | string | null;
+            /**
+             * @description An event that is sent again with the same id counts once, and so does an item at one time under two ids. If left out, the id is derived from item and time; without a time it is new for every event.
+             * @default null
+             */
             id: string | number | null;
-            /** @default null */
+            /**
+             * @description What happened. Its weight is that of the service, or else of the dataset of the version (`--event-weight`).
+             * @default null
+             */
             kind: string | null;
-            /** @default null */
+            /**
+             * @description The weight itself, instead of a kind; 1 if both are left out.
+             * @default null
+             */
             weight: number | null;
             /** @default null */
             events: components["schemas"]["NewEvent"][] | null;
@@ -457,6 +491,7 @@ export interface components {
         EventsResponse: {
             accepted: number;
             duplicates: number;
+            /** @description Events of items that the version does not contain. They are stored, and place these items. */
             unknown_items: number;
             model: string | null;
         };
@@ -465,6 +500,7 @@ export interface components {
          * @description One error in a request.
          */
         Fault: {
+            /** @description The parameter, or the place in the body, such as `history[3]`. */
             where: string;
             what: string;
         };
@@ -489,6 +525,7 @@ export interface components {
          * @description The details of one item; None where none were given. Not frozen, which would make it slower to create.
          */
         Item: {
+            /** @description -1 for a new item, which is not on the map. */
             row: number;
             id: string;
             /** @default null */
@@ -499,11 +536,15 @@ export interface components {
             price: number | null;
             /** @default null */
             image: string | null;
-            /** @default false */
+            /**
+             * @description Whether the version does not contain it yet: see `Recommender.with_new_items`.
+             * @default false
+             */
             new: boolean;
         };
         /** ItemResponse */
         ItemResponse: {
+            /** @description -1 for a new item, which is not on the map. */
             row: number;
             id: string;
             model: string;
@@ -515,7 +556,10 @@ export interface components {
             price: number | null;
             /** @default null */
             image: string | null;
-            /** @default false */
+            /**
+             * @description Whether the version does not contain it yet: see `Recommender.with_new_items`.
+             * @default false
+             */
             new: boolean;
         };
         /** ItemsResponse */
@@ -543,10 +587,15 @@ export interface components {
         };
         /** LiveItemsChanged */
         LiveItemsChanged: {
+            /** @description The number of items in the list of live items; null: all are live except `removed` ones. */
             live: number | null;
+            /** @description The number of ids in the request that the version does not contain. They are stored nevertheless. */
             unknown_items: number;
             model: string | null;
-            /** @default 0 */
+            /**
+             * @description The number of items that were removed while every item was live.
+             * @default 0
+             */
             removed: number;
         };
         /**
@@ -565,9 +614,13 @@ export interface components {
         };
         /** LiveItemsResponse */
         LiveItemsResponse: {
+            /** @description The only live items; null: every item of the version is live except those in `removed`. */
             items: string[] | null;
             model: string | null;
-            /** @default [] */
+            /**
+             * @description The items that were removed while every item was live; empty if there is a list of live items.
+             * @default []
+             */
             removed: string[];
         };
         /** Liveness */
@@ -584,6 +637,7 @@ export interface components {
             items: number;
             geometry: string;
             dimension: number;
+            /** @description What a score is: "distance" (minus the distance) or "inner" (the inner product); larger is better. */
             score: string;
             recency: number;
             metrics: Record<string, unknown>;
@@ -591,7 +645,10 @@ export interface components {
             twin: boolean;
             categories: string[];
             live: number;
-            /** @default 0 */
+            /**
+             * @description Placed items that the version does not contain.
+             * @default 0
+             */
             new_items: number;
         };
         /**
@@ -599,13 +656,25 @@ export interface components {
          * @description A customer interacted with an item.
          */
         NewEvent: {
-            /** @default null */
-            time: number | null;
-            /** @default null */
+            /**
+             * @description Seconds since 1970, or a text such as 2024-05-13T10:00:00Z; now, if left out.
+             * @default null
+             */
+            time: number | string | null;
+            /**
+             * @description An event that is sent again with the same id counts once, and so does an item at one time under two ids. If left out, the id is derived from item and time; without a time it is new for every event.
+             * @default null
+             */
             id: string | number | null;
-            /** @default null */
+            /**
+             * @description What happened. Its weight is that of the service, or else of the dataset of the version (`--event-weight`).
+             * @default null
+             */
             kind: string | null;
-            /** @default null */
+            /**
+             * @description The weight itself, instead of a kind; 1 if both are left out.
+             * @default null
+             */
             weight: number | null;
             user: string | number;
             item: string | number;
@@ -634,11 +703,20 @@ export interface components {
             category: string | null;
             /** @default null */
             price: number | null;
-            /** @default null */
+            /**
+             * @description An address.
+             * @default null
+             */
             image: string | null;
-            /** @default [] */
+            /**
+             * @description Similar items of the version: the new item is placed at their midpoint.
+             * @default []
+             */
             like: (string | number)[];
-            /** @default {} */
+            /**
+             * @description Values of the columns that the model was trained with: texts, lists of texts, or numbers.
+             * @default {}
+             */
             attributes: {
                 [key: string]: string | number | string[];
             };
@@ -649,8 +727,11 @@ export interface components {
          */
         NewItemResponse: {
             id: string;
+            /** @description Whether similar items or a category of the version place it. If not, its first events will. */
             placed: boolean;
+            /** @description The number of similar items that the version does not contain. They are stored: the next version may. */
             unknown_items: number;
+            /** @description The number of attributes that the model does not know. They are stored, too. */
             unknown_attributes: number;
             model: string;
         };
@@ -708,32 +789,65 @@ export interface components {
              * @default 10
              */
             k: number;
-            /** @default [] */
+            /**
+             * @description Items never to recommend.
+             * @default []
+             */
             exclude: (string | number)[];
-            /** @default null */
+            /**
+             * @description Recommend only these; null allows all.
+             * @default null
+             */
             allow: (string | number)[] | null;
-            /** @default [] */
+            /**
+             * @description Recommend only items of these categories; an empty list means all.
+             * @default []
+             */
             categories: string[];
             /**
-             * @description 0: the best items; towards 1: items that differ from one another.
+             * @description 0: the best items; towards 1: items that differ from one another. Has no effect on popular items, the fallback for an unknown history.
              * @default 0
              */
             diversity: number;
-            /** @default false */
+            /**
+             * @description For each recommendation, list the items of the history that contribute most to it.
+             * @default false
+             */
             reasons: boolean;
-            /** @default false */
+            /**
+             * @description Use the Euclidean twin, if the version has one.
+             * @default false
+             */
             twin: boolean;
-            /** @default null */
+            /**
+             * @description By default that of the service (`--explore`). Which new items are shown is random.
+             * @default null
+             */
             explore: number | null;
-            /** @default null */
+            /**
+             * @description Makes `explore` repeatable: the same request with the same seed and the same new items has the same response.
+             * @default null
+             */
             seed: number | null;
-            /** @default null */
+            /**
+             * @description The items of the history, oldest first. Either this or `user`.
+             * @default null
+             */
             history: (string | number)[] | null;
-            /** @default null */
+            /**
+             * @description A customer, whose history is in the store.
+             * @default null
+             */
             user: string | number | null;
-            /** @default [] */
+            /**
+             * @description Items viewed just now: they count as the newest of the history.
+             * @default []
+             */
             context: (string | number)[];
-            /** @default true */
+            /**
+             * @description Do not recommend items of the history.
+             * @default true
+             */
             exclude_seen: boolean;
         };
         /**
@@ -742,26 +856,33 @@ export interface components {
          */
         RecommendResponse: {
             items: components["schemas"]["RecommendedItem"][];
+            /** @description The version that all items come from. */
             model: string;
+            /** @description How the response differs from what was requested, as text; null if it does not. */
             fallback: string | null;
             /**
-             * @description The kinds in it: popular, midpoint, partial, allowed, categories, basket.
+             * @description The kinds in it: popular, midpoint, partial, allowed, categories, basket. Services of 0.1 do not send them. Text, so that a client accepts kinds of later versions.
              * @default []
              */
             fallback_kinds: string[];
+            /** @description Why the history of the customer could not be read; null if it was. */
             degraded: string | null;
             milliseconds: number;
         };
         /** RecommendedItem */
         RecommendedItem: {
             id: string;
+            /** @description Its row on the map; -1 for a new item. */
             row: number;
             score: number;
             title: string | null;
             category: string | null;
             /** @default [] */
             because: components["schemas"]["Reason"][];
-            /** @default false */
+            /**
+             * @description Whether the version does not contain the item: it was placed by its first events or by similar items.
+             * @default false
+             */
             new: boolean;
         };
         /**
@@ -779,6 +900,7 @@ export interface components {
         };
         /** RowsResponse */
         RowsResponse: {
+            /** @description Null for an item that the version does not contain. */
             rows: (number | null)[];
             model: string;
         };

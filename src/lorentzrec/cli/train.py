@@ -55,7 +55,7 @@ def _show_settings(context: typer.Context, wanted: bool) -> None:
         for field in fields(TrainingConfig)
     ]
     columns = {"name": "left bold", "values": "left", "default": "left", "meaning": "left"}
-    shown = table(columns, ({**row, "default": repr(row["default"]).strip("'")}.values() for row in rows))
+    shown = table(columns, ([*{**row, "default": repr(row["default"]).strip("'")}.values()] for row in rows))
     remark = "None: chosen from the data when training starts, or no limit"
     print_result(rows, shown, remark, json=context.params.get("json", False))
     raise typer.Exit

@@ -61,13 +61,14 @@ class ItemKNN(Chance):
 
 
 class TransitionCounts(Chance):
-    """Scores an item by how often it came soon after the last items of the history: an ordered memory alone."""
+    """Scores an item by how often it came soon after the last items of the history: an ordered memory alone, in which
+    popular items count in full, since there are no points that know how popular they are."""
 
     def __init__(self, train: Interactions) -> None:
         if not train.ordered:
             raise InputError("transition counts need the order of events, and these have no times: use item-item")
         super().__init__(train)
-        self.memory = build_memory(train, len(train.items), ordered=True)
+        self.memory = build_memory(train, len(train.items), ordered=True, found_count=0.0)
 
     def score_histories(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
         _, events = gather_groups(histories.offsets, user_rows)

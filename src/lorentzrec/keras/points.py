@@ -156,15 +156,21 @@ def _decayed_sums(terms: Tensor, steps: Tensor, recency: float, *, backward: boo
     By doubling: sums over 2 k events are those over k and, decayed, those over the k before, so that a history of n
     events takes log2 n passes. A roll moves nothing from one history to another, since a step is less than a place.
     """
-    longest = ops.max(steps)
 
-    def add(shift: Tensor, decay: Tensor, sums: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        share = ops.where(steps >= shift, decay, ops.zeros_like(decay))[:, None]
+    def add(shift: Any, decay: Any, sums: Tensor) -> tuple[Any, Any, Tensor]:
+        share = (ops.cast(steps >= shift, sums.dtype) * decay)[:, None]
         moved = ops.roll(share * sums, -shift, axis=0) if backward else share * ops.roll(sums, shift, axis=0)
         return 2 * shift, decay * decay, sums + moved
 
-    first = ops.cast(1, steps.dtype), ops.cast(recency, terms.dtype), terms
-    return ops.while_loop(lambda shift, *_: shift <= longest, add, first)[2]
+    count = terms.shape[0]
+    if count is None:  # TensorFlow traces one graph for blocks of all lengths
+        longest = ops.max(steps)
+        first = ops.cast(1, steps.dtype), ops.cast(recency, terms.dtype), terms
+        return ops.while_loop(lambda shift, *_: shift <= longest, add, first)[2]
+    shift, decay = 1, recency
+    while shift < count:
+        shift, decay, terms = add(shift, decay, terms)
+    return terms
 
 
 def _normalised(total: Tensor, mass: Tensor) -> tuple[Tensor, Tensor]:

@@ -168,7 +168,7 @@ def attributes() -> Attributes:
     named = ItemAttributes(
         Vocabulary.numbered(3), Vocabulary(["x=a", "x=b"]), np.array([0, 2, 2, 3]), np.array([0, 1, 1], np.int32)
     )
-    return attributes_of(named, np.array([4, 4, 4]), config)
+    return attributes_of(named, np.ones(3, bool), config)
 
 
 def compose() -> Pair:

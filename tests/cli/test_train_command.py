@@ -68,13 +68,13 @@ def test_columns_may_have_other_names(events_file: Path, tmp_path: Path) -> None
 def test_all_settings_can_be_listed() -> None:
     text = run("train", "--list-settings").stdout
     assert all(name in text for name in TrainingConfig().to_dict())
-    assert "hyperboloid, euclidean" in text
-    assert "Factor on the weight of a history item per step back" in " ".join(text.split())
+    assert "meaning" in text
     for order in (("--list-settings", "--json"), ("--json", "--list-settings")):
         rows = {row["name"]: row for row in json.loads(run("train", *order).stdout)}
         assert list(rows) == list(TrainingConfig().to_dict())
         assert rows["dimension"]["default"] == 50
-        assert rows["seed"]["meaning"].startswith("Random seed")
+        assert rows["geometry"]["values"] == "one of hyperboloid, euclidean"
+        assert rows["recency"]["meaning"].startswith("Factor on the weight of a history item per step back")
 
 
 def test_resume_ends_in_the_same_model(events_file: Path, tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ ids, scores = model.recommend(userids, user_plays[userids])
 """
 
 
+@pytest.mark.filterwarnings("ignore:OpenBLAS is configured:RuntimeWarning")  # by implicit
 @pytest.mark.parametrize(
     ("library", "name", "arguments"),
     [

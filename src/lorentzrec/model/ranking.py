@@ -37,6 +37,9 @@ BLOCK_BYTES = 16 * 2**20
 
 NO_ROWS: NDArray[np.int64] = np.empty(0, np.int64)
 
+FARTHEST = 100.0
+"""No two points of the hyperboloid in float32 have a larger distance: the products of their coordinates would be infinite."""
+
 GATHERED_SHARE = 16
 """If fewer than one item in 16 is allowed, only the points of the allowed items are gathered and scored."""
 
@@ -402,7 +405,9 @@ class Ranker:
         if not self.by_distance:
             return scores
         below, above = np.minimum(scores, 0), np.maximum(scores, 0)
-        return above + (-np.cosh(below) if self.hyperbolic else (squared_norms - np.square(below)) / 2)
+        if self.hyperbolic:
+            return above - np.cosh(np.maximum(below, -FARTHEST))
+        return above + (squared_norms - np.square(below)) / 2
 
     def _score_error(self, query: FloatArray) -> float:
         """How far `_scores_of` may be from the true score."""

@@ -38,7 +38,7 @@ BLOCK_BYTES = 16 * 2**20
 NO_ROWS: NDArray[np.int64] = np.empty(0, np.int64)
 
 FARTHEST = 100.0
-"""No two points of the hyperboloid in float32 have a larger distance: the products of their coordinates would be infinite."""
+"""No two points of the hyperboloid have a larger distance in float32, where products of coordinates are finite."""
 
 GATHERED_SHARE = 16
 """If fewer than one item in 16 is allowed, only the points of the allowed items are gathered and scored."""

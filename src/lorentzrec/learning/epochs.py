@@ -18,6 +18,7 @@ from lorentzrec.data.arrays import Booleans
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions, offsets_of
 from lorentzrec.errors import InputError, TrainingError
+from lorentzrec.learning.barrier import Barrier
 from lorentzrec.learning.composition import Composition
 from lorentzrec.learning.kernels.blocks import apply_gradients, asymmetric_gradients, symmetric_gradients
 from lorentzrec.learning.kernels.structures import (
@@ -72,16 +73,6 @@ class Runner(Protocol):
     ) -> EpochResult:
         """One epoch; see `EpochRunner.run`."""
         ...
-
-
-class _NoBarrier:
-    """For a single thread, the caller's own: there Ctrl-C may strike inside a real barrier and leave it locked."""
-
-    def __init__(self, _: int, action: Callable[[], None] = lambda: None) -> None:
-        self.wait = action
-
-    def abort(self) -> None:
-        pass
 
 
 class EpochRunner:
@@ -213,9 +204,8 @@ class EpochRunner:
             number += 1
             stopped = number == end or any(workspace.counters[BROKEN] for workspace in self.workspaces)
 
-        barrier = threading.Barrier if threads > 1 else _NoBarrier
-        computed, applied = barrier(threads, stop_if_cancelled), barrier(threads, end_step)
-        composed, passed = barrier(threads), barrier(threads, empty_place)
+        computed, applied = Barrier(threads, stop_if_cancelled), Barrier(threads, end_step)
+        composed, passed = Barrier(threads), Barrier(threads, empty_place)
         barriers = composed, computed, passed, applied
 
         def work(thread: int) -> None:

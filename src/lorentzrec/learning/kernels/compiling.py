@@ -83,6 +83,28 @@ def _compiled_take(counter: Any) -> Any:
     return taken
 
 
+def current(counter: Any) -> int:
+    """counter[0], which another thread may have changed since the last look."""
+    return int(counter[0])
+
+
+@intrinsic
+def _load_atomically(context: Any, counter: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        return builder.load_atomic(array.data, "acquire", 8)
+
+    return counter.dtype(counter), generate
+
+
+@overload(current, jit_options=_OPTIONS)  # type: ignore[arg-type]
+def _compiled_current(counter: Any) -> Any:
+    def loaded(counter: Any) -> Any:
+        return _load_atomically(counter)  # type: ignore[call-arg]
+
+    return loaded
+
+
 class Kernel(CPUDispatcher):
     """A compiled function that Python calls, and that other kernels call, too.
 

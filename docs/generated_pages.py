@@ -29,6 +29,8 @@ class Section:
     text: str
     command: str | None = None
     """The command whose options the fields are."""
+    none: str = ""
+    """What a default of `None` means, where the text of a field does not say so."""
 
 
 SECTIONS = [
@@ -38,6 +40,7 @@ SECTIONS = [
         "`TrainingConfig(...)` in Python, `--set NAME=VALUE` or a TOML file (`--config`) in the shell. `None` means "
         "that the value is chosen from the data when training starts; `model.config` has what was chosen, and "
         "[quality](quality.md#the-defaults) the rules.",
+        none=" ([chosen when training starts](quality.md#the-defaults))",
     ),
     Section(
         Source,
@@ -105,7 +108,10 @@ def section_lines(section: Section) -> list[str]:
     for field in fields(section.owner):
         meaning = [one for one in texts[field.name] if not one.startswith(ADVICE)]
         advice = [one for one in texts[field.name] if one.startswith(ADVICE)]
-        facts = [f"default {default_of(field)}", values_of(hints[field.name])]
+        default = default_of(field)
+        if default == "`None`" and "None" not in " ".join(meaning):
+            default += section.none
+        facts = [f"default {default}", values_of(hints[field.name])]
         facts += [f"`{options[field.name]}`"] if field.name in options else []
         lines += [f"### {field.name}", "", "; ".join(facts), "", " ".join(meaning), ""]
         lines += [f"*{one}*" for one in advice]
@@ -127,7 +133,7 @@ def command_lines(name: str, command: Any) -> list[str]:
     lines = [f"### {name}", "", _plain(command.help), "", "```text", *examples, "```", ""]
     lines += ["| argument or option | default | |", "|---|---|---|"]
     for one in command.params:
-        shown = "`, `".join(one.opts) if is_option(one) else one.metavar
+        shown = "`, `".join([*one.opts, *one.secondary_opts]) if is_option(one) else one.metavar
         value = f" {one.metavar}".replace("|", "\\|") if is_option(one) and one.metavar else ""
         default = "required" if one.required else "" if one.default in (None, False, ()) else f"`{one.default}`"
         lines.append(f"| `{shown}{value}` | {default} | {_plain(one.help or '')} |")
@@ -136,7 +142,7 @@ def command_lines(name: str, command: Any) -> list[str]:
 
 def _plain(help: str) -> str:
     """Help without the escapes of Rich, as Markdown; what looks like an option or a file name is code."""
-    text = help.replace(r"\[", "[").replace("<", "&lt;").replace("|", "\\|")
+    text = help.replace(r"\[", "[").replace("<", "&lt;").replace("|", "\\|").replace("$", "\\$")
     return re.sub(r"(?<![\w`-])(--?[a-z][\w-]*|\w+://\S*?(?=[\s,;.]*(?:\s|$)))", r"`\1`", text)
 
 

@@ -39,8 +39,8 @@ KNOWN_DEGREE, FOUND_DEGREE = 0.7, 0.3
 """Exponents for an item of the history and for its neighbour: of events with an order, and of degrees without. Chosen
 on validation events of Toys, Sports and MovieLens 1M, and of gowalla."""
 SHARPNESS = 20.0
-PAIRS_AT_ONCE = 20_000_000
-"""Pairs of events that building holds in memory: about 1 GB."""
+PAIRS_AT_ONCE = 5_000_000
+"""Pairs of events that building holds in memory: about 250 MB. More of them are slower, too."""
 CELLS_PER_PAIR = 32
 """Above this many cells per stored neighbour, summing by sorting is faster than in an array of all cells."""
 
@@ -65,8 +65,8 @@ class Boosts(NamedTuple):
 
     def among(self, allowed: NDArray[Any] | None, excluded: NDArray[Any] | None = None) -> Boosts:
         """Those of some items only; None allows all."""
-        found = self if allowed is None else self.where(_contains(allowed, self.items))
-        return found if excluded is None else found.where(~_contains(excluded, found.items))
+        found = self if allowed is None else self.where(contains(allowed, self.items))
+        return found if excluded is None else found.where(~contains(excluded, found.items))
 
     def where(self, right: NDArray[Any]) -> Boosts:
         """Those at some places, or where `right` is true."""
@@ -77,7 +77,7 @@ class Boosts(NamedTuple):
         return self if len(self.sums) <= count else self.where(strongest(self.sums, count))
 
 
-def _contains(rows: NDArray[Any], items: Integers) -> NDArray[np.bool_]:
+def contains(rows: NDArray[Any], items: Integers) -> NDArray[np.bool_]:
     """Which of some items are among `rows`; faster than `numpy.isin` for thousands of items."""
     marks = np.zeros(1 + int(max(items.max(initial=0), rows.max(initial=0))), bool)
     marks[rows] = True
@@ -147,16 +147,12 @@ class Memory:
         used = np.flatnonzero(weights)
         if not len(used):
             return Boosts(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), self.weight)
-        rows = histories[used]
-        # Slices are faster than gathering single neighbours.
-        spans = list(map(slice, self.offsets[rows].tolist(), self.offsets[rows + 1].tolist()))
-        lengths = self.offsets[rows + 1] - self.offsets[rows]
-        cells = np.concatenate([self.columns[span] for span in spans])
-        parts = np.concatenate([self.values[span] for span in spans])
+        places, pairs = gather_groups(self.offsets, histories[used].astype(np.int64, copy=False))
+        cells, parts = self.columns[pairs], self.values[pairs]
         if self.ordered or event_weights is not None:
-            parts = parts * np.repeat(weights[used], lengths)
+            parts = parts * weights[used][places]
         if count > 1:
-            cells = cells + np.repeat(owners[used] * items, lengths)
+            cells = cells + (owners[used] * items)[places]
         if count * items > CELLS_PER_PAIR * len(cells):
             found, place = np.unique(cells, return_inverse=True)
             sums: Floats = np.bincount(place, parts, len(found)).astype(np.float64, copy=False)

@@ -11,7 +11,7 @@ from lorentzrec.learning.barrier import Barrier
 
 
 @pytest.mark.parametrize("looks", [1, 1_000_000], ids=["sleeping", "looking"])
-def test_no_thread_goes_on_before_the_last_has_arrived(looks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_thread_continues_before_the_last_has_arrived(looks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(barrier, "_LOOKS", looks)
     arrived = [0, 0, 0]
     seen: list[list[int]] = []
@@ -45,7 +45,7 @@ def test_an_aborted_wait_ends_for_those_who_wait_and_those_who_come_later(
         gate.wait()
 
 
-def test_a_single_thread_does_its_action_and_goes_on() -> None:
+def test_a_single_thread_runs_its_action_and_continues() -> None:
     calls: list[int] = []
     gate = Barrier(1, lambda: calls.append(1))
     gate.wait()

@@ -23,7 +23,9 @@ def gather_groups(offsets: Integers, groups: Integers) -> tuple[Integers, Intege
     """The rows of some groups, one after another: for each row its position in `groups`, and its index."""
     lengths = offsets[groups + 1] - offsets[groups]
     positions = np.repeat(np.arange(len(groups)), lengths)
-    return positions, np.arange(len(positions)) + (offsets[groups] - offsets_of(lengths)[:-1])[positions]
+    rows = np.repeat(offsets[groups] - offsets_of(lengths)[:-1], lengths)
+    rows += np.arange(len(rows))
+    return positions, rows
 
 
 def update_digest(digest: hashlib._Hash, arrays: Iterable[NDArray[Any]]) -> None:

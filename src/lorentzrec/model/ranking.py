@@ -19,7 +19,7 @@ from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
 from lorentzrec.geometry.hyperboloid import squared_lorentzian_distance
 from lorentzrec.geometry.midpoint import einstein_midpoint, normalise_sum
 from lorentzrec.html import html_table
-from lorentzrec.memory import Boosts, Memory
+from lorentzrec.memory import Boosts, Memory, contains
 from lorentzrec.model.fallbacks import Fallback, FallbackKind, render_fallbacks
 from lorentzrec.threads import SINGLE_THREADED_BLAS, available_cores
 from lorentzrec.topk import contenders
@@ -315,8 +315,8 @@ class Ranker:
         """`top`, from the linear scores of all items, which are overwritten."""
         rows = contenders(scores, k, excluded, allowed, self._slack(query))
         if boosts is not None:
-            boosts = boosts.among(allowed, excluded)
-            rows = self._with_boosted(query, k, rows, scores, boosts.items, boosts)
+            boosts = boosts.among(allowed)
+            rows = self._with_boosted(query, k, rows, scores, boosts.items, boosts, excluded)
         return self.best(query, k, rows, boosts)
 
     def _with_boosted(
@@ -327,10 +327,11 @@ class Ranker:
         scores: NDArray[np.float32],
         boosted: Rows,
         boosts: Boosts,
+        excluded: Rows | None = None,
     ) -> NDArray[np.int64]:
         """The contenders by points alone and the boosted items that may be among the first `k`, in rising order.
 
-        All of them are places in the linear `scores`.
+        All of them are places in the linear `scores`; `excluded` are rows, of which `best` has none.
         """
         squares, error = euclidean.squared_norm(query), 2 * self._score_error(query)
         # Each of the first k scores at least as much as place k of either kind.
@@ -341,6 +342,9 @@ class Ranker:
             reach = self._linear_of(bound - boosts.greatest - error, squares)
             near = np.flatnonzero(scores[boosted] >= reach)
             boosted, boosts = boosted[near], boosts.where(near)
+        if excluded is not None:
+            left = ~contains(excluded, boosts.items)
+            boosted, boosts = boosted[left], boosts.where(left)
         raised = self._scores_of(scores[boosted], squares) + boosts.values
         if len(raised) >= k:
             bound = max(bound, np.partition(raised, -k)[-k])

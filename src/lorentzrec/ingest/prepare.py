@@ -165,7 +165,7 @@ class PrepareConfig:
     item_columns: Mapping[str, str] = field(default_factory=dict)
     """Columns of the item file with other names: title, category, price or image, and the column.
 
-    Change it if the item file has other names, such as name=title.
+    Change it if the item file has other names, such as title=name.
     """
     attributes: tuple[str, ...] | None = None
     """Columns of the item file that are attributes: NAME, or NAME:KIND with the kind path (`Women > Shoes`), values or

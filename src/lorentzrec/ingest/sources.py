@@ -78,7 +78,7 @@ class Source:
     decimal: str | None = None
     """Decimal point of weights and ratings, . or , ; by default recognised from the first values.
 
-    Change it if a note reports that the wrong one was recognised.
+    Change it if numbers are rejected as not finite.
     """
     header: bool | None = None
     """Whether the first line names the columns. Default: yes, unless `columns` are given.

@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -55,6 +55,16 @@ def atomic_directory(target: str | Path, *, marker: str = MARKER) -> Iterator[Pa
                 _put_in_place(partial, place, old)
                 _sync(place.parent)
                 shutil.rmtree(old, ignore_errors=True)
+
+
+class _Writable(Exception):  # noqa: N818 - not an error: it undoes a write that would succeed
+    """The folder can be written."""
+
+
+def refuse_unwritable(target: str | Path) -> None:
+    """An `InputError` if `atomic_directory` could not write this folder, such as one that holds other files."""
+    with suppress(_Writable), atomic_directory(target):
+        raise _Writable
 
 
 @contextmanager

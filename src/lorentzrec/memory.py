@@ -147,12 +147,13 @@ class Memory:
         used = np.flatnonzero(weights)
         if not len(used):
             return Boosts(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), self.weight)
-        places, pairs = gather_groups(self.offsets, histories[used].astype(np.int64, copy=False))
-        cells, parts = self.columns[pairs], self.values[pairs]
+        givers, pairs = gather_groups(self.offsets, histories[used].astype(np.int64, copy=False))
+        cells: NDArray[Any] = self.columns[pairs]
+        parts: NDArray[Any] = self.values[pairs]
         if self.ordered or event_weights is not None:
-            parts = parts * weights[used][places]
+            parts = parts * weights[used][givers]
         if count > 1:
-            cells = cells + (owners[used] * items)[places]
+            cells = cells + (owners[used] * items)[givers]
         if count * items > CELLS_PER_PAIR * len(cells):
             found, place = np.unique(cells, return_inverse=True)
             sums: Floats = np.bincount(place, parts, len(found)).astype(np.float64, copy=False)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lorentzrec import atomic
 from lorentzrec.atomic import MARKER, atomic_directory, atomic_file
 from lorentzrec.errors import InputError, how_to_get
 from lorentzrec.serving.part_files import PARTS, part_name, sink_table
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 FORMATS = (".parquet", ".csv", ".jsonl")
 FIRST_PART = part_name(0)
 """Marks a table without suffix, which is a folder."""
-
-
-class _Writable(Exception):  # noqa: N818 - not an error: it undoes a write that would succeed
-    """The folder can be written."""
 
 
 def kind_of_folder(folder: Path) -> str | None:
@@ -41,8 +37,7 @@ def refuse_unwritable(out: Path, kind: str) -> None:
     """
     if (found := kind_of_folder(out)) not in (None, kind):
         raise InputError(f"{out} holds something else ({found}): choose another name, or remove it first")
-    with suppress(_Writable), atomic_directory(out):
-        raise _Writable
+    atomic.refuse_unwritable(out)
 
 
 def refuse_target(out: Path, *, force: bool, formats: tuple[str, ...] = FORMATS) -> None:

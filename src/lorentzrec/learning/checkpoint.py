@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,16 +110,6 @@ class Checkpoint:
                     f"the checkpoint was made with {name}={mine[name]}, not {given[name]}: "
                     "set it back, or train without resume"
                 )
-
-
-class _Writable(Exception):  # noqa: N818 - not an error: the check has passed
-    """The folder could be written."""
-
-
-def refuse_unwritable(path: str | Path) -> None:
-    """An `InputError` if no checkpoint can be written to this folder, such as one that holds other files."""
-    with suppress(_Writable), atomic_directory(path):
-        raise _Writable
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:

@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
+from lorentzrec.atomic import refuse_unwritable
 from lorentzrec.data.interactions import Interactions, refuse_other_data
 from lorentzrec.errors import ConfigError, InputError, LorentzrecError, StopTraining, TrainingInterrupted
-from lorentzrec.learning.checkpoint import Checkpoint, refuse_unwritable
+from lorentzrec.learning.checkpoint import Checkpoint
 from lorentzrec.learning.progress import TrainingProgress
 from lorentzrec.learning.run import VALIDATION_METRIC, TrainingRun
 from lorentzrec.learning.warm_start import with_items_of

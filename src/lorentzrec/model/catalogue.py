@@ -19,7 +19,6 @@ from lorentzrec.model.composing import AttributePoints, compose, precise
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.notes import Note, NoteKind
 from lorentzrec.model.placement import PlacedItems, Surroundings, midpoints, place_from_histories, surroundings_of
-from lorentzrec.model.ranking import Ranker
 
 if TYPE_CHECKING:
     from lorentzrec.model.model import Model
@@ -53,7 +52,7 @@ def add_items(model: Model, events: Interactions | None, attributes: Any = None)
     histories = reindex(histories, users, items)
     own = None if user_points is None else np.arange(len(users)) < len(user_points)
     found = place_from_histories(
-        ranker_of(model),
+        model.ranker,
         histories,
         surroundings_of_model(model),
         ordered=model.config.history == "causal",
@@ -192,19 +191,6 @@ def with_attributes_as_items(model: Model) -> Model:
         memory=None,
         attributes=None,
         optimiser_state=None,
-    )
-
-
-def ranker_of(model: Model) -> Ranker:
-    """What makes queries of histories, by points alone."""
-    config = model.config
-    separate = model.history_points is not model.item_points
-    return Ranker(
-        model.item_points,
-        model.history_points if separate else None,
-        geometry=config.geometry,
-        score=config.score,
-        recency=config.recency,
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 from grouped_data import grouped, quick
 
 from lorentzrec.learning.epochs import EpochRunner
-from lorentzrec.learning.kernels.compiling import take
+from lorentzrec.learning.kernels.compiling import fetch_add
 from lorentzrec.learning.run import TrainingRun
 from lorentzrec.learning.trainer import train
 from lorentzrec.model.model import Model
@@ -102,7 +102,7 @@ def test_threads_never_take_the_same_number() -> None:
     @numba.njit(nogil=True)
     def numbers(counter: Any, into: Any) -> None:
         for place in range(len(into)):
-            into[place] = take(counter)
+            into[place] = fetch_add(counter, 1)
 
     counter = np.zeros(1, np.int64)
     found = np.zeros((4, 100_000), np.int64)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.learning.kernels.compiling import current, kernel
+from lorentzrec.learning.kernels.compiling import fetch_add, kernel
 
 _LOOKS = 100_000
 """How often a waiting thread looks, in about half a millisecond, before it sleeps: a step takes a few milliseconds, and
@@ -18,7 +18,7 @@ being woken a tenth of one."""
 @kernel
 def _await_change(counter: NDArray[np.int64], value: int, looks: int) -> bool:
     """Whether another thread has changed counter[0] from this value, after at most this many looks."""
-    while looks > 0 and current(counter) == value:
+    while looks > 0 and fetch_add(counter, 0) == value:
         looks -= 1
     return looks > 0
 
@@ -30,13 +30,14 @@ class Barrier:
     """
 
     def __init__(self, threads: int, action: Callable[[], None] = lambda: None) -> None:
-        """action: what the last thread to arrive does before all go on."""
+        """action: what the last thread to arrive does before all continue."""
         self._threads, self._action = threads, action
         self._turn = np.zeros(1, np.int64)
         self._arrived = 0
         self._passed = threading.Condition()
         self._broken = False
-        _await_change(self._turn, -1, 1)  # compiled here, in the calling thread
+        if threads > 1:
+            _await_change(self._turn, -1, 1)  # compiled here, in the calling thread
 
     def wait(self) -> None:
         """Return once all threads have called this; `threading.BrokenBarrierError` if one of them called `abort`."""

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 import numpy as np
 
 from lorentzrec.data.interactions import Interactions
+from lorentzrec.learning.barrier import Barrier
 from lorentzrec.learning.kernels.compiling import announced, between_passes
 from lorentzrec.learning.run import TrainingRun
 from lorentzrec.learning.schedule import learning_rate
@@ -39,6 +40,7 @@ def warm_up(config: TrainingConfig | None = None, announce: Callable[[str], None
 
     with announced(announce_once):
         run.runner.run(1, learning_rate(run.config, 1), lambda positives, loss: None, threading.Event())
+        Barrier(2)  # which the single thread does not use
 
 
 def _events() -> Interactions:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from lorentzrec.learning.kernels.blocks import clear, draw_negatives, part_of
-from lorentzrec.learning.kernels.compiling import kernel, take
+from lorentzrec.learning.kernels.compiling import fetch_add, kernel
 from lorentzrec.learning.kernels.histories import add_point, write_midpoint
 from lorentzrec.learning.kernels.numbers import DROPOUT, GOLDEN, NEGATIVES, key_for, mix
 from lorentzrec.learning.kernels.steps import dot
@@ -90,7 +90,7 @@ def pass_to_vectors(blocks, place, attributes, composed, curved, lookups, step):
     for each side, all -1 between calls.
     """
     while True:
-        block = take(place)
+        block = fetch_add(place, 1)
         if block >= blocks:
             return
         _pass_block(block, attributes, composed, curved, lookups, step)

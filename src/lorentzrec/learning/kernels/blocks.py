@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lorentzrec.learning.kernels.compiling import counted_kernel, inlined, kernel, take
+from lorentzrec.learning.kernels.compiling import counted_kernel, fetch_add, inlined, kernel
 from lorentzrec.learning.kernels.histories import slot_of, spread_gradients, write_queries
 from lorentzrec.learning.kernels.numbers import (
     FOLDS,
@@ -259,7 +259,7 @@ def symmetric_gradients(first, blocks, place, most, rows, events, users, items, 
     One call for several: unpacking the arguments takes a twentieth of the time of a block.
     """
     for _ in range(most):
-        taken = take(place)
+        taken = fetch_add(place, 1)
         if taken >= blocks.shape[0]:
             return
         block = blocks[taken]
@@ -272,7 +272,7 @@ def asymmetric_gradients(
 ):
     """`_asymmetric_block` for blocks of a step, as `symmetric_gradients`."""
     for _ in range(most):
-        taken = take(place)
+        taken = fetch_add(place, 1)
         if taken >= blocks.shape[0]:
             return
         block = blocks[taken]

@@ -58,51 +58,28 @@ counted_kernel = partial(kernel, _nrt=True)
 """A kernel with reference counting, for NumPy functions that need it: those that may allocate."""
 
 
-def take(counter: Any) -> int:
-    """Add one to counter[0], and return what it was: no two threads get the same number."""
-    taken = int(counter[0])
-    counter[0] += 1
-    return taken
+def fetch_add(counter: Any, amount: int) -> int:
+    """Add to counter[0], and return what it was, in one step: no two threads that add 1 get the same number."""
+    before = int(counter[0])
+    counter[0] += amount
+    return before
 
 
 @intrinsic
-def _take_atomically(context: Any, counter: Any) -> Any:
+def _fetch_add_atomically(context: Any, counter: Any, amount: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        one = context.get_constant(signature.return_type, 1)
-        return builder.atomic_rmw("add", array.data, one, "monotonic")
+        return builder.atomic_rmw("add", array.data, arguments[1], "monotonic")
 
-    return counter.dtype(counter), generate
-
-
-@overload(take, jit_options=_OPTIONS)  # type: ignore[arg-type]
-def _compiled_take(counter: Any) -> Any:
-    def taken(counter: Any) -> Any:
-        return _take_atomically(counter)  # type: ignore[call-arg]
-
-    return taken
+    return counter.dtype(counter, counter.dtype), generate
 
 
-def current(counter: Any) -> int:
-    """counter[0], which another thread may have changed since the last look."""
-    return int(counter[0])
+@overload(fetch_add, jit_options=_OPTIONS)  # type: ignore[arg-type]
+def _compiled_fetch_add(counter: Any, amount: Any) -> Any:
+    def fetched(counter: Any, amount: Any) -> Any:
+        return _fetch_add_atomically(counter, amount)  # type: ignore[call-arg]
 
-
-@intrinsic
-def _load_atomically(context: Any, counter: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        return builder.load_atomic(array.data, "acquire", 8)
-
-    return counter.dtype(counter), generate
-
-
-@overload(current, jit_options=_OPTIONS)  # type: ignore[arg-type]
-def _compiled_current(counter: Any) -> Any:
-    def loaded(counter: Any) -> Any:
-        return _load_atomically(counter)  # type: ignore[call-arg]
-
-    return loaded
+    return fetched
 
 
 class Kernel(CPUDispatcher):

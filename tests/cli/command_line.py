@@ -10,6 +10,7 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
+from interruptible_processes import environment
 from lorentzrec.cli.application import app
 
 SETTINGS = ("--set", "dimension=4", "--set", "epochs=3", "--set", "threads=1")
@@ -39,6 +40,6 @@ def error_of(*arguments: str | Path, code: int = 2) -> str:
 
 
 def start(*arguments: str | Path) -> subprocess.Popen[str]:
-    """Start a command in its own process."""
+    """Start a command in its own process, to be interrupted."""
     command = [sys.executable, "-m", "lorentzrec.cli", *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from cli.command_line import SETTINGS, run, run_json
+from interruptible_processes import environment
 from lorentzrec import load
 from lorentzrec.learning.kernels.compiling import COMPILING
 from lorentzrec.model.notes import NoteKind
@@ -41,13 +41,13 @@ def processes() -> Iterator[list[subprocess.Popen[str]]]:
 
 
 def begin(
-    processes: list[subprocess.Popen[str]], *arguments: str | Path, moment: str | None = None, **environment: str
+    processes: list[subprocess.Popen[str]], *arguments: str | Path, moment: str | None = None, **variables: str
 ) -> subprocess.Popen[str]:
     program = (
         ["-m", "lorentzrec.cli"] if moment is None else [str(Path(__file__).with_name("interruptible.py")), moment]
     )
     command = [sys.executable, *program, *map(str, arguments)]
-    env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])} | environment
+    env = environment(PYTHONPATH=str(Path(__file__).parents[1]), **variables)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
     processes.append(process)
     return process
@@ -81,8 +81,8 @@ def test_during_import(
 ) -> None:
     """Right after one of the modules was imported, of the command line or of training."""
     before = content_of(place)
-    environment = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPROFILEIMPORTTIME": "1"}
-    process = begin(processes, "train", shop, "--out", place, *FOREVER, **environment)
+    variables = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPROFILEIMPORTTIME": "1"}
+    process = begin(processes, "train", shop, "--out", place, *FOREVER, **variables)
     assert process.stderr is not None
     assert any(line.split("|")[-1].strip() == module for line in process.stderr), f"{module} was not imported"
     _, lines = interrupt(process, signal.SIGINT, 130)
@@ -112,7 +112,12 @@ cli.main()
 def test_an_interrupt_that_python_drops() -> None:
     """An exception in a callback is only printed; there is one at the end of every import."""
     ended = subprocess.run(
-        [sys.executable, "-c", DROPPED], capture_output=True, text=True, check=False, timeout=PATIENCE
+        [sys.executable, "-c", DROPPED],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+        env=environment(),
     )
     assert (ended.returncode, ended.stderr) == (130, "stopped by Ctrl-C\n")
 

@@ -1,10 +1,15 @@
-"""How many threads to use, and how to keep BLAS from starting its own inside ours."""
+"""Threads of our own: how many, without those of BLAS inside them, and without harm from Ctrl-C."""
 
 from __future__ import annotations
 
 import os
-from threading import Lock
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Event, Lock
+from typing import Any, Protocol, TypeVar
+
+from lorentzrec.interrupts import deferred_interrupts
 
 
 def available_cores() -> int:
@@ -48,3 +53,41 @@ class _SingleThreadedBlas:
 
 
 SINGLE_THREADED_BLAS = _SingleThreadedBlas()
+
+
+Part = TypeVar("Part")
+Result = TypeVar("Result")
+
+
+class ParallelMap(Protocol):
+    """As the built-in `map`, with calls at the same time."""
+
+    def __call__(self, work: Callable[[Part], Result], parts: Iterable[Part], /) -> Iterator[Result]: ...
+
+
+@contextmanager
+def thread_pool(threads: int, interrupted: Callable[[], None] | None = None) -> Iterator[ParallelMap]:
+    """A `map` that runs in this many threads, with one of BLAS in each; in the caller's own if it is a single one.
+
+    Ctrl-C is raised at the end of the block, not at any moment: the locks of Python's own thread pool can stay closed
+    for ever when it strikes there.
+
+    interrupted: called as soon as Ctrl-C is pressed, to end the work early; None: calls that have not begun are
+    dropped.
+    """
+    if threads == 1:
+        with SINGLE_THREADED_BLAS:
+            yield map
+        return
+    dropped = Event()
+    with deferred_interrupts(interrupted or dropped.set), SINGLE_THREADED_BLAS, ThreadPoolExecutor(threads) as pool:
+
+        def run(work: Callable[[Any], Any], parts: Iterable[Any]) -> Iterator[Any]:
+            def unless_dropped(part: Any) -> Any:
+                if dropped.is_set():
+                    raise CancelledError
+                return work(part)
+
+            return pool.map(unless_dropped, parts)
+
+        yield run

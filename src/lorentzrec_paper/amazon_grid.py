@@ -8,7 +8,6 @@ many times faster.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
@@ -27,7 +26,7 @@ from lorentzrec.evaluation.significance import Comparison, compare_seeds
 from lorentzrec.learning.trainer import train
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.model import Model
-from lorentzrec.threads import SINGLE_THREADED_BLAS, available_cores
+from lorentzrec.threads import available_cores, thread_pool
 from lorentzrec.tuning.parts import Part
 from lorentzrec_paper.data_sets import FoundData, complete_name
 from lorentzrec_paper.experiment import Context
@@ -282,8 +281,8 @@ def config_of(geometry: str, setting: Setting, batch: int = BATCH) -> TrainingCo
 
 def in_threads(work: Callable[[Any], Any], jobs: Iterable[Any]) -> list[Any]:
     """All jobs, one core each: a training with a single thread is reproducible to the last bit."""
-    with SINGLE_THREADED_BLAS, ThreadPoolExecutor(available_cores()) as pool:
-        return list(pool.map(work, jobs))
+    with thread_pool(available_cores()) as run:
+        return list(run(work, jobs))
 
 
 def hit_rates(round_of: Callable[[], Round], configs: Sequence[TrainingConfig], runs: int) -> HitRates:

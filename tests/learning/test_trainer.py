@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
@@ -13,10 +14,12 @@ import numpy as np
 import pytest
 from grouped_data import grouped, quick
 
+from interruptible_processes import environment
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError, InputError, StopTraining, TrainingError, TrainingInterrupted
 from lorentzrec.evaluation.baselines import Popularity
 from lorentzrec.evaluation.protocol import evaluate
+from lorentzrec.interrupts import deferred_interrupts
 from lorentzrec.learning.progress import TrainingProgress
 from lorentzrec.learning.run import TrainingRun
 from lorentzrec.learning.trainer import train
@@ -177,7 +180,7 @@ def test_ctrl_c_ends_with_a_model(tmp_path: Path) -> None:
         "TrainingProgress.begin = lambda self, epoch: (begin(self, epoch), epoch == 3 and print('go', flush=True))\n"
         "for seed in range(2):\n"
         "    try:\n"
-        "        train(grouped(events=20000), quick(epochs=10**6, threads=2, seed=seed))\n"
+        "        train(grouped(events=20000), quick(epochs=10**6, threads=2, blocks_per_step=2, seed=seed))\n"
         "    except Exception:\n"
         "        pass  # a careless loop: Ctrl-C must end it all the same\n"
         "    except TrainingInterrupted as interrupted:\n"
@@ -185,13 +188,58 @@ def test_ctrl_c_ends_with_a_model(tmp_path: Path) -> None:
         "        print(model.item_points.shape, len(model.record) >= 2, model.notes[-1])\n"
         "        break\n"
     )
-    process = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "go\n"
     process.send_signal(2)
     out, errors = process.communicate(timeout=300)
     assert (process.returncode, errors) == (0, "")
     assert out.startswith("(60, 7) True interrupted in epoch ")
+
+
+def test_ctrl_c_while_the_threads_are_started(tmp_path: Path) -> None:
+    """One has begun and the other has not: they wait for each other at the end of every step."""
+    script = tmp_path / "run.py"
+    script.write_text(
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "import signal\n"
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "from grouped_data import grouped, quick\n"
+        "from lorentzrec.errors import TrainingInterrupted\n"
+        "from lorentzrec.learning.trainer import train\n"
+        "submit, started = ThreadPoolExecutor.submit, []\n"
+        "def submit_and_interrupt(pool, work, part, **rest):\n"
+        "    running = submit(pool, work, part, **rest)\n"
+        "    started.append(part)\n"
+        "    if started == [0, 1, 0]:\n"
+        "        signal.raise_signal(signal.SIGINT)\n"
+        "    return running\n"
+        "ThreadPoolExecutor.submit = submit_and_interrupt\n"
+        "try:\n"
+        "    train(grouped(events=20000), quick(epochs=10**6, threads=2, blocks_per_step=2))\n"
+        "except TrainingInterrupted as interrupted:\n"
+        "    print(interrupted)\n"
+    )
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=300)
+    assert (ended.stdout, ended.stderr) == (
+        "training was interrupted in epoch 2 of 1000000: `model` is the model so far\n",
+        "",
+    )
+
+
+def test_a_signal_whose_handler_returns_does_not_end_training() -> None:
+    received: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: received.append(number))
+    try:
+        whole = train(DATA, quick(), watch=lambda record: signal.raise_signal(signal.SIGTERM))
+        with deferred_interrupts():
+            signal.raise_signal(signal.SIGTERM)
+            assert len(received) == len(whole.record) + 1, "it is called at once"
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert same_points(whole, train(DATA, quick()))
 
 
 def test_an_interrupt_before_the_end_of_the_first_epoch_has_no_model(monkeypatch: pytest.MonkeyPatch) -> None:

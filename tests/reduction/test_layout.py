@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 
@@ -42,8 +40,7 @@ def divergence(links: FloatArray, places: FloatArray, sharpness: float) -> float
 def test_the_force_is_the_descent_of_the_divergence() -> None:
     """Along a geodesic from any one point, the divergence changes by -4 a <force, direction> per unit of way."""
     made = small_layout(12)
-    with ThreadPoolExecutor(1) as pool:
-        repulsion, total = made._repulsion(pool)
+    repulsion, total = made._repulsion(map)
     force = made._attraction() - repulsion * (12 / total)
     places, links = made.places.astype(np.float64), made.links.toarray().astype(np.float64)
     generator = np.random.default_rng(6)
@@ -63,11 +60,10 @@ def test_the_force_is_the_descent_of_the_divergence() -> None:
 def test_cells_are_near_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Turned again and again, groups push as their members do one by one: what borders do wrong is averaged out."""
     made = small_layout(900, sharpness=30.0)
-    with ThreadPoolExecutor(2) as pool:
-        exact, exact_total = made._repulsion(pool)
-        monkeypatch.setattr(layout, "EXACT_UP_TO", 10)
-        assert made._cells().shape == (5, 5, 36)
-        grouped = [made._repulsion(pool) for _ in range(20)]
+    exact, exact_total = made._repulsion(map)
+    monkeypatch.setattr(layout, "EXACT_UP_TO", 10)
+    assert made._cells().shape == (5, 5, 36)
+    grouped = [made._repulsion(map) for _ in range(20)]
     assert np.mean([total for _, total in grouped]) == pytest.approx(exact_total, rel=0.1)
     forces = [project_to_tangent(made.places, force) for force, _ in grouped]
     wanted = project_to_tangent(made.places, exact)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
@@ -18,7 +17,7 @@ from lorentzrec.evaluation.metrics import METRICS
 from lorentzrec.evaluation.report import Metric, Report, render_counts
 from lorentzrec.evaluation.sampled_ranking import SAMPLED_METRICS, SampledRanking
 from lorentzrec.evaluation.significance import bootstrap_intervals
-from lorentzrec.threads import SINGLE_THREADED_BLAS, available_cores
+from lorentzrec.threads import available_cores, thread_pool
 
 ProtocolName = Literal["full", "sampled"]
 
@@ -182,14 +181,14 @@ def _rank_everyone(
     threads: int,
     watch: Callable[[float], None] | None,
 ) -> None:
-    """Rank blocks of customers in threads, with BLAS limited to one thread each."""
+    """Rank blocks of customers in threads."""
 
     def measure(user_rows: NDArray[np.int64]) -> Any:
         return ranking.measure(user_rows, _scores(model, held_out, user_rows))
 
-    with SINGLE_THREADED_BLAS, ThreadPoolExecutor(threads) as pool:
+    with thread_pool(threads) as in_threads:
         blocks = list(held_out.blocks())
-        for number, block in enumerate(pool.map(measure, blocks) if threads > 1 else map(measure, blocks), 1):
+        for number, block in enumerate(in_threads(measure, blocks), 1):
             ranking.add(block)
             if watch is not None:
                 watch(number / len(blocks))

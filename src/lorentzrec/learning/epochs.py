@@ -7,7 +7,6 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -42,7 +41,7 @@ from lorentzrec.learning.tables import (
 )
 from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.model.record import EpochRecord
-from lorentzrec.threads import SINGLE_THREADED_BLAS
+from lorentzrec.threads import thread_pool
 
 _EVENTS_PER_CALL = 1 << 15
 """Triplets that a thread takes at a time: enough to make the cost of a call negligible, few enough for a prompt Ctrl-C
@@ -293,18 +292,8 @@ class EpochRunner:
         # is SciPy's BLAS that numba calls.
         import scipy.linalg.cython_blas  # noqa: F401
 
-        with SINGLE_THREADED_BLAS:
-            if len(self.workspaces) == 1:
-                return work(0)
-            with ThreadPoolExecutor(len(self.workspaces)) as pool:
-                running = [pool.submit(work, part) for part in range(len(self.workspaces))]
-                try:
-                    for future in running:
-                        future.result()
-                except BaseException:
-                    cancelled.set()
-                    raise
-        return None
+        with thread_pool(len(self.workspaces), interrupted=cancelled.set) as in_threads:
+            list(in_threads(work, range(len(self.workspaces))))
 
 
 def find_learners(data: Interactions, config: ResolvedConfig) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +20,7 @@ from lorentzrec.geometry.midpoint import einstein_midpoint, normalise_sum
 from lorentzrec.html import html_table
 from lorentzrec.memory import Boosts, Memory, contains
 from lorentzrec.model.fallbacks import Fallback, FallbackKind, render_fallbacks
-from lorentzrec.threads import SINGLE_THREADED_BLAS, available_cores
+from lorentzrec.threads import available_cores, thread_pool
 from lorentzrec.topk import contenders
 
 if TYPE_CHECKING:
@@ -391,8 +390,8 @@ class Ranker:
         starts = range(0, len(queries), size)
         if len(starts) == 1 and threads > 1:  # BLAS may use them; limiting it takes as long as a small catalogue
             return rank_block(0)
-        with SINGLE_THREADED_BLAS, ThreadPoolExecutor(threads) as pool:
-            return [ranked for block in pool.map(rank_block, starts) for ranked in block]
+        with thread_pool(threads) as in_threads:
+            return [ranked for block in in_threads(rank_block, starts) for ranked in block]
 
     def _scores_of(self, linear: NDArray[np.float32], squared_norms: FloatArray) -> FloatArray:
         """Scores from linear ones, up to `_score_error`, and the squared norms of their queries."""

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +34,7 @@ from lorentzrec.geometry.hyperboloid import (
 )
 from lorentzrec.geometry.midpoint import normalise_sum
 from lorentzrec.reduction.neighbours import Floats
-from lorentzrec.threads import SINGLE_THREADED_BLAS, available_cores
+from lorentzrec.threads import ParallelMap, available_cores, thread_pool
 
 EXAGGERATION, EXAGGERATED_SHARE = 4.0, 0.35
 """Factor of the attraction in the first steps, and their share of all steps: clusters form before they spread."""
@@ -77,10 +76,10 @@ class Layout:
     def run(self, steps: int, progress: Callable[[float], None]) -> Floats:
         """Run the steps, of which the last third get shorter and shorter, and return the places. `progress` is called
         with the share that is done."""
-        with SINGLE_THREADED_BLAS, ThreadPoolExecutor(available_cores()) as pool:
+        with thread_pool(available_cores()) as in_threads:
             for step in range(steps):
                 early = step < EXAGGERATED_SHARE * steps
-                repulsion, total = self._repulsion(pool)
+                repulsion, total = self._repulsion(in_threads)
                 force = (EXAGGERATION if early else 1) * self._attraction() - repulsion * (len(repulsion) / total)
                 rate = min(1.0, 3 * (1 - step / steps))
                 self._move(np.float32(MOMENTUM[not early]) * self.velocity + np.float32(rate) * force, rate)
@@ -95,7 +94,7 @@ class Layout:
         attraction: Floats = pulls @ self.places
         return attraction
 
-    def _repulsion(self, pool: ThreadPoolExecutor) -> tuple[Floats, float]:
+    def _repulsion(self, in_threads: ParallelMap) -> tuple[Floats, float]:
         """sum_j w^2 y_j, and the sum of w over all pairs.
 
         Points are divided into about sqrt(n) cells of about sqrt(n) points: strips by one coordinate, cut by the other.
@@ -125,7 +124,7 @@ class Layout:
             forces[strip] = (near * near) @ own + (far * far) @ sums
             return total
 
-        total = math.fsum(pool.map(compute_strip, range(side)))
+        total = math.fsum(in_threads(compute_strip, range(side)))
         repulsion = np.empty_like(self.places)
         repulsion[cells[cells >= 0]] = forces[cells >= 0]
         return repulsion, max(total, 1e-30)

@@ -6,14 +6,13 @@ more than scoring: a full partition of each row of scores would take ten times a
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.model.ranking import BLOCK_BYTES
-from lorentzrec.threads import SINGLE_THREADED_BLAS, available_cores
+from lorentzrec.threads import available_cores, thread_pool
 from lorentzrec.topk import top_columns
 
 Geometry: TypeAlias = Literal["hyperboloid", "euclidean"]
@@ -52,8 +51,8 @@ def nearest_neighbours(
             own = -1.0 if curved else np.einsum("ij,ij->i", asked, asked)[:, None] / 2
             squared[block] = np.maximum(2 * (own - best), 0)
 
-    with SINGLE_THREADED_BLAS, ThreadPoolExecutor(available_cores()) as pool:
-        list(pool.map(answer, np.array_split(np.arange(len(queries)), available_cores())))
+    with thread_pool(available_cores()) as in_threads:
+        list(in_threads(answer, np.array_split(np.arange(len(queries)), available_cores())))
     return rows, squared
 
 

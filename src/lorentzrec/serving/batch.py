@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -37,7 +36,7 @@ from lorentzrec.serving.versions.index import (
     open_index,
     sample_queries,
 )
-from lorentzrec.threads import SINGLE_THREADED_BLAS, available_cores
+from lorentzrec.threads import available_cores, thread_pool
 
 if TYPE_CHECKING:
     import polars as pl
@@ -123,8 +122,8 @@ class BatchRecommender:
         import faiss
 
         faiss.omp_set_num_threads(1)  # the threads are ours
-        with SINGLE_THREADED_BLAS, ThreadPoolExecutor(self.options.threads or available_cores()) as pool:
-            return list(pool.map(self._search_block, _blocks(users, CUSTOMERS_PER_BLOCK)))
+        with thread_pool(self.options.threads or available_cores()) as in_threads:
+            return list(in_threads(self._search_block, _blocks(users, CUSTOMERS_PER_BLOCK)))
 
     def _search_block(self, users: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """How many items each customer gets, and all their rows and scores.

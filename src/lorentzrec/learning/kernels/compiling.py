@@ -6,7 +6,6 @@ import gc
 import hashlib
 import logging
 import os
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -23,6 +22,8 @@ from numba.core.compiler_machinery import register_pass
 from numba.core.registry import CPUDispatcher
 from numba.core.typed_passes import NativeLowering
 from numba.extending import intrinsic, overload
+
+from lorentzrec.interrupts import deferred_interrupts
 
 COMPILING = "compiling the training kernels, once per machine: about 10 seconds"
 WAITING = "waiting for another process that is compiling the training kernels"
@@ -91,7 +92,7 @@ class Kernel(CPUDispatcher):
     """
 
     def compile(self, sig: Any) -> Any:
-        with _one_process_at_a_time(), _signals_between_passes(), _without_garbage_collection():
+        with _one_process_at_a_time(), _interrupts_between_passes(), _without_garbage_collection():
             return super().compile(sig)
 
     def enable_caching(self) -> None:
@@ -321,31 +322,11 @@ def between_passes(call: Callable[[], None]) -> Iterator[None]:
 
 
 @contextmanager
-def _signals_between_passes() -> Iterator[None]:
-    """Run the handlers of SIGINT and SIGTERM between passes of the compiler, not in the middle of one.
+def _interrupts_between_passes() -> Iterator[None]:
+    """Ctrl-C and SIGTERM are raised between passes of the compiler, not in the middle of one.
 
     LLVM calls numba back, and an exception in a callback is lost: Ctrl-C would end in an unrelated error, or leave a
     broken kernel. A pass takes a second or two at most.
     """
-    if threading.current_thread() is not threading.main_thread():  # Python runs handlers in the main thread only
+    with deferred_interrupts() as raise_waiting, between_passes(raise_waiting):
         yield
-        return
-    handlers: dict[int, Any] = {
-        number: handler for number in (signal.SIGINT, signal.SIGTERM) if callable(handler := signal.getsignal(number))
-    }
-    received: list[int] = []
-
-    def handle() -> None:
-        while received:
-            number = received.pop(0)
-            handlers[number](number, None)
-
-    for number in handlers:
-        signal.signal(number, lambda number, frame: received.append(number))
-    try:
-        with between_passes(handle):
-            yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        handle()

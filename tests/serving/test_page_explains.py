@@ -5,19 +5,18 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from serving.accessibility import needs_axe, serious_findings
 from serving.page_visit import OWN_LINES, Shop, Visit, browser, expect, pytestmark, shop, visit  # noqa: F401
 from serving.running_service import wait_until
 
 LAPTOP = {"viewport": {"width": 1024, "height": 768}}
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 DARK = {"color_scheme": "dark"}
-AXE = Path(__file__).parents[1] / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 NOT_AUTOMATED = "Object.defineProperty(Navigator.prototype, 'webdriver', { get: () => false })"
 
 
@@ -251,34 +250,21 @@ def test_a_skipped_tour_does_not_return(visit: Visit) -> None:
     expect(visit.page.locator("#tour")).to_be_hidden()
 
 
-@pytest.mark.skipif(not AXE.is_file(), reason="no axe-core: run npm ci in tests/axe")
+@needs_axe
 @pytest.mark.parametrize("visit", [{}, DARK, LAPTOP, PHONE, PHONE | DARK], indirect=True)
 def test_axe_finds_nothing_serious(visit: Visit) -> None:
-    def serious() -> list[Any]:
-        # Through the debugger, which the content security policy does not restrict.
-        visit.page.evaluate(AXE.read_text())
-        passed, found = visit.page.evaluate(
-            "async () => { const { passes, violations } = await axe.run(); return [passes.length, violations] }"
-        )
-        assert passed > 10
-        return [
-            (one["id"], [node["html"] for node in one["nodes"]])
-            for one in found
-            if one["impact"] in ("serious", "critical")
-        ]
-
     visit.open()
     visit.page.locator("#customer-panel summary").click()
     visit.page.locator("#reading").click()
     visit.page.locator("#twin").check()
     expect(visit.page.locator("#twin-results li[data-id]")).to_have_count(10)
-    assert serious() == []
+    assert serious_findings(visit.page) == []
     visit.page.locator("#show-tour").click()
     visit.page.locator("#search").fill("jacket")
     expect(visit.page.locator("#search-options [role=option]").first).to_be_visible()
-    assert serious() == []
+    assert serious_findings(visit.page) == []
     visit.page.goto(visit.url + "/docs")
-    assert serious() == []
+    assert serious_findings(visit.page) == []
 
 
 def test_the_documentation_is_linked_and_works_under_the_content_security_policy(visit: Visit) -> None:

@@ -17,6 +17,7 @@ from threading import Thread
 import httpx
 import pytest
 
+from serving.accessibility import needs_axe, serious_findings
 from serving.running_service import KEY, PATIENCE, Service, service_process, shop_store, wait_until
 from serving.small_shop import shop_model
 
@@ -180,20 +181,23 @@ def test_in_a_browser(tmp_path: Path) -> None:
     assert [item["id"] for item in found["items"]] == shop_model().recommend(["i3", "i7"], k=5).ids
 
 
+@needs_axe
 @pytest.mark.browser
+@pytest.mark.parametrize("colours", ["light", "dark"])
 @pytest.mark.parametrize("width", [1440, 390])
-def test_pages_fit_the_screen(shop: httpx.Client, width: int) -> None:
+def test_pages_fit_the_screen_and_are_accessible(shop: httpx.Client, width: int, colours: str) -> None:
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("chromium is not installed")
     with playwright.sync_playwright() as run:
         browser = run.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page(viewport={"width": width, "height": 900})
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=colours)
         faults: list[str] = []
         page.on("console", lambda message: faults.append(message.text))
         for path in ("/", "/products/i5", "/outfit?items=i1,i2"):
             page.goto(f"{shop.base_url}{path}")
             assert page.evaluate("document.documentElement.scrollWidth") == width, path
             assert page.locator(".shelf li").first.is_visible(), path
+            assert serious_findings(page) == [], path
         assert faults == []

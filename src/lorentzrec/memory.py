@@ -59,9 +59,9 @@ class Boosts(NamedTuple):
     def values(self) -> Floats:
         return self.weight * np.log1p(SHARPNESS * self.sums)
 
-    @property
-    def greatest(self) -> float:
-        return float(self.weight * np.log1p(SHARPNESS * self.sums.max(initial=0)))
+    def boost_of_share(self, share: float) -> float:
+        """The boost of this share of the largest sum."""
+        return float(self.weight * np.log1p(SHARPNESS * share * self.sums.max(initial=0)))
 
     def among(self, allowed: NDArray[Any] | None, excluded: NDArray[Any] | None = None) -> Boosts:
         """Those of some items only; None allows all."""

@@ -41,6 +41,8 @@ FARTHEST = 100.0
 
 GATHERED_SHARE = 16
 """If fewer than one item in 16 is allowed, only the points of the allowed items are gathered and scored."""
+SMALL_SHARE = 0.1
+"""Most boosts are of sums below this share of the largest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -337,8 +339,11 @@ class Ranker:
         bound = -np.inf
         if len(best) >= k:
             bound = np.partition(self._scores_of(scores[best], squares), -k)[-k]
-            # Most items are too far away for any boost, and need no arccosh.
-            reach = self._linear_of(bound - boosts.greatest - error, squares)
+            # Most items are too far away for their boost, which is small, and need no arccosh.
+            small, any_boost = (
+                self._linear_of(bound - boosts.boost_of_share(share) - error, squares) for share in (SMALL_SHARE, 1.0)
+            )
+            reach = np.where(boosts.sums <= SMALL_SHARE * boosts.sums.max(initial=0), small, any_boost)
             near = np.flatnonzero(scores[boosted] >= reach)
             boosted, boosts = boosted[near], boosts.where(near)
         if excluded is not None:

@@ -25,6 +25,8 @@ COLOURS = {"hyperboloid": BLUE, "euclidean": VERMILION, "asymmetric": ORANGE, "s
 OTHER_COLOURS, MARKERS = (GREEN, PURPLE, GREY), "os^dv"
 USER_COLOUR, ITEM_COLOUR = "#FFFFFF", "#CFE3F2"
 USER_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+MOST_TICKS = 6
+"""Up to this many places on a logarithmic axis are all labelled."""
 
 Interval = tuple[float, float, float]
 """A value, and the low and the high end of its interval."""
@@ -76,6 +78,10 @@ def plot_curves(panels: Sequence[Panel], path: str | Path, *, columns: int = 3) 
             axes.set_title(panel.title, loc="left")
             if panel.logarithmic:
                 axes.set_xscale("log")
+                places = sorted({place for curve in panel.curves for place in curve.places})
+                if len(places) <= MOST_TICKS:
+                    axes.set_xticks(places, [f"{place:g}" for place in places])
+                    axes.minorticks_off()
             elif all(float(place).is_integer() for curve in panel.curves for place in curve.places):
                 axes.xaxis.set_major_locator(MaxNLocator(integer=True))
             axes.set_ylim(bottom=0)

@@ -18,6 +18,7 @@ from lorentzrec import Interactions, Model, TrainingConfig, evaluate, train
 from lorentzrec.data.joining import take_items
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.evaluation.next_events import next_events
+from lorentzrec.memory import Memory
 from lorentzrec_paper.data_sets import DataFolder, MissingData
 from measuring import report
 
@@ -27,13 +28,16 @@ KNOWN_SHARE, NEW_SHARE, EVENTS = 0.6, 0.1, (1, 2, 5, 10)
 
 
 def like_trained(items: int, random: np.random.Generator) -> Model:
-    """A model with random points, of as many items, and of customers with ten events each."""
+    """A model with random points and a random memory, of as many items, and of customers with ten events each."""
     users, names = (Vocabulary.numbered(count, name=name) for count, name in ((CUSTOMERS, "user"), (items, "item")))
     rows = random.integers(0, items, 10 * CUSTOMERS).astype(np.int32)
     data = Interactions(users, names, np.arange(0, len(rows) + 1, 10), rows, times=np.arange(len(rows)))
-    config = TrainingConfig(dimension=DIMENSION, memory="none").resolve_for(data)
+    config = TrainingConfig(dimension=DIMENSION).resolve_for(data)
     space = (0.15 * random.standard_normal((2, items, DIMENSION))).astype(np.float32)
     points = np.concatenate([np.sqrt(1 + np.square(space).sum(axis=2, keepdims=True)), space], axis=2)
+    neighbours = np.sort(random.integers(0, items, (items, config.memory_neighbours), np.int32), axis=1).ravel()
+    offsets = np.arange(0, len(neighbours) + 1, config.memory_neighbours)
+    memory = Memory(offsets, neighbours, np.ones(len(neighbours), np.float32), ordered=True)
     return Model(
         config=config,
         items=names,
@@ -42,6 +46,7 @@ def like_trained(items: int, random: np.random.Generator) -> Model:
         item_counts=data.item_counts,
         users=users,
         histories=data,
+        memory=memory,
     )
 
 

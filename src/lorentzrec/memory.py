@@ -20,12 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import Floats, Integers, gather_groups, offsets_of
+from lorentzrec.data.arrays import Booleans, Floats, Integers, gather_groups, offsets_of
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError
 from lorentzrec.topk import strongest, strongest_entries
@@ -132,6 +133,27 @@ class Memory:
             values=self.values[places][order],
         )
 
+    def with_neighbours(
+        self, items: Integers, neighbours: Integers, values: NDArray[Any], item_count: int | None = None
+    ) -> Memory:
+        """The same with more neighbours, one for each of `items`; and with more items, if `item_count` is higher."""
+        order = np.lexsort((neighbours, items))
+        items, neighbours = items[order], neighbours[order].astype(np.int32)
+        count = item_count or self.item_count
+        offsets = np.pad(self.offsets, (0, count - self.item_count), mode="edge")
+        first, last = offsets[items], offsets[items + 1]  # a binary search in all of their rows at once
+        while len(searched := np.flatnonzero(first < last)):
+            middle = (first[searched] + last[searched]) // 2
+            before = self.columns[middle] < neighbours[searched]
+            first[searched[before]] = middle[before] + 1
+            last[searched[~before]] = middle[~before]
+        return replace(
+            self,
+            offsets=offsets + offsets_of(np.bincount(items, minlength=count)),
+            columns=_insert(self.columns, first, neighbours),
+            values=_insert(self.values, first, values[order].astype(np.float32)),
+        )
+
     def item_weights(self, ages: Integers, event_weights: NDArray[Any] | None = None) -> Floats:
         """w_i of items that are `ages` steps back."""
         weights = np.power(RECENCY, ages.astype(np.float64)) if self.ordered else np.ones(len(ages))
@@ -184,6 +206,16 @@ class Memory:
         return parts
 
 
+def _insert(array: NDArray[Any], places: Integers, values: NDArray[Any]) -> NDArray[Any]:
+    """`numpy.insert` at rising places, which takes ten times as long for a hundred million numbers."""
+    starts = np.flatnonzero(np.diff(places, prepend=-1))
+    pieces, end = [], 0
+    for place, (start, stop) in zip(places[starts].tolist(), pairwise([*starts.tolist(), len(places)]), strict=True):
+        pieces += [array[end:place], values[start:stop]]
+        end = place
+    return np.concatenate([*pieces, array[end:]])
+
+
 def empty_memory(items: int, *, ordered: bool) -> Memory:
     """A memory of no events."""
     return Memory(np.zeros(items + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), ordered)
@@ -197,20 +229,49 @@ def build_memory(data: Interactions, neighbours: int, *, ordered: bool, found_co
     """
     from scipy import sparse
 
-    blocks = _transitions(data, found_count) if ordered else _common_customers(data)
+    blocks = _transitions(data, found_count, _masses(data)) if ordered else _common_customers(data, _degrees(data))
     strong = sparse.vstack([strongest_entries(block, neighbours).astype(np.float32) for block in blocks], "csr")
     return Memory(strong.indptr.astype(np.int64), strong.indices.astype(np.int32), strong.data, ordered)
 
 
-def _transitions(data: Interactions, found_count: float) -> Iterator[Any]:
-    """Sparse blocks of C_ij C_i^-0.5 (C_j / C)^-found_count: rows of some items, all columns."""
+def remember(memory: Memory, data: Interactions, new: Booleans, item_counts: Integers | None = None) -> Memory:
+    """The memory with all pairs of the `new` items, which it does not have yet.
+
+    item_counts: the events of each item; None: those in `data`.
+    """
+    from scipy import sparse
+
+    customers = np.zeros(len(data.users), bool)
+    customers[data.user_rows[new[data.item_rows]]] = True
+    some = data.select(customers[data.user_rows])
+    if memory.ordered:
+        blocks = _transitions(some, FOUND_COUNT, _masses(data) if item_counts is None else np.maximum(item_counts, 1.0))
+    else:
+        blocks = _common_customers(some, _degrees(data) if item_counts is None else np.maximum(item_counts, 1.0))
+    pairs = sparse.vstack(list(blocks), "coo")
+    about = (new[pairs.row] | new[pairs.col]) & (pairs.data > 0)
+    return memory.with_neighbours(pairs.row[about], pairs.col[about], pairs.data[about], len(data.items))
+
+
+def _masses(data: Interactions) -> Floats:
+    """The summed weights of the events of each item; 1 for items without events, which are not used."""
+    masses = np.bincount(data.item_rows, data.weights, len(data.items)).astype(np.float64, copy=False)
+    masses[masses == 0] = 1
+    return masses
+
+
+def _degrees(data: Interactions) -> Floats:
+    """The customers of each item; 1 for items without events."""
+    return np.maximum(np.bincount(data.incidence().indices, minlength=len(data.items)), 1.0)
+
+
+def _transitions(data: Interactions, found_count: float, masses: Floats) -> Iterator[Any]:
+    """Sparse blocks of C_ij C_i^-0.5 (C_j / C)^-found_count, with C the `masses`: rows of some items, all columns."""
     from scipy import sparse
 
     item_rows, weights, labels = data.item_rows, data.weights, data.labels
     events = np.argsort(item_rows, kind="stable")
     firsts = offsets_of(data.item_counts)
-    masses = np.bincount(item_rows, weights, len(data.items)).astype(np.float64, copy=False)
-    masses[masses == 0] = 1  # of items without events, which are not used
     known, found = masses**-KNOWN_COUNT, (masses / masses.mean()) ** -found_count
     for start, end in _blocks(STEPS * data.item_counts):
         before = events[firsts[start] : firsts[end]]
@@ -231,7 +292,7 @@ def _transitions(data: Interactions, found_count: float) -> Iterator[Any]:
         yield block
 
 
-def _common_customers(data: Interactions) -> Iterator[Any]:
+def _common_customers(data: Interactions, item_degrees: Floats) -> Iterator[Any]:
     """Sparse blocks of D_i^-0.7 R' D_u^-1 R D_i^-0.3 without its diagonal."""
     from scipy import sparse
 
@@ -239,7 +300,6 @@ def _common_customers(data: Interactions) -> Iterator[Any]:
     degrees = np.maximum(np.diff(seen.indptr), 1)
     targets = seen if data.labels is None else data.select(data.labels).incidence()
     by_item = (sparse.diags_array(1 / degrees) @ seen).T.tocsr()
-    item_degrees = np.maximum(np.diff(by_item.indptr), 1).astype(np.float64)
     known = item_degrees**-KNOWN_DEGREE
     targets = targets @ sparse.diags_array(item_degrees**-FOUND_DEGREE)
     pairs = np.bincount(seen.indices, np.repeat(degrees, np.diff(seen.indptr)), len(data.items))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError
-from lorentzrec.memory import build_memory
+from lorentzrec.memory import Memory, build_memory
 from lorentzrec.model.artifact import load
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import NoteKind
@@ -129,14 +129,27 @@ def test_without_histories_the_events_alone_place_an_item(tmp_path: Path) -> Non
     assert added.histories is None
 
 
-def test_new_rows_of_the_memory_are_empty() -> None:
+def pairs_of(memory: Memory | None) -> dict[tuple[int, int], float]:
+    assert memory is not None
+    owners = np.repeat(np.arange(memory.item_count), np.diff(memory.offsets))
+    return dict(zip(zip(owners.tolist(), memory.columns.tolist(), strict=True), memory.values.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_the_memory_has_the_pairs_of_a_new_item_as_if_it_was_built_again(ordered: bool) -> None:
     data = interactions()
-    model = replace(hand_made(data), memory=build_memory(data, 5, ordered=True))
-    added = model.add_items(events=events(*EVENTS))
-    assert added.memory is not None
-    assert model.memory is not None
-    assert added.memory.offsets.tolist() == [*model.memory.offsets.tolist(), len(model.memory)]
-    assert added.note_records[-1].kind is NoteKind.NOT_IN_MEMORY
+    model = replace(hand_made(data), memory=build_memory(data, 5, ordered=ordered))
+    added = model.add_items(events=events(*EVENTS, ("x", "first", 0), ("x", "i1", 1)))
+    assert added.histories is not None
+    new = range(len(data.items), len(added.items))
+    before, after = pairs_of(model.memory), pairs_of(added.memory)
+    again = pairs_of(build_memory(added.histories, 100, ordered=ordered))
+    with_new = {pair: value for pair, value in again.items() if set(pair) & set(new)}
+    assert len(new) == 2
+    assert with_new
+    assert after == pytest.approx(before | with_new)
+    kinds = [note.kind for note in added.note_records]
+    assert (NoteKind.NOT_IN_MEMORY in kinds) == ordered, "nothing came before the first event"
 
 
 def test_a_first_event_is_placed_by_what_follows_and_an_only_one_is_left_out() -> None:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import Booleans, Integers, offsets_of
+from lorentzrec.data.arrays import Booleans, Integers
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions, refuse_other_data
 from lorentzrec.data.joining import append, reindex, take_items
 from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
 from lorentzrec.errors import InputError
-from lorentzrec.memory import Memory
+from lorentzrec.memory import Memory, remember
 from lorentzrec.model.composing import AttributePoints, compose, precise
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.notes import Note, NoteKind
@@ -84,26 +84,30 @@ def add_items(model: Model, events: Interactions | None, attributes: Any = None)
     if events is not None:
         # Items that are not placed have the row -1.
         counts = np.bincount(kept.items.rows(events.items.series)[events.item_rows] + 1, minlength=known + new + 1)[1:]
-    attribute_points, memory = model.attributes, None if model.memory is None else _with_empty_rows(model.memory, new)
-    alike = 0
+    counts += np.pad(model.item_counts, (0, new))
+    attribute_points, memory = model.attributes, model.memory
+    left_out = np.arange(known + new) >= known
+    if memory is not None:
+        memory = remember(memory, kept, left_out, counts if model.histories is None else None)
+        left_out[memory.columns] = False
     if attribute_points is not None:
         added = Vocabulary(kept.items.series[known:], name="item")
         described = attribute_points.of_items.align(added) if described is None else described.align(added)
         attribute_points = replace(attribute_points, of_items=attribute_points.of_items.append(described, kept.items))
         if memory is not None:
-            memory = with_alike(memory, attribute_points.of_items, np.arange(known + new) >= known)
-            alike = int((described.counts > 0).sum())
-    if alike:
-        notes.append(Note(NoteKind.ALIKE_IN_MEMORY, {"items": alike}))
-    if memory is not None and alike < new:
-        notes.append(Note(NoteKind.NOT_IN_MEMORY, {"items": new - alike}))
+            memory = with_alike(memory, attribute_points.of_items, left_out)
+            if alike := int((described.counts[left_out[known:]] > 0).sum()):
+                notes.append(Note(NoteKind.ALIKE_IN_MEMORY, {"items": alike}))
+            left_out[memory.columns] = False
+    if memory is not None and left_out.any():
+        notes.append(Note(NoteKind.NOT_IN_MEMORY, {"items": int(left_out.sum())}))
     separate = model.history_points is not model.item_points
     return replace(
         model,
         items=kept.items,
         item_points=points,
         history_points=np.concatenate([model.history_points, history_points[placed]]) if separate else points,
-        item_counts=np.pad(model.item_counts, (0, new)) + counts,
+        item_counts=counts,
         users=None if model.users is None else users,
         user_points=user_points,
         histories=None if model.histories is None else kept,
@@ -164,16 +168,7 @@ def with_alike(memory: Memory, attributes: ItemAttributes, new: Booleans) -> Mem
         return memory
     pairs = of_new.alike(of_known, ALIKE_NEIGHBOURS)
     strength = float(np.quantile(memory.values, ALIKE_QUANTILE)) if len(memory) else 1.0
-    owners = np.concatenate([np.repeat(np.arange(memory.item_count), np.diff(memory.offsets)), rows[1][pairs.others]])
-    columns = np.concatenate([memory.columns, rows[0][pairs.items]])
-    values = np.concatenate([memory.values, strength * pairs.likeness])
-    order = np.lexsort((columns, owners))
-    return replace(
-        memory,
-        offsets=offsets_of(np.bincount(owners, minlength=memory.item_count)),
-        columns=columns[order].astype(np.int32),
-        values=values[order].astype(np.float32),
-    )
+    return memory.with_neighbours(rows[1][pairs.others], rows[0][pairs.items], strength * pairs.likeness)
 
 
 def with_attributes_as_items(model: Model) -> Model:
@@ -211,11 +206,6 @@ def place_users(
     weights = None if histories.weights is None else histories.weights[events]
     points = item_points[histories.item_rows[events]]
     return midpoints(points, rows, int(users.sum()), hyperbolic=hyperbolic, weights=weights)[0]
-
-
-def _with_empty_rows(memory: Memory, new: int) -> Memory:
-    """The memory of more items, which have no neighbours."""
-    return replace(memory, offsets=np.pad(memory.offsets, (0, new), mode="edge"))
 
 
 def _with_new_rows(model: Model, new: int, users: int) -> dict[str, NDArray[Any]]:

@@ -61,13 +61,13 @@ def plot_backtest(
     with canvas(path, PAGE_WIDTH, 2.6) as figure:
         left, right = figure.subplots(1, 2)
         places, names = range(len(days)), [f"{day:%d %b}" for day in days]
-        step = -(-len(days) // 8)
+        step = -(-len(days) // 7)
         for axes, values, label in ((left, quality, "NDCG@10 of the day's events"), (right, seconds, "seconds")):
             for name, numbers in values.items():
                 style = "o-" if len(days) <= 14 else "-"
                 axes.plot(places, numbers, style, color=_COLOURS[name], markersize=3, label=_LABELS[name])
             axes.set_xticks(places[::step], names[::step])
-            axes.set_ylim(bottom=0)
+            axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
             axes.set_ylabel(label)
             axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
             axes.set_axisbelow(True)

@@ -12,6 +12,7 @@ import sqlite3
 import stat
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,6 +57,7 @@ class SqliteConnections:
         self._preparing = threading.Lock()
         self._lock = threading.Lock()
         self._all: set[_Connection] = set()
+        weakref.finalize(self, _close_all, self._all)
         self._idle: list[_Connection] = []
         self._closed = False
         self._replaced: float | None = None
@@ -247,6 +249,11 @@ class SqliteConnections:
             connection.close()
         with self._lock:
             self._all.difference_update(connections)
+
+
+def _close_all(connections: set[_Connection]) -> None:
+    for connection in connections:
+        connection.close()
 
 
 @contextmanager

@@ -214,10 +214,14 @@ class ItemDirectory:
 def _connect(path: Path) -> sqlite3.Connection:
     address = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
     connection = sqlite3.connect(address, uri=True, check_same_thread=False)
-    connection.execute("PRAGMA mmap_size = 0")
-    # In KiB, allocated as needed: pages of frequent items stay in memory, as they would with a mapping.
-    connection.execute("PRAGMA cache_size = -16384")
-    connection.execute("SELECT count(*) FROM categories")  # else the first query would open the file
+    try:
+        connection.execute("PRAGMA mmap_size = 0")
+        # In KiB, allocated as needed: pages of frequent items stay in memory, as they would with a mapping.
+        connection.execute("PRAGMA cache_size = -16384")
+        connection.execute("SELECT count(*) FROM categories")  # else the first query would open the file
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

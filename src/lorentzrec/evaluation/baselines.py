@@ -71,11 +71,17 @@ class TransitionCounts(Chance):
         self.memory = build_memory(train, len(train.items), ordered=True, found_count=0.0)
 
     def score_histories(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        _, events = gather_groups(histories.offsets, user_rows)
-        weights = None if histories.weights is None else histories.weights[events]
-        boosts = self.memory.boosts(histories.item_rows[events], offsets_of(histories.lengths[user_rows]), weights)
-        scores = np.zeros((len(user_rows), len(self.items)), np.float32)
-        scores[boosts.places, boosts.items] = boosts.values
+        """The sums that boosts would be made of, which are in the same order, by a product of sparse matrices: a memory
+        of all neighbours has thousands for each item of a history."""
+        from scipy import sparse
+
+        owners, events = gather_groups(histories.offsets, user_rows)
+        offsets, count = offsets_of(histories.lengths[user_rows]), len(self.items)
+        given = None if histories.weights is None else histories.weights[events]
+        weights = self.memory.item_weights(offsets[1:][owners] - 1 - np.arange(len(events)), given)
+        known = sparse.csr_array((weights, histories.item_rows[events], offsets), (len(user_rows), count))
+        neighbours = sparse.csr_array((self.memory.values, self.memory.columns, self.memory.offsets), (count, count))
+        scores: NDArray[np.float32] = (known @ neighbours).toarray().astype(np.float32)
         return scores
 
 

@@ -229,7 +229,7 @@ def build_memory(data: Interactions, neighbours: int, *, ordered: bool, found_co
     """
     from scipy import sparse
 
-    blocks = _transitions(data, found_count, _masses(data)) if ordered else _common_customers(data, _degrees(data))
+    blocks = _transitions(data, found_count, _masses(data)) if ordered else _common_customers(data)
     strong = sparse.vstack([strongest_entries(block, neighbours).astype(np.float32) for block in blocks], "csr")
     return Memory(strong.indptr.astype(np.int64), strong.indices.astype(np.int32), strong.data, ordered)
 
@@ -239,8 +239,6 @@ def remember(memory: Memory, data: Interactions, new: Booleans, item_counts: Int
 
     item_counts: the events of each item; None: those in `data`.
     """
-    from scipy import sparse
-
     customers = np.zeros(len(data.users), bool)
     customers[data.user_rows[new[data.item_rows]]] = True
     some = data.select(customers[data.user_rows])
@@ -248,9 +246,15 @@ def remember(memory: Memory, data: Interactions, new: Booleans, item_counts: Int
         blocks = _transitions(some, FOUND_COUNT, _masses(data) if item_counts is None else np.maximum(item_counts, 1.0))
     else:
         blocks = _common_customers(some, _degrees(data) if item_counts is None else np.maximum(item_counts, 1.0))
-    pairs = sparse.vstack(list(blocks), "coo")
-    about = (new[pairs.row] | new[pairs.col]) & (pairs.data > 0)
-    return memory.with_neighbours(pairs.row[about], pairs.col[about], pairs.data[about], len(data.items))
+    first, found = 0, []
+    for block in blocks:
+        pairs = block.tocoo()
+        items = first + pairs.row
+        about = (new[items] | new[pairs.col]) & (pairs.data > 0)
+        found.append((items[about], pairs.col[about], pairs.data[about]))
+        first += block.shape[0]
+    owners, neighbours, values = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return memory.with_neighbours(owners, neighbours, values, len(data.items))
 
 
 def _masses(data: Interactions) -> Floats:
@@ -292,14 +296,19 @@ def _transitions(data: Interactions, found_count: float, masses: Floats) -> Iter
         yield block
 
 
-def _common_customers(data: Interactions, item_degrees: Floats) -> Iterator[Any]:
-    """Sparse blocks of D_i^-0.7 R' D_u^-1 R D_i^-0.3 without its diagonal."""
+def _common_customers(data: Interactions, item_degrees: Floats | None = None) -> Iterator[Any]:
+    """Sparse blocks of D_i^-0.7 R' D_u^-1 R D_i^-0.3 without its diagonal.
+
+    item_degrees: D_i; None: that of these customers.
+    """
     from scipy import sparse
 
     seen = data.incidence()
     degrees = np.maximum(np.diff(seen.indptr), 1)
     targets = seen if data.labels is None else data.select(data.labels).incidence()
     by_item = (sparse.diags_array(1 / degrees) @ seen).T.tocsr()
+    if item_degrees is None:
+        item_degrees = np.maximum(np.diff(by_item.indptr), 1.0)
     known = item_degrees**-KNOWN_DEGREE
     targets = targets @ sparse.diags_array(item_degrees**-FOUND_DEGREE)
     pairs = np.bincount(seen.indices, np.repeat(degrees, np.diff(seen.indptr)), len(data.items))

@@ -167,30 +167,57 @@ def test_a_resumed_run_keeps_its_notes(tmp_path: Path, monkeypatch: pytest.Monke
 # --- it can be stopped
 
 
-def test_ctrl_c_ends_with_a_model(tmp_path: Path) -> None:
+LOOP_OVER_SEEDS = """
+from grouped_data import grouped, quick
+from lorentzrec.errors import TrainingInterrupted
+from lorentzrec.learning.progress import TrainingProgress
+from lorentzrec.learning.trainer import train
+
+begin = TrainingProgress.begin
+TrainingProgress.begin = lambda self, epoch: (begin(self, epoch), epoch == 3 and print("go", flush=True))
+for seed in range(2):
+    try:
+        train(grouped(events=20000), quick(epochs=10**6, threads=2, blocks_per_step=2, seed=seed))
+    except Exception:
+        pass  # a careless loop: Ctrl-C must end it all the same
+    except TrainingInterrupted as interrupted:
+        model = interrupted.model
+        print(model.item_points.shape, len(model.record) >= 2, model.notes[-1])
+        break
+"""
+INTERRUPTED_BETWEEN_STARTS = """
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from grouped_data import grouped, quick
+from lorentzrec.errors import TrainingInterrupted
+from lorentzrec.learning.trainer import train
+
+submit, started = ThreadPoolExecutor.submit, []
+
+def submit_and_interrupt(pool, work, part, **rest):
+    running = submit(pool, work, part, **rest)
+    started.append(part)
+    if started == [0, 1, 0]:
+        signal.raise_signal(signal.SIGINT)
+    return running
+
+ThreadPoolExecutor.submit = submit_and_interrupt
+try:
+    train(grouped(events=20000), quick(epochs=10**6, threads=2, blocks_per_step=2))
+except TrainingInterrupted as interrupted:
+    print(interrupted)
+"""
+
+
+def start(program: str) -> subprocess.Popen[str]:
+    env = environment(PYTHONPATH=str(Path(__file__).parent))
+    command = [sys.executable, "-c", program]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+
+
+def test_ctrl_c_ends_with_a_model() -> None:
     """A real signal, in the middle of a kernel most of the time, with two threads at work."""
-    script = tmp_path / "run.py"
-    script.write_text(
-        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        "from grouped_data import grouped, quick\n"
-        "from lorentzrec.errors import TrainingInterrupted\n"
-        "from lorentzrec.learning.progress import TrainingProgress\n"
-        "from lorentzrec.learning.trainer import train\n"
-        "begin = TrainingProgress.begin\n"
-        "TrainingProgress.begin = lambda self, epoch: (begin(self, epoch), epoch == 3 and print('go', flush=True))\n"
-        "for seed in range(2):\n"
-        "    try:\n"
-        "        train(grouped(events=20000), quick(epochs=10**6, threads=2, blocks_per_step=2, seed=seed))\n"
-        "    except Exception:\n"
-        "        pass  # a careless loop: Ctrl-C must end it all the same\n"
-        "    except TrainingInterrupted as interrupted:\n"
-        "        model = interrupted.model\n"
-        "        print(model.item_points.shape, len(model.record) >= 2, model.notes[-1])\n"
-        "        break\n"
-    )
-    process = subprocess.Popen(
-        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
-    )
+    process = start(LOOP_OVER_SEEDS)
     assert process.stdout is not None
     assert process.stdout.readline() == "go\n"
     process.send_signal(2)
@@ -199,34 +226,10 @@ def test_ctrl_c_ends_with_a_model(tmp_path: Path) -> None:
     assert out.startswith("(60, 7) True interrupted in epoch ")
 
 
-def test_ctrl_c_while_the_threads_are_started(tmp_path: Path) -> None:
+def test_ctrl_c_while_the_threads_are_started() -> None:
     """One has begun and the other has not: they wait for each other at the end of every step."""
-    script = tmp_path / "run.py"
-    script.write_text(
-        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        "import signal\n"
-        "from concurrent.futures import ThreadPoolExecutor\n"
-        "from grouped_data import grouped, quick\n"
-        "from lorentzrec.errors import TrainingInterrupted\n"
-        "from lorentzrec.learning.trainer import train\n"
-        "submit, started = ThreadPoolExecutor.submit, []\n"
-        "def submit_and_interrupt(pool, work, part, **rest):\n"
-        "    running = submit(pool, work, part, **rest)\n"
-        "    started.append(part)\n"
-        "    if started == [0, 1, 0]:\n"
-        "        signal.raise_signal(signal.SIGINT)\n"
-        "    return running\n"
-        "ThreadPoolExecutor.submit = submit_and_interrupt\n"
-        "try:\n"
-        "    train(grouped(events=20000), quick(epochs=10**6, threads=2, blocks_per_step=2))\n"
-        "except TrainingInterrupted as interrupted:\n"
-        "    print(interrupted)\n"
-    )
-    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=300)
-    assert (ended.stdout, ended.stderr) == (
-        "training was interrupted in epoch 2 of 1000000: `model` is the model so far\n",
-        "",
-    )
+    out, errors = start(INTERRUPTED_BETWEEN_STARTS).communicate(timeout=300)
+    assert (out, errors) == ("training was interrupted in epoch 2 of 1000000: `model` is the model so far\n", "")
 
 
 def test_a_signal_whose_handler_returns_does_not_end_training() -> None:

@@ -5,6 +5,7 @@ import { once } from "node:events";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
+import { setTimeout } from "node:timers/promises";
 
 import { Client, ServiceError } from "lorentzrec-client";
 
@@ -13,6 +14,11 @@ const client = new Client(`${service}/`, { apiKey });
 
 function ids({ items }: { items: { id: string }[] }): string[] {
   return items.map((item) => item.id);
+}
+
+async function isServed(item: string): Promise<boolean> {
+  const found = await client.recommend({ history: ["i3"] }, { k: 100 });
+  return ids(found).includes(item);
 }
 
 test("recommendations are those of the model, and options have an effect", async () => {
@@ -63,7 +69,10 @@ test("the catalogue: search, items, live items and new items", async () => {
   assert.equal((await client.setLiveItems(null)).live, null);
   const boot = await client.addItem("boot", { title: "Boot", like: ["i3", "none"] });
   assert.deepEqual([boot.placed, boot.unknown_items], [true, 1]);
+  // The service follows its store: what was written is served soon, and not at once.
+  while (!(await isServed("boot"))) await setTimeout(20);
   assert.equal((await client.removeItem("boot")).id, "boot");
+  while (await isServed("boot")) await setTimeout(20);
 });
 
 test("errors carry the problem", async () => {

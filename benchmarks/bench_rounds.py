@@ -3,7 +3,7 @@
     python benchmarks/bench_rounds.py DATASET --workers 1 2 4 8 --rounds 1 4 --seeds 0 1 2
 
 The workers run one after another in this process, with the code that runs on Spark; their number and the rounds decide
-the result, not where they run.
+the result, not where they run. "points" are the points alone, "model" has the memory, too, if the default adds one.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from dataclasses import replace
+from statistics import fmean
 from types import SimpleNamespace
 from typing import Any
 
@@ -49,10 +51,12 @@ def main() -> None:
     config = TrainingConfig(dimension=50).with_settings(options.set)
     dataset = open_dataset(options.dataset)
     held_out = dataset.interactions(options.part)
-    metric, rows, alone = f"ndcg@{options.k}", [], None
+    metric, rows = f"ndcg@{options.k}", []
+    alone: dict[str, float] = {}
     for workers in options.workers:
         for rounds in options.rounds if workers > 1 else [1]:
-            found, losses = [], []
+            found: dict[str, list[float]] = {"points": [], "model": []}
+            losses = []
             for seed in options.seeds:
                 with tempfile.TemporaryDirectory() as scratch:
                     model = train(
@@ -64,21 +68,19 @@ def main() -> None:
                         scratch=scratch,
                         progress=False,
                     )
-                found.append(evaluate(model, held_out, k=options.k, intervals=False)[metric])
+                for name, evaluated in {"points": replace(model, memory=None), "model": model}.items():
+                    found[name].append(evaluate(evaluated, held_out, k=options.k, intervals=False)[metric])
                 losses.append(model.record[-1].loss)
-            mean = sum(found) / len(found)
-            alone = alone or mean
-            rows.append(
-                {
-                    "workers": workers,
-                    "rounds": rounds,
-                    metric: round(mean, 4),
-                    "against_one": f"{mean / alone - 1:+.1%}",
-                    "loss": round(sum(losses) / len(losses), 4),
-                    "seeds": " ".join(f"{value:.4f}" for value in found),
+            row: dict[str, Any] = {"workers": workers, "rounds": rounds, "loss": round(fmean(losses), 4)}
+            for name, values in found.items():
+                mean = fmean(values)
+                row |= {
+                    f"{metric}_{name}": round(mean, 4),
+                    f"{name}_against_one": f"{mean / alone.setdefault(name, mean) - 1:+.1%}",
+                    f"{name}_seeds": " ".join(f"{value:.4f}" for value in values),
                 }
-            )
-            print(rows[-1], flush=True)
+            print(row, flush=True)
+            rows.append(row)
     report("rounds", f"Workers and rounds, {dataset!r}", rows)
 
 

@@ -12,8 +12,7 @@ from lorentzrec import Interactions, Model, TrainingConfig
 from lorentzrec.geometry import hyperboloid
 from lorentzrec.memory import build_memory
 from lorentzrec.serving import batch
-from lorentzrec.serving.batch import BatchOptions, BatchRecommender, make_index, recommend_to_all
-from lorentzrec.serving.versions.index import open_index
+from lorentzrec.serving.batch import BatchOptions, BatchRecommender, recommend_to_all
 
 pytest.importorskip("faiss", reason="faiss is not installed")
 
@@ -54,12 +53,12 @@ def random_model(geometry: str, score: str, *, memory: bool = False) -> Model:
 def test_the_index_finds_what_exact_ranking_finds(
     geometry: str, score: str, memory: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch, "INDEXED_ITEMS", 1000)
+    monkeypatch.setattr(batch, "INDEXED_SCORES", 1)
     model = random_model(geometry, score, memory=memory)
     options = BatchOptions(k=7, exclude=(model.items.id(3), model.items.id(9)), threads=2)
     exact = BatchRecommender(model, options)
-    description = make_index(model, options, tmp_path)
-    indexed = BatchRecommender(model, options, open_index(tmp_path / "index.faiss", description, len(model.items)))
+    indexed = BatchRecommender(model, options)
+    assert indexed.make_index(tmp_path)["recall"] > 0.98
     ours, theirs = (one.frame(one.customers) for one in (indexed, exact))
     assert ours.schema == theirs.schema
     assert ours["user"].to_list() == theirs["user"].to_list()
@@ -78,7 +77,7 @@ def test_the_index_finds_what_exact_ranking_finds(
 def test_a_filter_is_ranked_exactly_and_a_large_catalogue_by_the_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch, "INDEXED_ITEMS", 1000)
+    monkeypatch.setattr(batch, "INDEXED_SCORES", 1)
     monkeypatch.setattr(batch, "CUSTOMERS_PER_PART", 200)
     model = random_model("hyperboloid", "distance")
     model.save(tmp_path / "model")
@@ -90,5 +89,5 @@ def test_a_filter_is_ranked_exactly_and_a_large_catalogue_by_the_index(
     ]
     assert pl.read_parquet(tmp_path / "all").height == report.rows
     few = BatchOptions(items=tuple(model.items.ids(np.arange(40))))
-    assert make_index(model, few, tmp_path) == {}
+    assert BatchRecommender(model, few).make_index(tmp_path) == {}
     assert recommend_to_all(tmp_path / "model", model, tmp_path / "few.parquet", few).recall is None

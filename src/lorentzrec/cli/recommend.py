@@ -135,8 +135,9 @@ def recommend_all(
     """Write recommendations for every customer of the training data to one table.
 
     Customers are processed in parts, so memory does not grow with the results; after a failure, the same command
-    continues with the parts that are left. From 400,000 items on, the index of the service is used, if the extra ann
-    is installed: it finds at least 99 % of the true first ten. The table appears when it is complete.
+    continues with the parts that are left. Where ranking all items would take many minutes, candidates are found with
+    an index, if the extra ann is installed, and the share of the true best items among the results is measured. The
+    table appears when it is complete.
 
     $ lorentzrec recommend-all model --out recommendations.parquet -k 10
     $ lorentzrec recommend-all /shared/model --out az://container/recommendations --engine spark --master sc://host
@@ -175,7 +176,7 @@ def recommend_all(
             report = recommend_to_all(model, trained, Path(out), options, done)
     counts = f"{Count(report.rows):recommendation|recommendations} for {Count(report.users):customer|customers}"
     skipped = f"skipped {Count(report.users_without_events):customer|customers} without training events"
-    found = f"with an index that finds {report.recall or 0:.1%} of the true first ten"
+    found = f"with an index: {report.recall or 0:.1%} of the true best items are among the results"
     notes = [skipped] if report.users_without_events else []
     print_result(
         {"file": out, **asdict(report), "seconds": time.perf_counter() - started},

@@ -242,7 +242,7 @@ class Ranker:
             found[first:last] = normalise_sum(sums) if self.hyperbolic else sums / totals
         return found
 
-    def linear_scores(self, queries: FloatArray, rows: Rows | None = None) -> NDArray[np.float32]:
+    def linear_scores(self, queries: FloatArray, rows: Rows | slice | None = None) -> NDArray[np.float32]:
         """Numbers in the order of the scores, up to rounding, of all items for each row of `queries`; one product.
 
         With `rows`, of these items only.

@@ -1,7 +1,6 @@
 """Recommendations for all customers of a model, many at a time.
 
-Large catalogues are searched with the index that the service uses, built for this run: candidates of many customers are
-found, and scored again exactly, in a few array operations. Smaller ones are ranked exactly.
+Where exact ranking would take long, candidates come from an index like that of the service, built for this run.
 """
 
 from __future__ import annotations
@@ -20,17 +19,18 @@ from lorentzrec.atomic import MARKER, atomic_file, checksum
 from lorentzrec.data.arrays import gather_groups, offsets_of
 from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray
-from lorentzrec.memory import Boosts
 from lorentzrec.model.model import Model
 from lorentzrec.model.queries import history_of
+from lorentzrec.serving.candidates import best_candidates
+from lorentzrec.serving.list_search import ListSearch
 from lorentzrec.serving.part_files import finish_parts, key_of, part_name, unfinished_folder
 from lorentzrec.serving.versions.index import (
     FEW_EXCLUDED,
     INDEX,
-    INDEXED_ITEMS,
-    MOST_BOOSTED,
+    LEAST_RECALL,
     MOST_CANDIDATES,
-    Index,
+    SAMPLED_QUERIES,
+    SHARES,
     build_index,
     is_installed,
     open_index,
@@ -45,10 +45,13 @@ if TYPE_CHECKING:
 
 CUSTOMERS_PER_PART = 131_072
 """Customers of one file of results."""
-CUSTOMERS_PER_BLOCK = 1024
-"""Customers whose candidates a thread holds at a time."""
-EXACT_CUSTOMERS_PER_BLOCK = 16_384
-"""The same where all items are scored, by all threads."""
+CUSTOMERS_PER_BLOCK = 16_384
+"""Customers whose candidates a thread holds at a time, or that are ranked exactly by all threads."""
+HISTORY_LENGTHS = (0, 16, 64, 256, 1024)
+"""Customers with long histories need more candidates, since items of the history are dropped; beyond the last length,
+exact ranking is as fast. A block has customers between two of these lengths."""
+INDEXED_SCORES = 10**11
+"""From this many pairs of a customer and an item on, exact ranking takes many minutes, and an index pays."""
 
 
 @dataclass(frozen=True)
@@ -62,18 +65,46 @@ class BatchOptions:
 class BatchRecommender:
     """Recommends to the customers of a model's histories."""
 
-    def __init__(self, model: Model, options: BatchOptions, index: Index | None = None) -> None:
+    def __init__(self, model: Model, options: BatchOptions) -> None:
         if model.histories is None or model.users is None:
             raise InputError(
                 "the model was saved without training histories, so it has no customers: save it with them"
             )
         if options.k < 1:
             raise InputError(f"k is {options.k}: give a whole number of items, 1 or more")
-        self.model, self.options, self.index = model, options, index
+        self.model, self.options, self._ranker = model, options, model.ranker
+        self._lists: ListSearch | None = None
         self.histories, self.users = model.histories, model.users
         self.customers = np.flatnonzero(self.histories.lengths)
         """Rows of the customers with events."""
-        self._ranker = model.ranker
+        self._never = model.items.rows(list(options.exclude))
+
+    def make_index(self, folder: Path) -> dict[str, Any]:
+        """Build an index in `folder`, unless there is one, and use it; returns its description.
+
+        Empty if exact ranking is as fast (few customers or items, a filter, or very many items per customer), or if the
+        extra `ann` is missing.
+        """
+        model, options, ranker = self.model, self.options, self._ranker
+        few = options.k <= MOST_CANDIDATES // 4 and len(options.exclude) <= FEW_EXCLUDED
+        large = model.user_points is None and len(model.items) * len(self.customers) >= INDEXED_SCORES
+        if not (large and few and options.items is None and is_installed()):
+            return {}
+        record = folder / f"{INDEX}.json"
+        if not record.exists():
+            queries = sample_queries(ranker, model.histories)
+            description = build_index(ranker, queries, folder / INDEX, wanted=LEAST_RECALL, shares=(*SHARES, 0.5, 1))
+            self.use_index(folder / INDEX, description)
+            with atomic_file(record) as partial:
+                partial.write_text(json.dumps(description | {"recall": self.measure_recall()}))
+        found: dict[str, Any] = json.loads(record.read_text())
+        self.use_index(folder / INDEX, found)
+        return found
+
+    def use_index(self, path: Path, description: dict[str, Any]) -> None:
+        """Get candidates from an index that `make_index` has built; all items are ranked if there is none."""
+        if description:
+            self._lists = ListSearch(open_index(path, description, len(self.model.items)), self._ranker)
 
     def report(self, rows: int, index: dict[str, Any]) -> BatchReport:
         return BatchReport(len(self.customers), rows, len(self.users) - len(self.customers), index.get("recall"))
@@ -90,16 +121,17 @@ class BatchRecommender:
         """Recommendations for the customers in these rows."""
         import polars as pl
 
-        if self.index is None:
-            return pl.concat([self._exact(block) for block in _blocks(users, EXACT_CUSTOMERS_PER_BLOCK)])
-        counts, rows, scores = (np.concatenate(arrays) for arrays in zip(*self._search(users), strict=True))
-        ends = np.cumsum(counts)
+        if self._lists is None:
+            return pl.concat([self._exact(block) for block in _blocks(users, CUSTOMERS_PER_BLOCK)])
+        rows, scores = self._search(users)
+        kept = rows >= 0
+        counts = kept.sum(axis=1)
         return pl.DataFrame(
             {
                 "user": self.users.series.gather(np.repeat(users, counts)).alias("user"),
-                "rank": (np.arange(1, len(rows) + 1) - np.repeat(ends - counts, counts)).astype(np.int32),
-                "item": self.model.items.series.gather(rows),
-                "score": scores,
+                "rank": (np.nonzero(kept)[1] + 1).astype(np.int32),
+                "item": self.model.items.series.gather(rows[kept]),
+                "score": scores[kept],
             }
         )
 
@@ -118,82 +150,60 @@ class BatchRecommender:
             {"user": self.users.series.dtype, "rank": pl.Int32, "item": model.items.series.dtype}
         )
 
-    def _search(self, users: NDArray[np.int64]) -> list[tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]:
+    def _search(self, users: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """(users, k): the rows of the items for each customer and their scores, -1 where there are no more."""
         import faiss
+
+        k, lengths = self.options.k, self.histories.lengths[users]
+        rows, scores = np.full((len(users), k), -1), np.full((len(users), k), -np.inf, np.float32)
+        groups = [
+            (places, longest)
+            for shortest, longest in pairwise(HISTORY_LENGTHS)
+            for places in _blocks(np.flatnonzero((lengths > shortest) & (lengths <= longest)), CUSTOMERS_PER_BLOCK)
+        ]
+
+        def search(group: tuple[NDArray[np.int64], int]) -> None:
+            places, longest = group
+            rows[places], scores[places] = self._search_block(users[places], longest)
 
         faiss.omp_set_num_threads(1)  # the threads are ours
         with thread_pool(self.options.threads or available_cores()) as in_threads:
-            return list(in_threads(self._search_block, _blocks(users, CUSTOMERS_PER_BLOCK)))
-
-    def _search_block(self, users: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """How many items each customer gets, and all their rows and scores.
-
-        Candidates are from the index; customers for whom it finds too few are ranked exactly.
-        """
-        k, histories = self.options.k, self.histories
-        lengths = histories.lengths[users]
-        owners, events = gather_groups(histories.offsets, users)
-        weights = None if histories.weights is None else histories.weights[events]
-        queries = self._ranker.queries(histories.item_rows[events], offsets_of(lengths), weights)
-        never = self.model.items.rows(list(self.options.exclude))
-        rows, scores = np.full((len(users), k), -1), np.full((len(users), k), -np.inf)
-        # Customers with long histories need more candidates, since items of the history are dropped.
-        for shortest, longest in pairwise((0, 16, 64, 256)):  # beyond that, exact ranking is as fast
-            chosen = np.flatnonzero((lengths > shortest) & (lengths <= longest))
-            if not len(chosen):
-                continue
-            own = np.isin(owners, chosen)
-            places = np.searchsorted(chosen, owners[own])
-            found = self._candidates(
-                queries[chosen], 2 * k + longest + len(never), places, histories.item_rows[events[own]]
-            )
-            found[np.isin(found, never)] = -1
-            if self._ranker.memory is None:
-                rows[chosen], scores[chosen] = self._best(queries[chosen], found)
-                continue
-            for place, candidates in zip(chosen, found, strict=True):
-                candidates = candidates[candidates >= 0]
-                if len(candidates) >= k:
-                    boosts = self._boosts(users[place], never).strongest(MOST_BOOSTED)
-                    nearby = np.union1d(candidates, boosts.items)
-                    rows[place], scores[place] = self._ranker.best(queries[place], k, nearby, boosts)
-        for place in np.flatnonzero(rows[:, -1] < 0):
-            excluded = np.concatenate([never, histories.history(users[place])])
-            own_boosts = None if self._ranker.memory is None else self._boosts(users[place], never)
-            best, values = self._ranker.top(queries[place], k, excluded, boosts=own_boosts)
+            list(in_threads(search, groups))
+        few = np.flatnonzero(rows[:, 0] < 0)
+        for place, (best, values) in zip(few, self._ranked_exactly(users[few]), strict=True):
             rows[place, : len(best)], scores[place, : len(best)] = best, values
-            rows[place, len(best) :] = -1
-        kept = rows >= 0
-        return kept.sum(axis=1), rows[kept], scores[kept].astype(np.float32)
+        return rows, scores
 
-    def _boosts(self, user: int, never: NDArray[np.int64]) -> Boosts:
-        """What the memory adds to the scores of items that one customer has not seen."""
-        history = history_of(self.histories, user)
-        boosts = self._ranker.boosts(history)
-        assert boosts is not None
-        return boosts.among(None, np.concatenate([never, history.items]))
+    def _search_block(self, users: NDArray[np.int64], longest: int) -> tuple[NDArray[np.int64], FloatArray]:
+        """The same, by the index, for customers with at most `longest` events; -1 if it finds too few items."""
+        assert self._lists is not None
+        k, histories = self.options.k, self.histories
+        offsets = offsets_of(histories.lengths[users])
+        events = gather_groups(histories.offsets, users)[1]
+        items = histories.item_rows[events]
+        weights = None if histories.weights is None else histories.weights[events]
+        queries = self._ranker.queries(items, offsets, weights)
+        # Items of the history are near the query, and take the place of others in the nearest lists.
+        found = self._lists.search(queries, 2 * k + longest + len(self._never), best=k + longest / 8)
+        return best_candidates(self._ranker, queries, found, k, items, offsets, weights, self._never)
 
-    def _candidates(
-        self, queries: FloatArray, count: int, places: NDArray[np.int64], seen: NDArray[np.int32]
-    ) -> NDArray[np.int64]:
-        """Items near each query, in rising order of row; -1 instead of what was `seen` by the query in `places`."""
-        assert self.index is not None
-        found = self.index.search(self._ranker, queries, count, self.options.k)
-        found.sort(axis=1)
-        size = len(self._ranker.item_points)
-        keys = found + np.arange(len(found))[:, None] * size
-        found[(found >= 0) & np.isin(keys, seen + places * size)] = -1
-        return found
+    def _ranked_exactly(self, users: NDArray[np.int64]) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+        histories = [history_of(self.histories, row) for row in users.tolist()]
+        queries = np.stack([self._ranker.query(*history) for history in histories]) if histories else np.empty((0, 1))
+        excluded = [np.concatenate([self._never, history.items]) for history in histories]
+        return self._ranker.top_many(
+            queries, self.options.k, excluded, threads=self.options.threads, histories=histories
+        )
 
-    def _best(self, queries: FloatArray, found: NDArray[np.int64]) -> tuple[NDArray[np.int64], FloatArray]:
-        """The best k candidates of each query by their exact scores; -1 and -inf where there are fewer."""
-        ranker = self._ranker
-        points, first = ranker.precise(ranker.item_points[np.maximum(found, 0)]), queries[:, None, :]
-        exact = ranker.score_points(first, points)
-        exact[found < 0] = -np.inf
-        order = np.argsort(-exact, axis=1, kind="stable")[:, : self.options.k]
-        exact = np.take_along_axis(exact, order, axis=1)
-        return np.where(exact > -np.inf, np.take_along_axis(found, order, axis=1), -1), exact
+    def measure_recall(self, customers: int = SAMPLED_QUERIES) -> float:
+        """The share of the true first k, by exact ranking, that some customers get with the index."""
+        drawn = np.random.default_rng(0).choice(self.customers, min(customers, len(self.customers)), replace=False)
+        found = self._search(np.sort(drawn))[0]
+        shares = [
+            len(np.intersect1d(rows, best)) / max(1, len(best))
+            for rows, (best, _) in zip(found, self._ranked_exactly(np.sort(drawn)), strict=True)
+        ]
+        return float(np.mean(shares))
 
 
 def _blocks(users: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]:
@@ -207,7 +217,7 @@ class BatchReport:
     rows: int
     users_without_events: int
     recall: float | None = None
-    """Share of the true first ten that the index finds; None without an index."""
+    """Share of the true first k that customers get with the index, measured on some; None without an index."""
 
 
 def recommend_to_all(
@@ -219,8 +229,7 @@ def recommend_to_all(
     """
     batch = BatchRecommender(model, options)
     folder = unfinished_folder(out, batch_key(path, options))
-    description = make_index(model, options, folder)
-    batch.index = None if not description else open_index(folder / INDEX, description, len(model.items))
+    description = batch.make_index(folder)
     for number in range(batch.parts):
         if not (folder / part_name(number)).exists():
             with atomic_file(folder / part_name(number)) as partial:
@@ -232,19 +241,3 @@ def recommend_to_all(
 def batch_key(path: Path, options: BatchOptions) -> str:
     """A key of everything that the results depend on."""
     return key_of(checksum(path / MARKER), asdict(replace(options, threads=None)), CUSTOMERS_PER_PART)
-
-
-def make_index(model: Model, options: BatchOptions, folder: Path) -> dict[str, Any]:
-    """Build an index in `folder`, unless there is one; its description. Empty if exact ranking is as fast (a small
-    catalogue, a filter, or very many items per customer), or if the extra `ann` is missing."""
-    few = options.k <= MOST_CANDIDATES // 4 and len(options.exclude) <= FEW_EXCLUDED
-    large = model.user_points is None and len(model.items) >= INDEXED_ITEMS
-    if not (large and few and options.items is None and is_installed()):
-        return {}
-    record = folder / f"{INDEX}.json"
-    if not record.exists():
-        description = build_index(model.ranker, sample_queries(model.ranker, model.histories), folder / INDEX)
-        with atomic_file(record) as partial:
-            partial.write_text(json.dumps(description))
-    found: dict[str, Any] = json.loads(record.read_text())
-    return found

@@ -22,10 +22,9 @@ from lorentzrec.serving.batch import (
     BatchRecommender,
     BatchReport,
     batch_key,
-    make_index,
 )
 from lorentzrec.serving.part_files import finish_parts, part_name, unfinished_folder
-from lorentzrec.serving.versions.index import INDEX, open_index
+from lorentzrec.serving.versions.index import INDEX
 from lorentzrec.spark.scratch import absolute, read_record, write_record, writing
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def recommend_on_spark(
     else:
         folder = str(unfinished_folder(Path(out), key))
     with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
-        description = make_index(model, options, Path(scratch) if remote else Path(folder))
+        description = batch.make_index(Path(scratch) if remote else Path(folder))
         if description and remote:
             with write_file(join(folder, f"_{INDEX}")) as file:
                 file.write_bytes(Path(scratch, INDEX).read_bytes())
@@ -143,5 +142,5 @@ def _open(model: str, options: BatchOptions, index: str, description: str) -> Ba
     batch = BatchRecommender(loaded, options)
     if found := json.loads(description):
         with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
-            batch.index = open_index(fetch(index, Path(scratch)), found, len(loaded.items))  # mapped: stays readable
+            batch.use_index(fetch(index, Path(scratch)), found)  # mapped: stays readable
     return batch

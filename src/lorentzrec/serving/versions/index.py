@@ -17,6 +17,7 @@ this is not a graph of neighbours, are in docs/serving-index.md.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.util import find_spec
@@ -83,18 +84,30 @@ class Index:
         """
         import faiss
 
+        parameters: dict[str, Any] = {"nprobe": self._lists_for(best)}
+        if permitted is not None:
+            parameters["sel"] = faiss.IDSelectorBitmap(np.packbits(permitted, bitorder="little"))
+        found: NDArray[np.int64]
+        vectors = self._vectors(ranker, queries)
+        found = self.lists.search(vectors, count, params=faiss.SearchParametersIVF(**parameters))[1]
+        return np.where(found < len(ranker.item_points), found, -1)
+
+    def nearest_lists(self, ranker: Ranker, queries: FloatArray, best: float) -> NDArray[np.int64]:
+        """(queries, lists): the lists that `search` scans."""
+        found: NDArray[np.int64] = self.lists.quantizer.search(self._vectors(ranker, queries), self._lists_for(best))[1]
+        return found
+
+    def _lists_for(self, best: float) -> int:
+        return int(min(round(self.probes * max(1.0, best / K) ** SPREAD), self.lists.nlist))
+
+    def _vectors(self, ranker: Ranker, queries: FloatArray) -> NDArray[np.float32]:
+        """Queries in the space of the lists."""
         vectors = queries.astype(np.float32)
         if self.kind is IndexKind.AUGMENTED:
             if ranker.hyperbolic:
                 vectors[:, 0] *= -1
             vectors = np.column_stack([vectors, np.zeros(len(vectors), np.float32)])
-        wider = max(1.0, best / K) ** SPREAD
-        parameters: dict[str, Any] = {"nprobe": min(round(self.probes * wider), self.lists.nlist)}
-        if permitted is not None:
-            parameters["sel"] = faiss.IDSelectorBitmap(np.packbits(permitted, bitorder="little"))
-        found: NDArray[np.int64]
-        found = self.lists.search(vectors, count, params=faiss.SearchParametersIVF(**parameters))[1]
-        return np.where(found < len(ranker.item_points), found, -1)
+        return vectors
 
     def candidates(
         self, ranker: Ranker, query: FloatArray, count: int, permitted: NDArray[np.bool_] | None = None, spare: int = 0
@@ -162,10 +175,17 @@ def is_installed() -> bool:
     return find_spec("faiss") is not None
 
 
-def build_index(ranker: Ranker, queries: FloatArray, path: Path) -> dict[str, Any]:
+def build_index(
+    ranker: Ranker,
+    queries: FloatArray,
+    path: Path,
+    *,
+    wanted: float = WANTED_RECALL,
+    shares: Sequence[float] = SHARES,
+) -> dict[str, Any]:
     """Write an index of all items to `path`; returns its description for the manifest.
 
-    The share of lists to scan is raised until the recall for `queries` reaches the target.
+    The share of lists to scan is raised until the recall for `queries` reaches the `wanted` one.
     """
     import faiss
 
@@ -180,10 +200,10 @@ def build_index(ranker: Ranker, queries: FloatArray, path: Path) -> dict[str, An
         lists.add(vectors)
     truth = [rows for rows, _ in ranker.top_many(queries, K, [None] * len(queries))]
     recall = 0.0
-    for share in SHARES:
+    for share in shares:
         index = Index(lists, max(1, round(share * count)), kind)
         recall = measure_recall(index, ranker, queries, truth)
-        if recall >= (LEAST_RECALL if share == SHARES[-1] else WANTED_RECALL):
+        if recall >= (LEAST_RECALL if share == shares[-1] else wanted):
             faiss.write_index(lists, str(path))
             measured = {"recall": recall, "k": K, "questions": len(queries)}
             return {"kind": kind, **measured, "lists": count, "probes": index.probes}

@@ -1,0 +1,70 @@
+"""Candidates of thousands of customers at once, from the lists of an index.
+
+A search of one query reads each list that it scans from memory. Here the queries that scan a list share it: their
+scores are one matrix product, and a heap per query holds the best so far.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lorentzrec.data.arrays import Integers, offsets_of
+from lorentzrec.geometry import FloatArray
+from lorentzrec.learning.kernels.compiling import kernel
+from lorentzrec.model.ranking import Ranker
+from lorentzrec.serving.versions.index import Index
+
+
+class ListSearch:
+    """The lists of an index, with the points of their items next to each other."""
+
+    def __init__(self, index: Index, ranker: Ranker) -> None:
+        import faiss
+
+        self._index = index
+        lists = index.lists.invlists
+        sizes = [lists.list_size(number) for number in range(index.lists.nlist)]
+        self._offsets = offsets_of(np.array(sizes))
+        self._rows = np.empty(self._offsets[-1], np.int64)
+        for number, (start, size) in enumerate(zip(self._offsets, sizes, strict=False)):
+            self._rows[start : start + size] = faiss.rev_swig_ptr(lists.get_ids(number), size)
+        self._ranker = Ranker(ranker.item_points[self._rows], geometry=ranker.geometry, score=ranker.score)
+
+    def search(self, queries: FloatArray, count: int, best: float) -> Integers:
+        """(queries, count): items near each query, in no order, -1 where there are fewer; as `Index.search`."""
+        scanned = self._index.nearest_lists(self._ranker, queries, best)
+        order = np.argsort(scanned, axis=None, kind="stable")
+        bounds = offsets_of(np.bincount(scanned.ravel(), minlength=len(self._offsets) - 1))
+        owners = order // scanned.shape[1]
+        scores, found = np.full((len(queries), count), -np.inf, np.float32), np.full((len(queries), count), -1)
+        for number in np.flatnonzero(np.diff(bounds)):
+            some = owners[bounds[number] : bounds[number + 1]]
+            rows = np.s_[self._offsets[number] : self._offsets[number + 1]]
+            _keep(self._ranker.linear_scores(queries[some], rows), some, self._rows[rows], scores, found)
+        return found
+
+
+@kernel
+def _keep(given, owners, rows, scores, found):
+    """Put the scores of a list, a row for each of its queries, into the heaps of the queries."""
+    count = scores.shape[1]
+    for i in range(len(owners)):
+        heap = scores[owners[i]]
+        items = found[owners[i]]
+        for j in range(len(rows)):
+            score = given[i, j]
+            if score > heap[0]:
+                place = 0
+                while True:
+                    child = 2 * place + 1
+                    if child >= count:
+                        break
+                    if child + 1 < count and heap[child + 1] < heap[child]:
+                        child += 1
+                    if heap[child] >= score:
+                        break
+                    heap[place] = heap[child]
+                    items[place] = items[child]
+                    place = child
+                heap[place] = score
+                items[place] = rows[j]

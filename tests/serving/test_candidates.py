@@ -1,0 +1,110 @@
+"""Candidates of many customers: the kernels against ranking one customer at a time in NumPy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from lorentzrec import Interactions
+from lorentzrec.geometry import FloatArray, hyperboloid
+from lorentzrec.memory import build_memory
+from lorentzrec.model.ranking import History, Ranker
+from lorentzrec.serving.candidates import best_candidates
+from lorentzrec.serving.list_search import ListSearch
+from lorentzrec.serving.versions.index import build_index, open_index
+
+ITEMS, CUSTOMERS, K = 800, 60, 7
+KINDS = [("hyperboloid", "distance"), ("hyperboloid", "inner"), ("euclidean", "distance"), ("euclidean", "inner")]
+NEVER = np.array([4, 9, 30])
+
+
+def random_ranker(geometry: Any, score: Any, memory: str = "none") -> Ranker:
+    random = np.random.default_rng(3)
+    space = random.normal(0, 1, (ITEMS, 5))
+    space[20] = space[21]  # equal scores: the lower row is first
+    points = (hyperboloid.lift(space) if geometry == "hyperboloid" else space).astype(np.float32)
+    users, items = random.integers(0, 300, 6000), random.integers(0, ITEMS, 6000)
+    data = Interactions.from_pairs(np.append(users, np.full(ITEMS, 300)), np.append(items, np.arange(ITEMS)))
+    remembered = None if memory == "none" else build_memory(data, 40, ordered=memory == "ordered").with_weight(0.7)
+    return Ranker(points, geometry=geometry, score=score, recency=0.8, memory=remembered)
+
+
+def random_histories(*, weighted: bool) -> tuple[list[History], NDArray[np.int64]]:
+    """Some with an item twice, and one with an item that is never recommended."""
+    random = np.random.default_rng(5)
+    lengths = random.integers(1, 40, CUSTOMERS)
+    histories = []
+    for length in lengths:
+        items = random.integers(0, ITEMS, length)
+        items[-1] = items[0]
+        histories.append(History(items, random.uniform(0.2, 3, length) if weighted else None))
+    histories[0].items[0] = NEVER[0]
+    return histories, np.append(0, np.cumsum(lengths))
+
+
+def expected_of(ranker: Ranker, queries: FloatArray, histories: list[History]) -> list[Any]:
+    excluded = [np.concatenate([NEVER, history.items]) for history in histories]
+    return ranker.top_many(queries, K, excluded, histories=histories)
+
+
+@pytest.mark.parametrize("memory", ["none", "ordered", "unordered"])
+@pytest.mark.parametrize(("geometry", "score"), KINDS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_among_all_items_the_best_are_those_of_exact_ranking(
+    geometry: str, score: str, memory: str, weighted: bool
+) -> None:
+    ranker = random_ranker(geometry, score, memory)
+    histories, offsets = random_histories(weighted=weighted)
+    items = np.concatenate([history.items for history in histories])
+    weights = np.concatenate([history.weights for history in histories]) if weighted else None
+    queries = ranker.queries(items, offsets, weights)
+    everything = np.tile(np.random.default_rng(0).permutation(ITEMS), (CUSTOMERS, 1))
+    rows, scores = best_candidates(ranker, queries, everything, K, items, offsets, weights, NEVER)
+    for found, values, (best, exact) in zip(rows, scores, expected_of(ranker, queries, histories), strict=True):
+        assert found.tolist() == best.tolist()
+        np.testing.assert_allclose(values, exact, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("geometry", "score"), KINDS)
+def test_boosted_items_need_not_be_found(geometry: str, score: str) -> None:
+    ranker = random_ranker(geometry, score, "ordered")
+    histories, offsets = random_histories(weighted=False)
+    items = np.concatenate([history.items for history in histories])
+    queries = ranker.queries(items, offsets)
+    # The index finds the 100 items nearest to each query.
+    nearest = np.stack([ranker.top(query, 100)[0] for query in queries])
+    rows, _ = best_candidates(ranker, queries, nearest, K, items, offsets, never=NEVER)
+    expected = expected_of(ranker, queries, histories)
+    assert all(found.tolist() == best.tolist() for found, (best, _) in zip(rows, expected, strict=True))
+    assert any(np.setdiff1d(best, near).size for (best, _), near in zip(expected, nearest, strict=True))
+
+
+def test_too_few_items_are_left() -> None:
+    ranker = random_ranker("hyperboloid", "distance")
+    histories = np.array([1, 2, 3, 4])
+    queries = ranker.queries(histories, np.array([0, 2, 4]))
+    found = np.array([[1, 2, 5, 6, -1], [5, 6, 7, 8, 9]])
+    rows, scores = best_candidates(ranker, queries, found, 4, histories, np.array([0, 2, 4]), never=NEVER)
+    assert (rows[0] == -1).all()
+    assert (scores[0] == -np.inf).all()
+    assert sorted(rows[1]) == [5, 6, 7, 8]
+
+
+@pytest.mark.parametrize(("geometry", "score"), KINDS)
+def test_lists_are_searched_for_many_queries_as_for_one(geometry: str, score: str, tmp_path: Path) -> None:
+    pytest.importorskip("faiss", reason="faiss is not installed")
+    ranker = random_ranker(geometry, score)
+    histories, offsets = random_histories(weighted=False)
+    queries = ranker.queries(np.concatenate([history.items for history in histories]), offsets)
+    description = build_index(ranker, queries, tmp_path / "index", shares=(0.4, 0.7))
+    index = open_index(tmp_path / "index", description, ITEMS)
+    ours = ListSearch(index, ranker).search(queries, 30, 10)
+    theirs = index.search(ranker, queries, 30, 10)
+    for found, expected in zip(ours, theirs, strict=True):
+        assert len(np.intersect1d(found, expected)) >= 29  # the last one may differ by rounding
+    too_many = ListSearch(index, ranker).search(queries[:2], ITEMS + 5, 10)
+    assert (np.sort(too_many, axis=1)[:, :5] == -1).all()

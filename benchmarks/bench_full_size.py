@@ -22,14 +22,16 @@ from typing import Any
 from measuring import report
 
 EVENTS, CUSTOMERS, ITEMS = 200_000_000, 18_400_000, 1_000_000
-PUBLISHED_HISTORIES = 20_000_000
-"""Up to this many events, `publish` adds the histories of all customers to the store."""
+STORED_CUSTOMERS = 1_000_000
+"""Customers whose histories are added to the store, if there are as many."""
+SERVICE = str(Path(__file__).with_name("full_size_service.py"))
 
 
 def measure(step: str, command: list[str], output: Path, events: int) -> dict[str, Any]:
-    """Run a command of lorentzrec to its end; a row of the table."""
-    arguments = [sys.executable, "-m", "lorentzrec.cli", *command]
-    print(" ".join(["lorentzrec", *command]), file=sys.stderr, flush=True)
+    """Run a command of lorentzrec, or a script, to its end; a row of the table."""
+    script = command[0].endswith(".py")
+    arguments = [sys.executable, *([] if script else ["-m", "lorentzrec.cli"]), *command]
+    print(" ".join(["python" if script else "lorentzrec", *command]), file=sys.stderr, flush=True)
     start = time.perf_counter()
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -58,13 +60,15 @@ def commands(folder: Path, events: int, epochs: int, negatives: int) -> dict[str
     sizes = ["--customers", customers, "--items", items, "--interactions", events]
     settings = [f"--set=epochs={epochs}", "--set=validation=20000", f"--set=negative_count={negatives}"]
     everyone = folder / "recommendations"
-    histories = ["--histories"] if events <= PUBLISHED_HISTORIES else []
+    stored = ["--customers", min(STORED_CUSTOMERS, customers // 2)]
     steps: dict[str, tuple[list[Any], Path]] = {
         "synthesize": (["synthesize", "--out", shop, *sizes, "--json"], shop),
         "prepare": (["prepare", shop / "events", "--out", dataset, "--split", "leave_last_out", "--json"], dataset),
         "train": (["train", dataset, "--out", model, *settings, "--json"], model),
         "evaluate": (["evaluate", model, dataset, "--users", 5000, "--baselines", "--json"], folder / "none"),
-        "publish": (["publish", model, "--to", f"file:{store}", "--no-map", *histories, "--json"], store),
+        "publish": (["publish", model, "--to", f"file:{store}", "--no-map", "--json"], store),
+        "add histories": ([SERVICE, "histories", model, f"file:{store}", *stored], store / "store.sqlite"),
+        "serve": ([SERVICE, "load", model, f"file:{store}", *stored], folder / "none"),
         "recommend-all": (["recommend-all", model, "--out", everyone, "--json"], everyone),
     }
     return {step: ([str(word) for word in command], output) for step, (command, output) in steps.items()}

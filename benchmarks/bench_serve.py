@@ -44,6 +44,7 @@ import numpy as np
 import polars as pl
 
 from load_client import Connection, Tally, Task, post
+from lorentzrec.model.ranking import History
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.versions.publish import publish
 from lorentzrec.serving.versions.version import open_version
@@ -188,7 +189,8 @@ def recall(shop: Catalogue, service: Service, queries: int) -> float:
     connection, shares = Connection(service.port), []
     for history in shop.histories[:queries]:
         rows = version.items.rows(history)
-        exact, _ = version.ranker.top(version.ranker.query(rows), 10, rows)
+        boosts = version.ranker.boosts(History(rows))
+        exact, _ = version.ranker.top(version.ranker.query(rows), 10, rows, boosts=boosts)
         _, body = connection.send(post("/v1/recommend", json.dumps({"history": history})))
         shares.append(len({item["row"] for item in json.loads(body)["items"]} & set(exact.tolist())) / 10)
     connection.close()

@@ -11,8 +11,8 @@ import pytest
 
 from cli.command_line import SETTINGS, error_of, run, run_json
 from lorentzrec import load
+from lorentzrec.batch import recommending
 from lorentzrec.errors import InputError
-from lorentzrec.serving import batch
 
 
 def ids(result: dict[str, list[dict[str, object]]]) -> list[object]:
@@ -180,7 +180,7 @@ def test_a_model_without_histories_knows_nobody(model: Path, tmp_path: Path) -> 
 def test_everybody_gets_what_each_would_get(
     users_per_block: int, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch, "CUSTOMERS_PER_PART", users_per_block)
+    monkeypatch.setattr(recommending, "CUSTOMERS_PER_PART", users_per_block)
     result = run_json("recommend-all", model, "--out", tmp_path / "all.parquet", "-k", "3", "--exclude", "i7")
     found = pl.read_parquet(tmp_path / "all.parquet")
     trained = load(model)
@@ -208,17 +208,17 @@ def test_customers_without_training_are_left_out_and_counted(events_file: Path, 
 def test_parts_that_are_written_are_not_computed_again(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch, "CUSTOMERS_PER_PART", 20)
+    monkeypatch.setattr(recommending, "CUSTOMERS_PER_PART", 20)
     computed = []
-    part = batch.BatchRecommender.part
+    part = recommending.BatchRecommender.part
 
-    def interrupted(self: batch.BatchRecommender, number: int) -> pl.DataFrame:
+    def interrupted(self: recommending.BatchRecommender, number: int) -> pl.DataFrame:
         computed.append(number)
         if computed == [0, 1]:
             raise InputError("the power fails: try again")
         return part(self, number)
 
-    monkeypatch.setattr(batch.BatchRecommender, "part", interrupted)
+    monkeypatch.setattr(recommending.BatchRecommender, "part", interrupted)
     command = ("recommend-all", model, "--out", tmp_path / "all.parquet", "-k", "2")
     assert error_of(*command) == "the power fails: try again"
     assert [path.name for path in tmp_path.iterdir()] == [".all.parquet.unfinished"]
@@ -253,7 +253,7 @@ def as_table(path: Path) -> pl.DataFrame:
 
 @pytest.mark.parametrize("name", ["all.csv", "all.jsonl", "all"])
 def test_the_name_decides_the_format(name: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "CUSTOMERS_PER_PART", 25)
+    monkeypatch.setattr(recommending, "CUSTOMERS_PER_PART", 25)
     out = tmp_path / name
     run("recommend-all", model, "--out", out, "-k", "2")
     table = as_table(out)

@@ -20,9 +20,9 @@ import polars as pl
 import pytest
 
 from lorentzrec import Interactions, Model, TrainingConfig, load, train, update
+from lorentzrec.batch.recommending import BatchOptions, recommend_to_all
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.ingest.spark_session import spark_session
-from lorentzrec.serving.batch import BatchOptions, recommend_to_all
 from lorentzrec.spark import recommend_all, tasks
 from lorentzrec.spark import train as train_on_spark
 from lorentzrec.spark.training import _execute

@@ -150,8 +150,8 @@ def recommend_all(
     engine: local: this machine. spark: a cluster, whose workers all reach MODEL and OUT.
     master: Spark's master URL, or sc://HOST. Default: this machine.
     """
+    from lorentzrec.batch.recommending import BatchOptions, recommend_to_all
     from lorentzrec.model.artifact import load
-    from lorentzrec.serving.batch import BatchOptions, recommend_to_all
 
     check_engine(engine, ("local", "spark"), master=master)
     remote = "://" in out

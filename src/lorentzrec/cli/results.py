@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from lorentzrec import atomic
 from lorentzrec.atomic import MARKER, atomic_directory, atomic_file
+from lorentzrec.batch.part_files import PARTS, part_name, sink_table
 from lorentzrec.errors import InputError, how_to_get
-from lorentzrec.serving.part_files import PARTS, part_name, sink_table
 
 if TYPE_CHECKING:
     import polars as pl

@@ -11,19 +11,19 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lorentzrec.batch.part_files import finish_parts, part_name, unfinished_folder
+from lorentzrec.batch.recommending import (
+    BatchOptions,
+    BatchRecommender,
+    BatchReport,
+    batch_key,
+)
 from lorentzrec.data.vocabulary import Id
 from lorentzrec.errors import InputError
 from lorentzrec.ingest.spark_session import in_tasks, report_in_one_line, spark_session
 from lorentzrec.ingest.storage import fetch, is_remote, join, read_content, remove, write_file
 from lorentzrec.model.artifact import load
 from lorentzrec.model.model import Model
-from lorentzrec.serving.batch import (
-    BatchOptions,
-    BatchRecommender,
-    BatchReport,
-    batch_key,
-)
-from lorentzrec.serving.part_files import finish_parts, part_name, unfinished_folder
 from lorentzrec.serving.versions.index import INDEX
 from lorentzrec.spark.scratch import absolute, read_record, write_record, writing
 

@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from lorentzrec import Interactions
+from lorentzrec.batch.candidates import best_candidates
+from lorentzrec.batch.list_search import ListSearch
 from lorentzrec.geometry import FloatArray, hyperboloid
 from lorentzrec.memory import build_memory
 from lorentzrec.model.ranking import History, Ranker
-from lorentzrec.serving.candidates import best_candidates
-from lorentzrec.serving.list_search import ListSearch
 from lorentzrec.serving.versions.index import build_index, open_index
 
 ITEMS, CUSTOMERS, K = 800, 60, 7

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from lorentzrec.batch.kernels import keep_best
 from lorentzrec.data.arrays import Integers, offsets_of
 from lorentzrec.geometry import FloatArray
-from lorentzrec.learning.kernels.compiling import kernel
 from lorentzrec.model.ranking import Ranker
 from lorentzrec.serving.versions.index import Index
 
@@ -40,31 +40,5 @@ class ListSearch:
         for number in np.flatnonzero(np.diff(bounds)):
             some = owners[bounds[number] : bounds[number + 1]]
             rows = np.s_[self._offsets[number] : self._offsets[number + 1]]
-            _keep(self._ranker.linear_scores(queries[some], rows), some, self._rows[rows], scores, found)
+            keep_best(self._ranker.linear_scores(queries[some], rows), some, self._rows[rows], scores, found)
         return found
-
-
-@kernel
-def _keep(given, owners, rows, scores, found):
-    """Put the scores of a list, a row for each of its queries, into the heaps of the queries."""
-    count = scores.shape[1]
-    for i in range(len(owners)):
-        heap = scores[owners[i]]
-        items = found[owners[i]]
-        for j in range(len(rows)):
-            score = given[i, j]
-            if score > heap[0]:
-                place = 0
-                while True:
-                    child = 2 * place + 1
-                    if child >= count:
-                        break
-                    if child + 1 < count and heap[child + 1] < heap[child]:
-                        child += 1
-                    if heap[child] >= score:
-                        break
-                    heap[place] = heap[child]
-                    items[place] = items[child]
-                    place = child
-                heap[place] = score
-                items[place] = rows[j]

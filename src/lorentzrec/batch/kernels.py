@@ -1,68 +1,50 @@
-"""The best of the candidates of many customers, by their exact scores.
-
-Candidates are the items that an index finds near a query, and those that the memory boosts. `Ranker.best` does the same
-for one customer, in NumPy; here it takes some ten microseconds instead of a millisecond.
-"""
+"""Kernels for thousands of customers at a time; numba compiles them."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import Integers
-from lorentzrec.geometry import FloatArray
 from lorentzrec.learning.kernels.compiling import kernel
-from lorentzrec.memory import SHARPNESS, empty_memory
-from lorentzrec.model.ranking import Ranker, Rows
+from lorentzrec.memory import SHARPNESS
 
-_FREE, _SEEN, _SCORED, _NEVER = (np.uint8(bit) for bit in (0, 1, 2, 4))
-_NOT_SEEN, _NOT_SCORED = np.uint8(255 - _SEEN), np.uint8(255 - _SCORED)
-
-
-def best_candidates(
-    ranker: Ranker,
-    queries: FloatArray,
-    found: Integers,
-    k: int,
-    histories: Rows,
-    offsets: Integers,
-    event_weights: NDArray[Any] | None = None,
-    never: Integers | None = None,
-) -> tuple[Integers, FloatArray]:
-    """(customers, k): the rows of the best items and their scores, best first, ties by row.
-
-    The history of customer g is `histories[offsets[g]:offsets[g + 1]]`; its items are not recommended, and neither are
-    those in `never`. Row -1 and score -inf everywhere if fewer than `k` of the items `found` for a customer are left.
-
-    A boosted item that was not found is scored only if its boost makes up for the distance at which items are no longer
-    found: that of the 2 k-th by points.
-    """
-    count, ages = len(ranker.item_points), np.repeat(offsets[1:], np.diff(offsets)) - 1 - np.arange(offsets[-1])
-    memory = empty_memory(count, ordered=True) if ranker.memory is None else ranker.memory
-    marks = np.full(count, _FREE)
-    marks[[] if never is None else never] = _NEVER
-    rows, scores = np.full((len(queries), k), -1), np.full((len(queries), k), -np.inf)
-    _best(
-        np.ascontiguousarray(queries),
-        found,
-        histories,
-        offsets,
-        memory.item_weights(ages, event_weights),
-        ranker.item_points,
-        (ranker.hyperbolic, ranker.by_distance),
-        (memory.offsets, memory.columns, memory.values),
-        (memory.ordered, memory.weight),
-        (np.zeros(count), np.empty(count, np.int32), marks, np.empty(2 * k)),
-        rows,
-        scores,
-    )
-    return rows, scores
+FREE, SEEN, SCORED, NEVER = (np.uint8(bit) for bit in (0, 1, 2, 4))
+"""Marks of items: may be recommended; in the history; scored already; excluded for everybody."""
+_NOT_SEEN, _NOT_SCORED = np.uint8(255 - SEEN), np.uint8(255 - SCORED)
 
 
 @kernel
-def _best(queries, found, histories, offsets, weights, points, kind, memory, rule, scratch, rows, scores):
+def keep_best(given, owners, rows, scores, found):
+    """Put the scores of a list, a row for each of its queries, into the heaps of the queries."""
+    count = scores.shape[1]
+    for i in range(len(owners)):
+        heap = scores[owners[i]]
+        items = found[owners[i]]
+        for j in range(len(rows)):
+            score = given[i, j]
+            if score > heap[0]:
+                place = 0
+                while True:
+                    child = 2 * place + 1
+                    if child >= count:
+                        break
+                    if child + 1 < count and heap[child + 1] < heap[child]:
+                        child += 1
+                    if heap[child] >= score:
+                        break
+                    heap[place] = heap[child]
+                    items[place] = items[child]
+                    place = child
+                heap[place] = score
+                items[place] = rows[j]
+
+
+@kernel
+def rank_candidates(queries, found, histories, offsets, weights, points, kind, memory, rule, scratch, rows, scores):
+    """Write the rows and scores of the best of each query's candidates, and of the items that its history boosts.
+
+    kind: hyperbolic, by distance. rule: of a memory, whether it is ordered, and its weight. scratch: zeros and marks per
+    item, which are restored, room for items, and for the best scores by points.
+    """
     sums, touched, marks, near = scratch
     neighbour_offsets, neighbours, values = memory
     ordered, weight = rule
@@ -85,15 +67,15 @@ def _best(queries, found, histories, offsets, weights, points, kind, memory, rul
                 greatest = max(greatest, sums[other])
         unit = 1.0 if ordered or greatest == 0 else greatest
         for i in range(len(history)):
-            marks[history[i]] |= _SEEN
+            marks[history[i]] |= SEEN
 
         left = 0
         near[:] = -np.inf
         for i in range(found.shape[1]):
             item = found[g, i]
-            if item < 0 or marks[item] != _FREE:
+            if item < 0 or marks[item] != FREE:
                 continue
-            marks[item] = _SCORED
+            marks[item] = SCORED
             left += 1
             score = _score_of(queries, g, points, item, kind)
             _insert_number(near, score)
@@ -105,7 +87,7 @@ def _best(queries, found, histories, offsets, weights, points, kind, memory, rul
             least = _sum_for(scores[g, k - 1] - beyond, weight, unit)
             for i in range(boosted):
                 item = touched[i]
-                if marks[item] == _FREE and sums[item] >= least:
+                if marks[item] == FREE and sums[item] >= least:
                     boost = weight * np.log1p(SHARPNESS * sums[item] / unit)
                     score = _score_of(queries, g, points, item, kind) + boost
                     if _insert(rows, scores, g, item, score):

@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.atomic import MARKER, atomic_file, checksum
+from lorentzrec.batch.candidates import best_candidates
+from lorentzrec.batch.list_search import ListSearch
+from lorentzrec.batch.part_files import finish_parts, key_of, part_name, unfinished_folder
 from lorentzrec.data.arrays import gather_groups, offsets_of
 from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray
 from lorentzrec.model.model import Model
 from lorentzrec.model.queries import history_of
-from lorentzrec.serving.candidates import best_candidates
-from lorentzrec.serving.list_search import ListSearch
-from lorentzrec.serving.part_files import finish_parts, key_of, part_name, unfinished_folder
 from lorentzrec.serving.versions.index import (
     FEW_EXCLUDED,
     INDEX,

@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 
 from lorentzrec import Interactions, Model, TrainingConfig
+from lorentzrec.batch import recommending
+from lorentzrec.batch.recommending import BatchOptions, BatchRecommender, recommend_to_all
 from lorentzrec.geometry import hyperboloid
 from lorentzrec.memory import build_memory
-from lorentzrec.serving import batch
-from lorentzrec.serving.batch import BatchOptions, BatchRecommender, recommend_to_all
 
 pytest.importorskip("faiss", reason="faiss is not installed")
 
@@ -53,7 +53,7 @@ def random_model(geometry: str, score: str, *, memory: bool = False) -> Model:
 def test_the_index_finds_what_exact_ranking_finds(
     geometry: str, score: str, memory: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch, "INDEXED_SCORES", 1)
+    monkeypatch.setattr(recommending, "INDEXED_SCORES", 1)
     model = random_model(geometry, score, memory=memory)
     options = BatchOptions(k=7, exclude=(model.items.id(3), model.items.id(9)), threads=2)
     exact = BatchRecommender(model, options)
@@ -77,8 +77,8 @@ def test_the_index_finds_what_exact_ranking_finds(
 def test_a_filter_is_ranked_exactly_and_a_large_catalogue_by_the_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch, "INDEXED_SCORES", 1)
-    monkeypatch.setattr(batch, "CUSTOMERS_PER_PART", 200)
+    monkeypatch.setattr(recommending, "INDEXED_SCORES", 1)
+    monkeypatch.setattr(recommending, "CUSTOMERS_PER_PART", 200)
     model = random_model("hyperboloid", "distance")
     model.save(tmp_path / "model")
     report = recommend_to_all(tmp_path / "model", model, tmp_path / "all", BatchOptions())

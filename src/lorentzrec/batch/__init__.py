@@ -1,0 +1,1 @@
+"""Recommendations for all customers of a model, many at a time."""

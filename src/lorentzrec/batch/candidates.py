@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from lorentzrec.batch.kernels import FREE, NEVER, rank_candidates
 from lorentzrec.data.arrays import Integers
 from lorentzrec.geometry import FloatArray
-from lorentzrec.memory import empty_memory
+from lorentzrec.memory import SHARPNESS, empty_memory
 from lorentzrec.model.ranking import Ranker, Rows
 
 
@@ -50,7 +50,7 @@ def best_candidates(
         ranker.item_points,
         (ranker.hyperbolic, ranker.by_distance),
         (memory.offsets, memory.columns, memory.values),
-        (memory.ordered, memory.weight),
+        (memory.ordered, memory.weight, SHARPNESS),
         (np.zeros(count), np.empty(count, np.int32), marks, np.empty(2 * k)),
         rows,
         scores,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from lorentzrec.learning.kernels.compiling import kernel
-from lorentzrec.memory import SHARPNESS
 
 FREE, SEEN, SCORED, NEVER = (np.uint8(bit) for bit in (0, 1, 2, 4))
 """Marks of items: may be recommended; in the history; scored already; excluded for everybody."""
@@ -42,12 +41,12 @@ def keep_best(given, owners, rows, scores, found):
 def rank_candidates(queries, found, histories, offsets, weights, points, kind, memory, rule, scratch, rows, scores):
     """Write the rows and scores of the best of each query's candidates, and of the items that its history boosts.
 
-    kind: hyperbolic, by distance. rule: of a memory, whether it is ordered, and its weight. scratch: zeros and marks per
-    item, which are restored, room for items, and for the best scores by points.
+    kind: hyperbolic, by distance. rule: of the memory, whether it is ordered, its weight and sharpness. scratch: zeros
+    and marks per item, which are restored, room for items, and for the best scores by points.
     """
     sums, touched, marks, near = scratch
     neighbour_offsets, neighbours, values = memory
-    ordered, weight = rule
+    ordered, weight, sharpness = rule
     k = rows.shape[1]
     for g in range(len(queries)):
         history = histories[offsets[g] : offsets[g + 1]]
@@ -79,19 +78,19 @@ def rank_candidates(queries, found, histories, offsets, weights, points, kind, m
             left += 1
             score = _score_of(queries, g, points, item, kind)
             _insert_number(near, score)
-            boost = weight * np.log1p(SHARPNESS * sums[item] / unit)
+            boost = weight * np.log1p(sharpness * sums[item] / unit)
             _insert(rows, scores, g, item, score + boost)
         if left >= k:
             # Beyond what the index finds, no item scores more than this by its point.
             beyond = near[min(left, len(near)) - 1]
-            least = _sum_for(scores[g, k - 1] - beyond, weight, unit)
+            least = _sum_for(scores[g, k - 1] - beyond, unit, rule)
             for i in range(boosted):
                 item = touched[i]
                 if marks[item] == FREE and sums[item] >= least:
-                    boost = weight * np.log1p(SHARPNESS * sums[item] / unit)
+                    boost = weight * np.log1p(sharpness * sums[item] / unit)
                     score = _score_of(queries, g, points, item, kind) + boost
                     if _insert(rows, scores, g, item, score):
-                        least = _sum_for(scores[g, k - 1] - beyond, weight, unit)
+                        least = _sum_for(scores[g, k - 1] - beyond, unit, rule)
         else:
             rows[g] = -1
             scores[g] = -np.inf
@@ -130,9 +129,10 @@ def _score_of(queries, g, points, item, kind):
 
 
 @kernel
-def _sum_for(boost, weight, unit):
+def _sum_for(boost, unit, rule):
     """The least sum of the memory with this boost."""
-    return (np.expm1(boost / weight) / SHARPNESS) * unit if boost > 0 else 0.0
+    _, weight, sharpness = rule
+    return np.expm1(boost / weight) / sharpness * unit if boost > 0 else 0.0
 
 
 @kernel

@@ -2,6 +2,7 @@
 
     python benchmarks/bench_full_size.py DIR                             18.4 M customers, 1 M items, 200 M events
     python benchmarks/bench_full_size.py DIR --events 2000000            the same shop, a hundredth of its size
+    python benchmarks/bench_full_size.py DIR --plot costs.svg            all sizes that are complete in DIR
 
 Every step is a command in a process of its own. What is complete in DIR is not run again, so that a run that was
 stopped continues. Customers shrink with the events, and items with the square root of their share, as a
@@ -19,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from lorentzrec.figures.canvas import BLUE, GREEN, GREY, ORANGE, PAGE_WIDTH, PURPLE, SKY, VERMILION, canvas
 from measuring import report
 
 EVENTS, CUSTOMERS, ITEMS = 200_000_000, 18_400_000, 1_000_000
@@ -74,13 +76,36 @@ def commands(folder: Path, events: int, epochs: int, negatives: int) -> dict[str
     return {step: ([str(word) for word in command], output) for step, (command, output) in steps.items()}
 
 
+def plot(folder: Path, path: Path) -> None:
+    """Processor seconds per million events, and peak memory, of every step against the number of events."""
+    runs = {int(file.parent.name.split("-")[0]): json.loads(file.read_text()) for file in folder.glob("*/steps.json")}
+    sizes = sorted(runs)
+    steps = [step for step in commands(folder, EVENTS, 1, 1) if all(step in run for run in runs.values())]
+    colours = dict(zip(steps, (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, GREY, "black"), strict=False))
+    columns = {"processor_seconds_per_million_events": "processor seconds per million events", "peak_gib": "peak GiB"}
+    with canvas(path, PAGE_WIDTH, 2.6) as figure:
+        for axes, (column, label) in zip(figure.subplots(1, 2), columns.items(), strict=True):
+            for step, colour in colours.items():
+                values = [runs[size][step]["row"][column] for size in sizes]
+                axes.plot([size / 1e6 for size in sizes], values, "o-", color=colour, label=step, markersize=3)
+            axes.set(xscale="log", yscale="log", xlabel="million events", ylabel=label)
+            axes.set_xticks([size / 1e6 for size in sizes], [f"{size / 1e6:g}" for size in sizes], minor=False)
+            axes.minorticks_off()
+            axes.yaxis.set_major_formatter("{x:g}")
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside right center", frameon=False)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--events", type=int, default=EVENTS)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--negatives", type=int, default=256)
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="run nothing; plot what has been measured")
     options = parser.parse_args()
+    if options.plot:
+        plot(options.folder, options.plot)
+        return
     folder = options.folder.resolve() / f"{options.events}-events"
     folder.mkdir(parents=True, exist_ok=True)
     done_file = folder / "steps.json"

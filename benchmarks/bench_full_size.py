@@ -26,7 +26,7 @@ from measuring import report
 EVENTS, CUSTOMERS, ITEMS = 200_000_000, 18_400_000, 1_000_000
 STORED_CUSTOMERS = 1_000_000
 """Customers whose histories are added to the store, if there are as many."""
-SERVICE = str(Path(__file__).with_name("full_size_service.py"))
+STEPS = str(Path(__file__).with_name("full_size_steps.py"))
 
 
 def measure(step: str, command: list[str], output: Path, events: int) -> dict[str, Any]:
@@ -67,10 +67,10 @@ def commands(folder: Path, events: int, epochs: int, negatives: int) -> dict[str
         "synthesize": (["synthesize", "--out", shop, *sizes, "--json"], shop),
         "prepare": (["prepare", shop / "events", "--out", dataset, "--split", "leave_last_out", "--json"], dataset),
         "train": (["train", dataset, "--out", model, *settings, "--json"], model),
-        "evaluate": (["evaluate", model, dataset, "--users", 5000, "--baselines", "--json"], folder / "none"),
+        "evaluate": ([STEPS, "evaluate", model, dataset, "--customers", 5000], folder / "none"),
         "publish": (["publish", model, "--to", f"file:{store}", "--no-map", "--json"], store),
-        "add histories": ([SERVICE, "histories", model, f"file:{store}", *stored], store / "store.sqlite"),
-        "serve": ([SERVICE, "load", model, f"file:{store}", *stored], folder / "none"),
+        "add histories": ([STEPS, "histories", model, f"file:{store}", *stored], store / "store.sqlite"),
+        "serve": ([STEPS, "load", model, f"file:{store}", *stored], folder / "none"),
         "recommend-all": (["recommend-all", model, "--out", everyone, "--json"], everyone),
     }
     return {step: ([str(word) for word in command], output) for step, (command, output) in steps.items()}

@@ -1,10 +1,12 @@
-"""The service with the model of the full size: histories of many customers added to its store, then a load.
+"""Steps of `bench_full_size.py` that are no commands; each prints one line of JSON.
 
-    python benchmarks/full_size_service.py histories MODEL STORE --customers 1000000
-    python benchmarks/full_size_service.py load MODEL STORE --rate 300 --seconds 60
+    python benchmarks/full_size_steps.py evaluate MODEL DATASET --customers 5000
+    python benchmarks/full_size_steps.py histories MODEL STORE --customers 1000000
+    python benchmarks/full_size_steps.py load MODEL STORE --customers 1000000 --rate 300 --seconds 60
 
-Steps of `bench_full_size.py`; each prints one line of JSON. The load is that of `bench_serve.py`: half of the requests
-name a customer whose history is in the store, half contain the history of another one.
+The model next to popularity; histories of some customers added to a store; the service of this store under the load of
+`bench_serve.py`, in which half of the requests name a customer whose history is in the store, and half contain the
+history of another one.
 """
 
 from __future__ import annotations
@@ -19,11 +21,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench_serve import loads, recall, serving
+from lorentzrec import evaluate
+from lorentzrec.data.splitting import before_test
+from lorentzrec.evaluation.baselines import Popularity
+from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.model.artifact import load
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.versions.publish import add_histories
 from lorentzrec.threads import available_cores
 from served_catalogue import CUSTOMERS, LONGEST, SHORTEST, Catalogue
+
+
+def compare_with_popularity(model: Path, dataset: str, customers: int) -> dict[str, float]:
+    """NDCG@10 on the test part. Item-kNN, which `lorentzrec evaluate --baselines` adds, takes hours at this size."""
+    trained, parts = load(model), open_dataset(dataset).named_parts()
+    assert trained.histories is not None
+    found, histories = {}, before_test(parts)
+    for name, system in {"model": trained, "popularity": Popularity(trained.histories)}.items():
+        report = evaluate(system, parts["test"], histories=histories, users=customers, intervals=False)
+        found[name] = round(report["ndcg@10"], 4)
+    return found
 
 
 def stored_customers(users: int, customers: int) -> NDArray[np.bool_]:
@@ -77,17 +94,19 @@ def answer(model: Path, store: str, customers: int, rate: float, seconds: float)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=["histories", "load"])
+    parser.add_argument("step", choices=["evaluate", "histories", "load"])
     parser.add_argument("model", type=Path)
-    parser.add_argument("store")
-    parser.add_argument("--customers", type=int, default=1_000_000, help="whose histories the store holds")
+    parser.add_argument("place", help="the dataset, or the store")
+    parser.add_argument("--customers", type=int, required=True, help="evaluated, or in the store")
     parser.add_argument("--rate", type=float, default=300, help="requests per second")
     parser.add_argument("--seconds", type=float, default=60)
     options = parser.parse_args()
-    if options.step == "histories":
-        result = add_customers(options.model, options.store, options.customers)
+    if options.step == "evaluate":
+        result = compare_with_popularity(options.model, options.place, options.customers)
+    elif options.step == "histories":
+        result = add_customers(options.model, options.place, options.customers)
     else:
-        result = answer(options.model, options.store, options.customers, options.rate, options.seconds)
+        result = answer(options.model, options.place, options.customers, options.rate, options.seconds)
     print(json.dumps(result))
 
 

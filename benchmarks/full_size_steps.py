@@ -24,6 +24,7 @@ from bench_serve import loads, recall, serving
 from lorentzrec import evaluate
 from lorentzrec.data.splitting import before_test
 from lorentzrec.evaluation.baselines import Popularity
+from lorentzrec.evaluation.protocol import Recommender
 from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.model.artifact import load
 from lorentzrec.serving.stores.address import open_store
@@ -37,7 +38,8 @@ def compare_with_popularity(model: Path, dataset: str, customers: int) -> dict[s
     trained, parts = load(model), open_dataset(dataset).named_parts()
     assert trained.histories is not None
     found, histories = {}, before_test(parts)
-    for name, system in {"model": trained, "popularity": Popularity(trained.histories)}.items():
+    systems: dict[str, Recommender] = {"model": trained, "popularity": Popularity(trained.histories)}
+    for name, system in systems.items():
         report = evaluate(system, parts["test"], histories=histories, users=customers, intervals=False)
         found[name] = round(report["ndcg@10"], 4)
     return found

@@ -75,7 +75,8 @@ class BatchRecommender:
         self.model, self.options, self._ranker = model, options, model.ranker
         self._lists: ListSearch | None = None
         self.histories, self.users = model.histories, model.users
-        self.customers = np.flatnonzero(self.histories.lengths)
+        self._lengths = self.histories.lengths
+        self.customers = np.flatnonzero(self._lengths)
         """Rows of the customers with events."""
         self._never = model.items.rows(list(options.exclude))
 
@@ -154,7 +155,7 @@ class BatchRecommender:
         """(users, k): the rows of the items for each customer and their scores, -1 where there are no more."""
         import faiss
 
-        k, lengths = self.options.k, self.histories.lengths[users]
+        k, lengths = self.options.k, self._lengths[users]
         rows, scores = np.full((len(users), k), -1), np.full((len(users), k), -np.inf, np.float32)
         groups = [
             (places, longest)
@@ -178,7 +179,7 @@ class BatchRecommender:
         """The same, by the index, for customers with at most `longest` events; -1 if it finds too few items."""
         assert self._lists is not None
         k, histories = self.options.k, self.histories
-        offsets = offsets_of(histories.lengths[users])
+        offsets = offsets_of(self._lengths[users])
         events = gather_groups(histories.offsets, users)[1]
         items = histories.item_rows[events]
         weights = None if histories.weights is None else histories.weights[events]

@@ -68,10 +68,10 @@ def commands(folder: Path, events: int, epochs: int, negatives: int) -> dict[str
         "prepare": (["prepare", shop / "events", "--out", dataset, "--split", "leave_last_out", "--json"], dataset),
         "train": (["train", dataset, "--out", model, *settings, "--json"], model),
         "evaluate": ([STEPS, "evaluate", model, dataset, "--customers", 5000], folder / "none"),
+        "recommend-all": (["recommend-all", model, "--out", everyone, "--json"], everyone),
         "publish": (["publish", model, "--to", f"file:{store}", "--no-map", "--json"], store),
         "add histories": ([STEPS, "histories", model, f"file:{store}", *stored], store / "store.sqlite"),
         "serve": ([STEPS, "load", model, f"file:{store}", *stored], folder / "none"),
-        "recommend-all": (["recommend-all", model, "--out", everyone, "--json"], everyone),
     }
     return {step: ([str(word) for word in command], output) for step, (command, output) in steps.items()}
 

@@ -181,11 +181,12 @@ def build_index(
     path: Path,
     *,
     wanted: float = WANTED_RECALL,
-    shares: Sequence[float] = SHARES,
+    shares: Sequence[float] | None = None,
 ) -> dict[str, Any]:
     """Write an index of all items to `path`; returns its description for the manifest.
 
     The share of lists to scan is raised until the recall for `queries` reaches the `wanted` one.
+    shares: those that are tried, in rising order; by default `SHARES`.
     """
     import faiss
 
@@ -200,6 +201,7 @@ def build_index(
         lists.add(vectors)
     truth = [rows for rows, _ in ranker.top_many(queries, K, [None] * len(queries))]
     recall = 0.0
+    shares = shares or SHARES
     for share in shares:
         index = Index(lists, max(1, round(share * count)), kind)
         recall = measure_recall(index, ranker, queries, truth)

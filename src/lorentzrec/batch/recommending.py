@@ -92,14 +92,16 @@ class BatchRecommender:
         if not (large and few and options.items is None and is_installed()):
             return {}
         record = folder / f"{INDEX}.json"
-        if not record.exists():
-            queries = sample_queries(ranker, model.histories)
-            description = build_index(ranker, queries, folder / INDEX, wanted=LEAST_RECALL, shares=(*SHARES, 0.5, 1))
-            self.use_index(folder / INDEX, description)
-            with atomic_file(record) as partial:
-                partial.write_text(json.dumps(description | {"recall": self.measure_recall()}))
-        found: dict[str, Any] = json.loads(record.read_text())
+        if record.exists():
+            found: dict[str, Any] = json.loads(record.read_text())
+            self.use_index(folder / INDEX, found)
+            return found
+        queries = sample_queries(ranker, model.histories)
+        found = build_index(ranker, queries, folder / INDEX, wanted=LEAST_RECALL, shares=(*SHARES, 0.5, 1))
         self.use_index(folder / INDEX, found)
+        found["recall"] = self.measure_recall()
+        with atomic_file(record) as partial:
+            partial.write_text(json.dumps(found))
         return found
 
     def use_index(self, path: Path, description: dict[str, Any]) -> None:

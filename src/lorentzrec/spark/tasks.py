@@ -234,6 +234,7 @@ def train_part(plan: Plan, number: int, *, task: Round) -> dict[str, Any]:
             "capped": result.record.capped_steps,
             "coincident": result.coincident,
             "saturated": result.saturated,
+            "seconds": result.record.seconds,
         }
     changes = {side: find_changes(before[side], state) for side, state in worker.states.items()}
     checksums = [

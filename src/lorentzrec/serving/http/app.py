@@ -90,10 +90,7 @@ def create_app(settings: ServiceSettings, keys: ApiKeys | None = None) -> Reques
         request_max_body_size=settings.body_bytes,
         logging_config=None,
     )
-    methods: dict[str, frozenset[str]] = {}
-    for route in app.routes:
-        if isinstance(route, HTTPRoute):
-            methods[route.path_format] = methods.get(route.path_format, frozenset()) | {*route.methods}
+    methods = {route.path_format: frozenset(route.methods) for route in app.routes if isinstance(route, HTTPRoute)}
     return RequestMiddleware(app, settings, metrics, methods)
 
 

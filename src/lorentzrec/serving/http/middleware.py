@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from time import perf_counter
 from typing import Any
 
-import msgspec
+from litestar import Request
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from lorentzrec.serving.http.host_policy import HostPolicy
 from lorentzrec.serving.http.metrics import Metrics
-from lorentzrec.serving.http.problems import MEDIA_TYPE, Overloaded, ServiceProblem
+from lorentzrec.serving.http.problems import Overloaded, ServiceProblem
 from lorentzrec.serving.http.settings import ServiceSettings
 
 ALWAYS_OPEN = ("/healthz", "/readyz", "/metrics")
@@ -208,8 +208,6 @@ class _Exchange:
         await self._send(message)
 
     async def refuse(self, problem: ServiceProblem) -> None:
-        body = msgspec.json.encode(problem.document)
-        headers = {"content-type": MEDIA_TYPE, "content-length": str(len(body)), **(problem.headers or {})}
-        encoded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-        await self.send({"type": "http.response.start", "status": problem.status_code, "headers": encoded})
-        await self.send({"type": "http.response.body", "body": body, "more_body": False})
+        request: Request[Any, Any, Any] = Request(self.scope)
+        response = problem.to_response(request).to_asgi_response(None, request)
+        await response(self.scope, self.receive, self.send)

@@ -68,14 +68,6 @@ class ServiceProblem(ProblemDetailsException):
             extra={"errors": errors} if errors else None,
         )
 
-    def __str__(self) -> str:
-        return self.detail
-
-    @property
-    def document(self) -> dict[str, Any]:
-        """The content of the response, for callers outside of Litestar."""
-        return {"type": self.type_, "title": self.title, "status": self.status_code, "detail": self.detail}
-
 
 class NotReady(ServiceProblem):
     """There is no version to serve yet."""

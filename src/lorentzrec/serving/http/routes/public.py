@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from litestar import MediaType, Request, Response, get
 from litestar.exceptions import NotFoundException
-from litestar.params import FromPath
 
 from lorentzrec.errors import StoreUnavailable
 from lorentzrec.serving.http.documentation import documentation_page, exact_document
@@ -27,6 +26,8 @@ PAGE_HEADERS = {
 }
 MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 """Not those of the system, whose list may have been changed."""
+NAMED_FILES = {"/": "index.html", "/favicon.ico": "icon.svg"}
+"""Files with a path of their own. Browsers ask for the icon wherever a page names none, such as next to /schema."""
 
 
 @get("/healthz", sync_to_thread=False)
@@ -53,20 +54,15 @@ def get_metrics(worker: TheWorker) -> Response[bytes]:
     return Response(worker.metrics.text(), media_type="text/plain; version=0.0.4")
 
 
-@get("/", sync_to_thread=False, include_in_schema=False)
-def get_page(request: Request[Any, Any, Any]) -> Response[bytes]:
-    return _respond("index.html", request)
-
-
-@get("/favicon.ico", sync_to_thread=False, include_in_schema=False)
-def get_icon(request: Request[Any, Any, Any]) -> Response[bytes]:
-    """Browsers ask for it wherever a page does not name an icon, such as next to /schema."""
-    return _respond("icon.svg", request)
-
-
-@get("/page/{name:path}", sync_to_thread=False, include_in_schema=False)
-def get_page_file(name: FromPath[str], request: Request[Any, Any, Any]) -> Response[bytes]:
-    return _respond(name.removeprefix("/"), request)
+@get([*NAMED_FILES, "/page/{name:path}"], sync_to_thread=False, include_in_schema=False)
+def get_page_file(request: Request[Any, Any, Any]) -> Response[bytes]:
+    name = NAMED_FILES.get(request.scope["path_template"]) or str(request.path_params["name"]).removeprefix("/")
+    if (file := _page_files().get(name)) is None:
+        raise NotFoundException
+    headers = {"ETag": file.tag, **PAGE_HEADERS}
+    if file.tag in request.headers.get("if-none-match", ""):
+        return Response(b"", status_code=304, media_type=file.media_type, headers=headers)
+    return Response(file.content, media_type=file.media_type, headers=headers)
 
 
 @get("/docs", sync_to_thread=True, include_in_schema=False)
@@ -90,13 +86,3 @@ def _page_files() -> dict[str, _File]:
             content = entry.read_bytes()
             found[entry.name] = _File(content, media_type, f'"{sha256(content).hexdigest()[:16]}"')
     return found
-
-
-def _respond(name: str, request: Request[Any, Any, Any]) -> Response[bytes]:
-    file = _page_files().get(name)
-    if file is None:
-        raise NotFoundException("the page has no such file")
-    headers = {"ETag": file.tag, **PAGE_HEADERS}
-    if file.tag in request.headers.get("if-none-match", ""):
-        return Response(b"", status_code=304, media_type=file.media_type, headers=headers)
-    return Response(file.content, media_type=file.media_type, headers=headers)

@@ -270,10 +270,15 @@ class Ranker:
         return -1 - squared_lorentzian_distance(query, points) / 2 if self.hyperbolic else euclidean.dot(query, points)
 
     def boosts(self, history: History | None) -> Boosts | None:
-        """What the memory adds to the scores of items for a history; None without a memory or a history."""
-        if self.memory is None or history is None or not len(history.items):
+        """What the memory adds to the scores of items for a history; None without a memory, or a history of its items.
+
+        Rows beyond those of the memory are new items, of which it has nothing.
+        """
+        if self.memory is None or history is None:
             return None
-        return self.memory.boosts(history.items, np.array([0, len(history.items)]), history.weights)
+        held = history.items < self.memory.item_count
+        items, weights = history.items[held], None if history.weights is None else history.weights[held]
+        return self.memory.boosts(items, np.array([0, len(items)]), weights) if len(items) else None
 
     def add_boosts(self, scores: NDArray[np.float32], queries: FloatArray, boosts: Boosts) -> None:
         """Raise `linear_scores`, in place, so that they are in the order of the boosted scores."""

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.geometry import FloatArray
-from lorentzrec.memory import Boosts
 from lorentzrec.model.placement import PlacedItems
 from lorentzrec.model.ranking import NO_ROWS, History, Ranker, Rows
 from lorentzrec.serving.versions.index import INDEXED_ITEMS, Index, IndexedRanker
@@ -44,13 +43,6 @@ class ExtendedRanker(Ranker):
 
     def precise_histories(self, rows: Rows) -> FloatArray:
         return self.precise(self._gather(self.history_points, self._new.history_points, rows))
-
-    def boosts(self, history: History | None) -> Boosts | None:
-        """The memory has nothing about new items."""
-        if history is not None:
-            known = history.items < self._count
-            history = History(history.items[known], None if history.weights is None else history.weights[known])
-        return super().boosts(history)
 
     def _gather(self, known: NDArray[np.float32], new: NDArray[np.float32], rows: Rows) -> NDArray[np.float32]:
         found = known[np.minimum(rows, self._count - 1)]

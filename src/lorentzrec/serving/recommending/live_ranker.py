@@ -167,10 +167,6 @@ def explore(ranked: Ranked, new: Ranked, k: int, share: float, random: np.random
     drawn = candidates[np.sort(random.choice(len(candidates), missing, replace=False, p=weights / weights.sum()))]
     surplus = max(0, len(rows) + missing - k)
     kept = np.delete(np.arange(len(rows)), np.flatnonzero(~there)[::-1][:surplus])
-    total = len(kept) + missing
-    places = ((np.arange(missing) + 0.5) * total / missing).astype(np.int64)
-    others = np.delete(np.arange(total), places)
-    mixed_rows, mixed_scores = np.empty(total, np.int64), np.empty(total, np.float32)
-    mixed_rows[places], mixed_scores[places] = new[0][drawn], new[1][drawn]
-    mixed_rows[others], mixed_scores[others] = rows[kept], scores[kept]
-    return mixed_rows, mixed_scores
+    # Places in the list of those that are kept, before which one is inserted.
+    places = ((np.arange(missing) + 0.5) * (len(kept) + missing) / missing).astype(np.int64) - np.arange(missing)
+    return np.insert(rows[kept], places, new[0][drawn]), np.insert(scores[kept], places, new[1][drawn])

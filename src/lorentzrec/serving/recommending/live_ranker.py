@@ -59,25 +59,23 @@ class LiveRanker:
     packed: these are excluded from every ranking.
     """
 
-    def __init__(
-        self, ranker: Ranker, counts: NDArray[np.int64], live: Rows | None = None, index: Index | None = None
-    ) -> None:
-        """`live`: rows in rising order; None if every item is live."""
+    def __init__(self, ranker: Ranker, counts: NDArray[np.int64], live: Rows, index: Index | None = None) -> None:
+        """`live`: rows in rising order."""
         self.all_items = ranker
-        rows: Rows = np.arange(len(counts)) if live is None else live
-        self._counts, self._popular = counts, rows[np.argsort(-counts[rows], kind="stable")]
-        self._index = index if len(rows) >= INDEXED_ITEMS else None
+        self._counts, self._popular = counts, live[np.argsort(-counts[live], kind="stable")]
+        index = index if len(live) >= INDEXED_ITEMS else None
         self._removed = self._new = NO_ROWS
-        few = len(counts) // REMOVED_SHARE if self._index is None else FEW_REMOVED
-        if live is not None and len(counts) - len(live) <= few:
-            self._removed, live = np.setdiff1d(np.arange(len(counts)), live, assume_unique=True), None
-        self._packed = live if self._index is None else None
-        if self._packed is not None:
-            self._places = np.full(len(counts), UNKNOWN, np.int64)
-            self._places[self._packed] = np.arange(len(self._packed))
-            self._ranker = _rank_others(ranker, ranker.item_points[self._packed])
+        self._packed: Rows | None = None
+        few = len(counts) // REMOVED_SHARE if index is None else FEW_REMOVED
+        if len(counts) - len(live) <= few:
+            self._removed = np.delete(np.arange(len(counts)), live)
+            self._ranker = ranker if index is None else IndexedRanker(ranker, index)
+        elif index is not None:
+            self._ranker = IndexedRanker(ranker, index, live)
         else:
-            self._ranker = ranker if self._index is None else IndexedRanker(ranker, self._index, live)
+            self._packed, self._places = live, np.full(len(counts), UNKNOWN, np.int64)
+            self._places[live] = np.arange(len(live))
+            self._ranker = _rank_others(ranker, ranker.item_points[live])
         self._nearest = self._ranker.nearest()
         self._new_ranker = _rank_others(ranker, ranker.item_points[:0])
 

@@ -56,14 +56,8 @@ class Recommender:
         rows = version.items.rows(listed)
         self._unknown = frozenset(listed[place] for place in np.flatnonzero(rows == UNKNOWN).tolist())
         rows = rows[rows != UNKNOWN]
-        live = None
-        if live_items is not None:
-            live = np.unique(rows)
-        elif removed:
-            live = np.delete(np.arange(len(version.items)), rows)
-        if live is not None and len(live) == len(version.items):
-            live = None
-        self.live_count = len(version.items) if live is None else len(live)
+        live = np.unique(rows) if self._listed else np.delete(np.arange(len(version.items)), rows)
+        self.live_count = len(live)
         self._own = LiveRanker(version.ranker, version.item_counts, live, version.index)
         twin = version.twin_ranker
         self._twin = None if twin is None else LiveRanker(twin, version.item_counts, live)

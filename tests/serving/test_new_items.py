@@ -193,7 +193,6 @@ def test_an_unplaced_item_has_details_only(tmp_path: Path) -> None:
     assert recommender.recommend(["odd"]).fallbacks[0].kind == "popular"
     found = recommender.find_items(["odd", "i0", "none", "boot"])
     assert [item and item.title for item in found] == ["The odd", "Piece number 0", None, "The boot"]
-    assert recommender.new_items is not None
     assert [item.id for item in recommender.new_items.search("the ODD", 5)] == ["odd"]
     assert [item.id for item in recommender.new_items.search("th", 1)] == ["boot"]
     assert recommender.new_items.search(" ", 5) == []

@@ -52,7 +52,7 @@ class NewItemWatcher:
             self._read()
             self._make_room(placer)
         self._place_some(placer)
-        if not self._changed and (recommender.new_items is not None or not self._points):
+        if not self._changed and (recommender.new_items.items or not self._points):
             return recommender
         # In the order of their ids, so that all workers rank equal items in the same order.
         points = {id: point for id, point in sorted(self._points.items()) if point is not None}

@@ -50,7 +50,7 @@ class Recommender:
         explore: for queries that do not set it.
         """
         self.version, self._explore = version, explore
-        self.new_items: NewItems | None = None
+        self.new_items = NewItems([], [])
         self._listed = live_items is not None
         listed = removed if live_items is None else live_items
         rows = version.items.rows(listed)
@@ -70,7 +70,7 @@ class Recommender:
         """The same with new items; of those that are placed, the live ones may be recommended. This is cheap."""
         base = self._base or self
         extended = copy(base)
-        extended._base, extended.new_items = base, new if new.items else None
+        extended._base, extended.new_items = base, new
         placed = new.items[: len(new.points)]
         if placed:
             names = sorted({item.category for item in placed if item.category is not None} - base._code_of.keys())
@@ -162,14 +162,9 @@ class Recommender:
 
     def find_items(self, ids: Sequence[str]) -> list[Item | None]:
         """The details of items, also of new ones that are not placed; None for an unknown id."""
-        rows = self.version.items.rows(ids)
-        known = iter(self.version.items.items(rows[rows != UNKNOWN]))
-        new = self.new_items
-        found: list[Item | None] = []
-        for id, row in zip(ids, rows.tolist(), strict=True):
-            place = None if new is None else new.places.get(id)
-            found.append(next(known) if row != UNKNOWN else None if new is None or place is None else new.items[place])
-        return found
+        rows = self._rows(ids, placed=False)
+        known = iter(self._items(rows[rows != UNKNOWN]))
+        return [None if row == UNKNOWN else next(known) for row in rows.tolist()]
 
     def _ranker(self, options: RankingOptions) -> LiveRanker:
         ranker = self._twin if options.twin else self._own
@@ -179,23 +174,20 @@ class Recommender:
             )
         return ranker
 
-    def _rows(self, ids: Sequence[Id]) -> NDArray[np.int64]:
-        """Rows of the version, and after them those of the placed new items."""
+    def _rows(self, ids: Sequence[Id], *, placed: bool = True) -> NDArray[np.int64]:
+        """Rows of the version, and after them those of the new items: of the placed ones, or of all."""
         texts = [str(id) for id in ids]
-        rows = self.version.items.rows(texts)
-        if (new := self.new_items) is not None:
-            for place in np.flatnonzero(rows == UNKNOWN):
-                found = new.places.get(texts[place], UNKNOWN)
-                if UNKNOWN < found < len(new.points):
-                    rows[place] = len(self.version.items) + found
+        rows, new = self.version.items.rows(texts), self.new_items
+        count = len(new.points) if placed else len(new.items)
+        for place in np.flatnonzero(rows == UNKNOWN) if count else ():
+            if (found := new.places.get(texts[place], count)) < count:
+                rows[place] = len(self.version.items) + found
         return rows
 
     def _items(self, rows: Rows) -> list[Item]:
-        count, new = len(self.version.items), self.new_items
-        if new is None:
-            return self.version.items.items(rows)
+        count, new = len(self.version.items), self.new_items.items
         known = iter(self.version.items.items(rows[rows < count]))
-        return [next(known) if row < count else new.items[row - count] for row in rows.tolist()]
+        return [next(known) if row < count else new[row - count] for row in rows.tolist()]
 
     def _known(self, ids: Sequence[Id]) -> NDArray[np.int64]:
         rows = self._rows(ids)
@@ -242,7 +234,7 @@ class Recommender:
                 chosen = diversify(ranker.all_items, rows, scores, k, diversity)
                 rows, scores = rows[chosen], scores[chosen]
         share = self._explore if options.explore is None else options.explore
-        if not share or self.new_items is None:
+        if not share or not self.new_items.points:
             return rows, scores
         random = np.random.default_rng(options.seed)
         new, new_scores = ranker.new_items(query, max(k, EXPLORED), excluded, allowed)

@@ -54,11 +54,9 @@ LIST_TOO_LONG = (
 def search_items(worker: TheWorker, words: Words = "", limit: Limit = 20) -> ItemsResponse:
     """Items by the words of their titles, popular ones first; without a query, the most popular ones."""
     recommender = worker.versions.recommender
-    version, new = recommender.version, recommender.new_items
-    found = version.items.search(words, limit)
-    if new is not None:
-        found = (found + new.search(words, limit))[:limit]
-    return ItemsResponse(found, version.name)
+    version = recommender.version
+    found = version.items.search(words, limit) + recommender.new_items.search(words, limit)
+    return ItemsResponse(found[:limit], version.name)
 
 
 @get("/items/{item:str}", sync_to_thread=True, responses=READING_ITEM)
@@ -180,7 +178,7 @@ def get_model(worker: TheWorker) -> ModelInformation:
         twin=version.twin_ranker is not None,
         categories=version.categories,
         live=recommender.live_count,
-        new_items=0 if recommender.new_items is None else len(recommender.new_items.points),
+        new_items=len(recommender.new_items.points),
     )
 
 

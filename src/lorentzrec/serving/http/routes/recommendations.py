@@ -115,8 +115,7 @@ async def _run(
         kinds = [fallback.kind for fallback in ranked.fallbacks]
         for kind in kinds:
             worker.metrics.fallbacks.labels(kind).inc()
-        if recommender.new_items is not None:
-            worker.metrics.new_items_shown.inc(sum(item.new for item in ranked.items))
+        worker.metrics.new_items_shown.inc(sum(item.new for item in ranked.items))
         if degraded:
             worker.metrics.degraded.inc()
         return RecommendResponse(

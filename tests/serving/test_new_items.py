@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from lorentzrec.geometry import euclidean, hyperboloid
@@ -196,6 +197,35 @@ def test_an_unplaced_item_has_details_only(tmp_path: Path) -> None:
     assert [item.id for item in recommender.new_items.search("the ODD", 5)] == ["odd"]
     assert [item.id for item in recommender.new_items.search("th", 1)] == ["boot"]
     assert recommender.new_items.search(" ", 5) == []
+
+
+def test_a_search_finds_the_same_words_in_new_items_as_in_those_of_the_version(tmp_path: Path) -> None:
+    titles = ["Winter-boot, red", "Café crème", "STRASSE straße", "Größe 42", "re(d_boots", "boot winter", "x"]
+    table = pl.DataFrame({"id": [f"i{number}" for number in range(len(titles))], "title": titles})
+    recommender = recommender_with(
+        shop_version(tmp_path / "v", items=table),
+        *(NewItem(f"n{number}", ItemDetails(title)) for number, title in enumerate(titles)),
+    )
+    for query in ("boot", "winter-bo", "win-boot", "CREME", "cafe\u0301", "strasse", "groß 4", "re d", "red", "-", '"'):
+        found = recommender.search(query, 100)
+        both = [[titles.index(str(item.title)) for item in found if item.new is new] for new in (False, True)]
+        assert sorted(both[0]) == sorted(both[1]), query
+    assert {item.id for item in recommender.search("boot", 100)} == {"i0", "i4", "i5", "n0", "n4", "n5"}
+
+
+def test_a_search_begins_with_the_very_id(tmp_path: Path) -> None:
+    version = shop_version(tmp_path / "v")
+    recommender = recommender_with(version, like("a piece"), like("piece", "i3"), like("number", "i4"), like("***"))
+
+    def best(words: str, limit: int) -> list[str]:
+        return [item.id for item in recommender.search(words, limit)]
+
+    assert best("piece", 2) == ["piece", "i0"]
+    assert best(" number ", 1) == ["number"]
+    assert best("i7", 1) == ["i7"]
+    assert best("***", 5) == ["***"]
+    assert best("piece", 100)[-1] == "a piece"
+    assert best("", 3) == ["i0", "i1", "i2"]
 
 
 def test_explored_places() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
@@ -19,8 +22,11 @@ from lorentzrec.model.ranking import Ranker
 from lorentzrec.serving.stores.new_items import ItemDetails, NewItem
 from lorentzrec.serving.stores.store import HistoryEvent
 from lorentzrec.serving.versions.attribute_points import VersionAttributes
-from lorentzrec.serving.versions.item_directory import Item
+from lorentzrec.serving.versions.item_directory import SEARCH, WORDS, Item, match_expression
 from lorentzrec.serving.versions.version import Version
+
+_SEARCHING = Lock()
+"""Not every build of SQLite lets threads share a connection."""
 
 
 class NewPoint(NamedTuple):
@@ -52,17 +58,25 @@ class NewItems:
     def twin(self) -> PlacedItems:
         return _stack([point.twin_item for point in self.points], [point.twin_history for point in self.points])
 
+    @cached_property
+    def _words(self) -> sqlite3.Connection:
+        """A full-text index like that of the item directory, so that a search finds the same in both."""
+        connection = sqlite3.connect(":memory:", check_same_thread=False)
+        weakref.finalize(self, connection.close)
+        connection.executescript(WORDS)
+        lines = ((place, item.id, item.title) for place, item in enumerate(self.items))
+        connection.executemany("INSERT INTO words (rowid, id, title) VALUES (?, ?, ?)", lines)
+        return connection
+
     def search(self, words: str, limit: int) -> list[Item]:
-        """Items whose id or title contains every word, or a word that begins with it; none without a word."""
-        wanted = words.casefold().split()
-        found = []
-        for item in self.items if wanted else ():
-            present = f"{item.id} {item.title or ''}".casefold().split()
-            if item.id == words.strip() or all(any(one.startswith(word) for one in present) for word in wanted):
-                found.append(item)
-                if len(found) == limit:
-                    break
-        return found
+        """As `ItemDirectory.search`, in the order of `items`; none without a word."""
+        if not self.items or not (expression := match_expression(words)):
+            return []
+        with _SEARCHING:
+            found = [place for (place,) in self._words.execute(SEARCH, (expression, limit))]
+        exact = self.places.get(words.strip())
+        places = dict.fromkeys(found if exact is None else [exact, *found])
+        return [self.items[place] for place in places][:limit]
 
 
 def _stack(items: Sequence[object], histories: Sequence[object]) -> PlacedItems:

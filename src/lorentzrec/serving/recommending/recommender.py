@@ -166,6 +166,11 @@ class Recommender:
         known = iter(self._items(rows[rows != UNKNOWN]))
         return [None if row == UNKNOWN else next(known) for row in rows.tolist()]
 
+    def search(self, words: str, limit: int) -> list[Item]:
+        """Items by the words of their ids and titles: that with this very id, popular ones, and then new ones."""
+        found = self.version.items.search(words, limit) + self.new_items.search(words, limit)
+        return sorted(found, key=lambda item: item.id != words.strip())[:limit]
+
     def _ranker(self, options: RankingOptions) -> LiveRanker:
         ranker = self._twin if options.twin else self._own
         if ranker is None:

@@ -44,9 +44,14 @@ _SCHEMA = """
     CREATE TABLE categories (code INTEGER PRIMARY KEY, name TEXT NOT NULL);
     CREATE TABLE items (row INTEGER PRIMARY KEY, id TEXT NOT NULL, title TEXT, category TEXT, price REAL, image TEXT,
                         place INTEGER NOT NULL);
+"""
+WORDS = """
     CREATE VIRTUAL TABLE words USING fts5 (id, title, content = '', prefix = '1 2 3',
                                            tokenize = 'unicode61 remove_diacritics 2');
 """
+"""What words of ids and titles are: between punctuation, without case and accents."""
+SEARCH = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid LIMIT ?"
+"""By a `match_expression` and a limit."""
 _INDEXES = """
     CREATE UNIQUE INDEX items_by_id ON items (id);
     CREATE UNIQUE INDEX items_by_place ON items (place);
@@ -77,7 +82,7 @@ def write_item_directory(path: Path, table: pl.DataFrame, categories: Sequence[s
     """Write the directory of a table that `describe_items` made: one row per item, in row order."""
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            connection.executescript(_SCHEMA)
+            connection.executescript(_SCHEMA + WORDS)
             connection.execute("BEGIN")
             connection.executemany("INSERT INTO categories VALUES (?, ?)", enumerate(categories))
             connection.executemany("INSERT INTO items VALUES (?, ?, ?, ?, ?, ?, ?)", table.iter_rows())
@@ -170,14 +175,12 @@ class ItemDirectory:
 
         An item whose id is the query itself comes before all others. An empty query gives the most popular items.
         """
-        text = query.replace("\0", " ").encode("utf-8", "ignore").decode()
-        words = " ".join(f'"{word.replace(chr(34), chr(34) * 2)}"*' for word in text.split())
-        if words:
-            found = self._query("SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid LIMIT ?", words, limit)
+        if words := match_expression(query):
+            found = self._query(SEARCH, words, limit)
         else:
             found = self._query("SELECT place FROM items ORDER BY place LIMIT ?", limit)
         items = self._items("JOIN items ON items.place = sent.value ORDER BY sent.key", [place for (place,) in found])
-        named = self.rows([text.strip()])
+        named = self.rows([query.strip()])
         exact = self.items(named[named != UNKNOWN])
         return (exact + [item for item in items if item not in exact])[:limit]
 
@@ -209,6 +212,12 @@ class ItemDirectory:
     def _damaged(self, reason: str) -> DirectoryDamaged:
         self.damage = f"{self.path} is damaged ({reason}): publish the model again"
         return DirectoryDamaged(self.damage)
+
+
+def match_expression(query: str) -> str:
+    """What the table of words is to match for a query; empty if that has no word."""
+    text = query.replace("\0", " ").encode("utf-8", "ignore").decode()
+    return " ".join(f'"{word.replace(chr(34), chr(34) * 2)}"*' for word in text.split())
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -54,9 +54,7 @@ LIST_TOO_LONG = (
 def search_items(worker: TheWorker, words: Words = "", limit: Limit = 20) -> ItemsResponse:
     """Items by the words of their titles, popular ones first; without a query, the most popular ones."""
     recommender = worker.versions.recommender
-    version = recommender.version
-    found = version.items.search(words, limit) + recommender.new_items.search(words, limit)
-    return ItemsResponse(found[:limit], version.name)
+    return ItemsResponse(recommender.search(words, limit), recommender.version.name)
 
 
 @get("/items/{item:str}", sync_to_thread=True, responses=READING_ITEM)

@@ -15,13 +15,19 @@ import httpx
 import pytest
 
 from lorentzrec.model.artifact import POINTS
+from lorentzrec.serving.http.guarded_store import GuardedStore
+from lorentzrec.serving.http.metrics import Metrics
+from lorentzrec.serving.http.requests import CostlyRequests, Worker
+from lorentzrec.serving.http.routes.customers import get_history
 from lorentzrec.serving.http.settings import ServiceSettings
+from lorentzrec.serving.http.version_watcher import VersionWatcher
 from lorentzrec.serving.recommending.query import RankingOptions
 from lorentzrec.serving.recommending.recommender import Recommender
+from lorentzrec.serving.stores import store as stores
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.versions import version
-from serving.running_service import published, service_here, service_process, shop_store, wait_until
+from serving.running_service import PATIENCE, published, service_here, service_process, shop_store, wait_until
 from serving.small_shop import shop_model
 
 
@@ -36,6 +42,30 @@ def damage(store: Store, name: str, cache: Path) -> None:
 
 def model_of(service: Any) -> str:
     return str(service.get("/v1/model").json()["model"])
+
+
+def test_a_history_has_the_titles_of_the_version_that_it_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another version comes into use while the history is read."""
+    store = open_store(f"file:{tmp_path / 'store'}", create=True)
+    first = published(store, tmp_path, "first")
+    store.add_events([stores.Event("ann", "i1", 1.0, "a")])
+    guard, metrics = GuardedStore(lambda: store, seconds=PATIENCE, threads=2), Metrics()
+    versions = VersionWatcher(guard, metrics, ServiceSettings(store.url))
+    versions.refresh()
+    read = store.history
+
+    def read_slowly(user: str, limit: int) -> list[stores.HistoryEvent]:
+        published(store, tmp_path, "second")
+        versions.refresh()
+        return read(user, limit)
+
+    monkeypatch.setattr(store, "history", read_slowly)
+    response: Any = get_history.fn("ann", Worker(versions, guard, metrics, CostlyRequests()))
+    assert (response.model, response.history[0].title) == (first, "first Piece number 1")
+    assert versions.name != first
+    guard.close()
 
 
 def test_twenty_versions_under_load(tmp_path: Path) -> None:

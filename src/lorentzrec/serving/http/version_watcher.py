@@ -48,7 +48,8 @@ class VersionWatcher:
         self._cache, self._poll_seconds, self._explore = settings.cache_folder, settings.poll_seconds, settings.explore
         self._event_weights = settings.event_weights
         self.new_items = NewItemWatcher(store, metrics, settings.new_items)
-        self._recommender: Recommender | None = None
+        self.in_use: Recommender | None = None
+        """That of the version in use; None if there is none. A request reads it once and uses it to its end."""
         self._live_revision = 0  # of its live items
         self._refused: dict[str, float] = {}  # when each may be opened again
         self._damaged: dict[str, float] = {}  # when each was last found to be damaged while it was in use
@@ -61,25 +62,23 @@ class VersionWatcher:
 
     @property
     def recommender(self) -> Recommender:
-        """That of the version in use; a request reads it once and uses it to its end. `NotReady` if there is none."""
-        if (recommender := self._recommender) is None:
+        """`in_use`; `NotReady` if there is none."""
+        if (recommender := self.in_use) is None:
             raise NotReady(self._missing())
         return recommender
 
     @property
     def version(self) -> Version | None:
         """The version in use; None if there is none."""
-        return None if self._recommender is None else self._recommender.version
+        return None if self.in_use is None else self.in_use.version
 
     @property
     def name(self) -> str | None:
         """The name of the version in use."""
-        return None if self._recommender is None else self._recommender.version.name
+        return None if self.in_use is None else self.in_use.version.name
 
-    @property
-    def event_weights(self) -> Mapping[str, float]:
+    def event_weights(self, version: Version | None) -> Mapping[str, float]:
         """Weights of the kinds of events: of the service, or else of the version; empty if all are equal."""
-        version = self.version
         return self._event_weights or ({} if version is None else version.event_weights)
 
     @property
@@ -139,19 +138,19 @@ class VersionWatcher:
     def refresh(self) -> None:
         """Take the current version, live items and new items of the store into use, if they have changed."""
         state = self._store.call(lambda store: store.state(), probe=True)
-        self._wanted, before = state.version, self._recommender
+        self._wanted, before = state.version, self.in_use
         if state.warning is not None and state.warning != self._warning:
             logger.warning("%s", state.warning)
         self._warning = state.warning
         for version in self._choices(state.version, self.version):
             if before is not None and version is before.version and state.live_revision == self._live_revision:
-                self._recommender = self.new_items.extend(before, state.items_revision)
+                self.in_use = self.new_items.extend(before, state.items_revision)
                 return
             if (recommender := self._load(version)) is not None:
                 try:
                     recommender = self.new_items.extend(recommender, state.items_revision)
                 finally:  # what is wrong with new items does not keep a version from being used
-                    self._recommender, self._live_revision, self._noted = recommender, state.live_revision, None
+                    self.in_use, self._live_revision, self._noted = recommender, state.live_revision, None
                     if before is None or version is not before.version:
                         self._announce(before, version)
                 return

@@ -41,7 +41,7 @@ def add_events(data: JSONBody[EventsRequest], worker: TheWorker) -> EventsRespon
     which they are sent. An event sent twice under one id counts once, and so does an item at one time under two ids.
     """
     now, version = time.time(), worker.versions.version
-    weights = worker.versions.event_weights
+    weights = worker.versions.event_weights(version)
     events = [_to_event(event, now + place * STEP_SECONDS, weights) for place, event in enumerate(data.all())]
     rows = [-1] * len(events) if version is None else version.items.rows([event.item for event in events]).tolist()
     known = sum(row >= 0 for row in rows)
@@ -85,14 +85,14 @@ def _to_event(event: NewEvent, now: float, weights: Mapping[str, float]) -> Even
 @get("/users/{user:str}/history", sync_to_thread=True, responses=READING)
 def get_history(user: UserInPath, worker: TheWorker, limit: Limit = 100) -> HistoryResponse:
     """The newest events of a customer, oldest first. An unknown customer has none."""
-    id, version = decode_id(user), worker.versions.version
+    id, recommender = decode_id(user), worker.versions.in_use
     events = worker.store.call(lambda store: store.history(id, limit))
     titles: dict[str, str | None] = {}
-    if version is not None:
-        items = worker.versions.recommender.find_items([event.item for event in events])
+    if recommender is not None:
+        items = recommender.find_items([event.item for event in events])
         titles = {item.id: item.title for item in items if item is not None}
     history = [HistoryEvent(event.item, event.time, titles.get(event.item), event.weight) for event in events]
-    return HistoryResponse(id, history, version.name if version else None)
+    return HistoryResponse(id, history, recommender.version.name if recommender else None)
 
 
 @delete("/users/{user:str}", status_code=200, sync_to_thread=True, opt={"writes": True}, responses=WITH_BODY)

@@ -186,6 +186,17 @@ def test_a_guard_has_a_deadline_and_then_fails_at_once(guarded: GuardedStore) ->
     assert guarded.trouble is None
 
 
+def test_no_call_has_less_time_than_the_settings_give(tmp_path: Path) -> None:
+    guard = GuardedStore(lambda: shop_store(tmp_path), seconds=60, threads=2)
+
+    def read_slowly(store: Store) -> str | None:
+        time.sleep(0.3)
+        return store.state().version
+
+    assert guard.call(read_slowly, seconds=0.1) is not None
+    guard.close()
+
+
 def test_a_guard_passes_other_errors_on(guarded: GuardedStore) -> None:
     guarded.call(lambda store: store.state(), seconds=60)
     with pytest.raises(InputError, match="no complete version"):

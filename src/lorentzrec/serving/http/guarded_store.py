@@ -61,17 +61,18 @@ class GuardedStore:
         *,
         probe: bool = False,
         writes: bool = False,
-        seconds: float | None = None,
+        seconds: float = 0.0,
     ) -> Result:
         """The result of `work`, called with the store. `StoreUnavailable` if the store fails, is slow or too busy.
 
         writes: `work` changes the store.
+        seconds: its deadline, if it needs more time than other calls.
         """
         if self.trouble is not None and not probe:
             raise StoreUnavailable(self.trouble)
         if writes:
             self._check_writes()
-        limit = self.seconds if seconds is None else seconds
+        limit = max(self.seconds, seconds)
         outcome = (self._writes if writes else self._reads).submit(lambda: work(self._opened()), limit)
         try:
             result = outcome.result(limit)

@@ -96,8 +96,10 @@ def test_attributes_over_http(tmp_path: Path) -> None:
             assert refused.status_code == 400
             assert detail in refused.json()["detail"]
         assert service.put("/v1/items/odd", json={"attributes": {"kind": "Sofas"}}).json()["placed"] is False
+        service.put("/v1/items/ring", json={"attributes": {"price": 1234567.25, "colour": 1234567}})
     with closing(open_store(f"file:{tmp_path / 'store'}")) as store:
         found = {item.id: item.details for item in store.new_items().items}
         assert found["boot"] == ItemDetails(
             "Boot", attributes={"kind": "Shoes > Boots", "colour": "blue|pink", "price": "3"}
         )
+        assert found["ring"] == ItemDetails(attributes={"price": "1234567.25", "colour": "1234567"})

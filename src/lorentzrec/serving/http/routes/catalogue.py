@@ -105,7 +105,10 @@ def describe_item(item: ItemInPath, data: JSONBody[NewItemRequest], worker: TheW
 
 
 def _text_of(value: str | float | Sequence[str]) -> str:
-    return value if isinstance(value, str) else f"{value:g}" if isinstance(value, float | int) else "|".join(value)
+    """As in a table: 3 for 3.0, and no digit less than was sent."""
+    if isinstance(value, float | int):
+        return str(value).removesuffix(".0")
+    return value if isinstance(value, str) else "|".join(value)
 
 
 @delete(

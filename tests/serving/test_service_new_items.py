@@ -154,6 +154,10 @@ def test_there_is_room_for_a_limited_number(store: Store, tmp_path: Path) -> Non
         wait_until(lambda: {*new_items(service)} == {"a", "b"})
         full = service.put("/v1/items/d", json=BOOT)
         assert (full.status_code, full.json()["type"]) == (409, "urn:lorentzrec:too-many-new-items")
+        assert full.json()["detail"] == (
+            "there are 2 new items, and no more are added: publish a model that contains them, remove some, "
+            "or start the service with a larger --new-items"
+        )
         assert number_of(service, "lorentzrec_new_items_left_out_total") == 2
         assert len(service.get("/v1/users/ann/history").json()["history"]) == 4
         service.delete("/v1/items/a")
@@ -170,7 +174,12 @@ def test_there_is_room_for_a_limited_number(store: Store, tmp_path: Path) -> Non
         wait_until(lambda: service.put("/v1/items/d", json=BOOT).status_code == 200)
     with service_here(store.url, new_items=0) as service:
         assert new_items(service) == []
-        assert service.put("/v1/items/e", json=BOOT).status_code == 409
+        off = service.put("/v1/items/e", json=BOOT)
+        assert (off.status_code, off.json()["type"]) == (409, "urn:lorentzrec:too-many-new-items")
+        assert off.json()["detail"] == (
+            "this service takes no new items: publish a model that contains the item, "
+            "or start the service with a larger --new-items"
+        )
         assert service.post("/v1/events", json={"user": "ann", "item": "f"}).json()["unknown_items"] == 1
     assert "f" not in {item.id for item in store.new_items().items}
 

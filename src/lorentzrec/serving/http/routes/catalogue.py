@@ -92,12 +92,10 @@ def describe_item(item: ItemInPath, data: JSONBody[NewItemRequest], worker: TheW
     details = ItemDetails(data.title, data.category, data.price, data.image, like, attributes)
     if not worker.store.call(lambda store: store.describe_item(id, details, most=most), writes=True):
         worker.metrics.new_items_left_out.inc()
-        raise ServiceProblem(
-            f"there are {most:,} new items, and no more are added: publish a model that contains them, remove some, or "
-            "start the service with a larger --new-items",
-            409,
-            "too-many-new-items",
-        )
+        full = f"there are {most:,} new items, and no more are added: publish a model that contains them, remove some"
+        off = "this service takes no new items: publish a model that contains the item"
+        more = "start the service with a larger --new-items"
+        raise ServiceProblem(f"{full if most else off}, or {more}", 409, "too-many-new-items")
     worker.versions.nudge()
     known = sum(other >= 0 for other in rows)
     placed = bool(known or values or data.category in version.categories)

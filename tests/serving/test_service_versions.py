@@ -44,9 +44,7 @@ def model_of(service: Any) -> str:
     return str(service.get("/v1/model").json()["model"])
 
 
-def test_a_history_has_the_titles_of_the_version_that_it_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_history_has_the_titles_of_the_version_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another version comes into use while the history is read."""
     store = open_store(f"file:{tmp_path / 'store'}", create=True)
     first = published(store, tmp_path, "first")

@@ -84,6 +84,7 @@ class _Server(MPServer):
         from lorentzrec.serving.http.metrics import worker_deaths
 
         deaths, short_lives = worker_deaths(), 0
+        names = {number.value: number.name for number in signal.Signals}  # without most real-time signals
         while not self.interrupt_signal:
             self.main_loop_interrupt.wait()
             self.main_loop_interrupt.clear()  # first, so that nothing that happens from now on is missed
@@ -99,7 +100,7 @@ class _Server(MPServer):
                 deaths.inc()
                 mark_process_dead(worker.inner.pid)  # type: ignore[no-untyped-call]
                 code: int = worker.inner.exitcode
-                end = f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
+                end = f"exit code {code}" if code >= 0 else f"signal {names.get(-code, -code)}"
                 logger.warning("worker %d (pid %s) died (%s); it is replaced", place + 1, worker.inner.pid, end)
                 failed_to_start = code > 0 and time.monotonic() < worker.birth + SHORT_LIFE
                 short_lives = short_lives + 1 if failed_to_start else 0

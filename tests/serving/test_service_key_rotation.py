@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Thread
 
 import httpx
 import pytest
@@ -110,3 +111,12 @@ def test_the_shared_file_holds_no_key_and_is_private(tmp_path: Path, keys: Path)
     assert (shared.may_write(FIRST), shared.may_write("other-key-0123456789")) == (None, False)
     with pytest.raises(InputError):
         ApiKeys(tmp_path / "none.txt", tmp_path)
+
+
+def test_the_file_of_keys_is_read_once_so_that_it_may_be_a_pipe(tmp_path: Path) -> None:
+    store, keys = shop_store(tmp_path), tmp_path / "pipe"
+    os.mkfifo(keys)
+    Thread(target=keys.write_text, args=(FIRST,), daemon=True).start()
+    with service_process(store.url, tmp_path, "--api-key-file", str(keys)) as running:
+        assert status(running, FIRST) == 200
+    store.close()

@@ -43,7 +43,6 @@ def serve(
         dataset of the version.
     """
     try:
-        from lorentzrec.serving.http.keys import read_key_file
         from lorentzrec.serving.http.server import run
         from lorentzrec.serving.http.settings import ServiceSettings
     except ModuleNotFoundError as error:
@@ -54,9 +53,7 @@ def serve(
     given = pop_fields(fields, ServiceSettings)
     given["event_weights"] = named_numbers("--event-weight", event_weights)
     settings = ServiceSettings(store=store, port=port, workers=workers or available_cores(), **given)
-    if settings.api_key_file is not None:
-        read_key_file(settings.api_key_file)
-    else:
+    if settings.api_key_file is None:
         note(_notes_without_keys(settings))
     try:
         opened = open_store(store)

@@ -686,7 +686,7 @@ export interface components {
         };
         /**
          * NewItemRequest
-         * @description An item that the version does not contain. Similar items, or else its category, place it until it has events.
+         * @description An item that the version does not contain, placed by events, and by similar items, attributes or its category.
          * @example {
          *       "title": "Winter boot",
          *       "category": "shoes",
@@ -727,7 +727,7 @@ export interface components {
          */
         NewItemResponse: {
             id: string;
-            /** @description Whether similar items or a category of the version place it. If not, its first events will. */
+            /** @description Whether similar items, attributes or a category of the version place it. If not, its first events will. */
             placed: boolean;
             /** @description The number of similar items that the version does not contain. They are stored: the next version may. */
             unknown_items: number;
@@ -880,7 +880,7 @@ export interface components {
             /** @default [] */
             because: components["schemas"]["Reason"][];
             /**
-             * @description Whether the version does not contain the item: it was placed by its first events or by similar items.
+             * @description Whether the version does not contain the item: its first events, similar items or attributes placed it.
              * @default false
              */
             new: boolean;

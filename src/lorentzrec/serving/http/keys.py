@@ -25,7 +25,7 @@ def read_key_file(path: Path) -> dict[str, bool]:
     """The digests of the keys in a file, and whether each may write.
 
     The file has one key per line, with the word `read` after it or nothing. Empty lines and # are skipped. A key opens
-    everything under /v1; a `read` key opens all but what changes the store: events, erasure, live items.
+    everything under /v1; a `read` key opens all but what changes the store: events, erasure, live items, new items.
     """
     digests: dict[str, bool] = {}
     try:

@@ -137,7 +137,7 @@ AttributeValue: TypeAlias = AttributeText | float | Annotated[Sequence[Attribute
 
 
 class NewItemRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """An item that the version does not contain. Similar items, or else its category, place it until it has events."""
+    """An item that the version does not contain, placed by events, and by similar items, attributes or its category."""
 
     title: Annotated[str, Meta(max_length=1_000)] | None = None
     category: Annotated[str, Meta(min_length=1, max_length=1_000)] | None = None
@@ -186,7 +186,7 @@ class NewItemResponse(Struct, frozen=True):
 
     id: str
     placed: bool
-    """Whether similar items or a category of the version place it. If not, its first events will."""
+    """Whether similar items, attributes or a category of the version place it. If not, its first events will."""
     unknown_items: int
     """The number of similar items that the version does not contain. They are stored: the next version may."""
     unknown_attributes: int

@@ -71,7 +71,7 @@ class RecommendedItem(Struct, frozen=True):
     category: str | None
     because: tuple[Reason, ...] = ()
     new: bool = False
-    """Whether the version does not contain the item: it was placed by its first events or by similar items."""
+    """Whether the version does not contain the item: its first events, similar items or attributes placed it."""
 
 
 class RankedItems(NamedTuple):

@@ -22,7 +22,7 @@ Ranked = tuple[NDArray[np.int64], NDArray[np.float32]]
 """Rows and scores, best first."""
 
 
-class Query(NamedTuple):
+class QueryPoint(NamedTuple):
     """A point to rank items for."""
 
     point: FloatArray
@@ -87,7 +87,7 @@ class LiveRanker:
         extended._new_ranker = _rank_others(self.all_items, new.item_points[live])
         return extended
 
-    def top(self, query: Query, k: int, excluded: Rows, allowed: Rows | None) -> Ranked:
+    def top(self, query: QueryPoint, k: int, excluded: Rows, allowed: Rows | None) -> Ranked:
         """The best `k` by the model's score, or the nearest to a point; none of `excluded`, only of `allowed`."""
         boosts = self.all_items.boosts(query.history)
         if boosts is not None and self._packed is not None:
@@ -105,7 +105,7 @@ class LiveRanker:
         order = np.argsort(-scores, kind="stable")[:k]
         return rows[order], scores[order]
 
-    def new_items(self, query: Query | None, k: int, excluded: Rows, allowed: Rows | None) -> Ranked:
+    def new_items(self, query: QueryPoint | None, k: int, excluded: Rows, allowed: Rows | None) -> Ranked:
         """The best `k` new items that may be recommended; without a query all of them, with score 0."""
         if not len(self._new):
             return NO_ROWS, np.empty(0, np.float32)

@@ -12,7 +12,8 @@ from lorentzrec.model.reasons import ReasonKind
 from lorentzrec.serving.stores.store import LONGEST_ID
 
 LARGEST_K = 1_000
-LONGEST_HISTORY = 10_000
+MOST_IDS = 10_000
+"""In one list of a request."""
 ID_PATTERN = "^[^\\u0000-\\u001f\\u007f-\\u009f]+(?!\\n)$"
 """No control characters; `$` alone would let Python accept one line break at the end."""
 
@@ -21,7 +22,7 @@ Id: TypeAlias = (
     | Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 )
 """An id in JSON. A shop that numbers its products sends integers; they mean the same as their text."""
-Ids: TypeAlias = Annotated[Sequence[Id], Meta(max_length=LONGEST_HISTORY)]
+Ids: TypeAlias = Annotated[Sequence[Id], Meta(max_length=MOST_IDS)]
 Count: TypeAlias = Annotated[int, Meta(ge=1, le=LARGEST_K, description="The number of items.")]
 Categories: TypeAlias = Annotated[Sequence[str], Meta(max_length=1_000)]
 Diversity: TypeAlias = Annotated[

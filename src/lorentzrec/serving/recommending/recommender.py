@@ -15,7 +15,7 @@ from lorentzrec.model.diversity import diversify, pool_size
 from lorentzrec.model.fallbacks import Cause, Fallback, history_fallbacks, unknown_fallbacks
 from lorentzrec.model.ranking import History, Rows
 from lorentzrec.model.reasons import strongest_reasons
-from lorentzrec.serving.recommending.live_ranker import LiveRanker, Query, Ranked, explore
+from lorentzrec.serving.recommending.live_ranker import LiveRanker, QueryPoint, Ranked, explore
 from lorentzrec.serving.recommending.new_items import NewItems
 from lorentzrec.serving.recommending.query import Id, RankedItems, RankingOptions, Reason, RecommendedItem
 from lorentzrec.serving.versions.item_directory import Item
@@ -113,7 +113,7 @@ class Recommender:
         if exclude_seen:
             excluded = np.concatenate([excluded, seen])
         used = History(seen, np.array(weights)[known] if weights else None)
-        query = Query(ranker.all_items.query(*used), used) if len(seen) else None
+        query = QueryPoint(ranker.all_items.query(*used), used) if len(seen) else None
         ranked = self._top(ranker, query, options, excluded, allowed)
         because = self._reasons(ranker, used, ranked[0]) if options.reasons and query and len(ranked[0]) else None
         return RankedItems(self._describe(ranked, because), fallbacks)
@@ -137,7 +137,7 @@ class Recommender:
             raise UnknownItem(item, self.version.name)
         allowed, fallbacks = self._allowed(options)
         excluded = np.concatenate([row, self._known(options.exclude)])
-        query = Query(ranker.all_items.precise_items(row)[0], None)
+        query = QueryPoint(ranker.all_items.precise_items(row)[0], None)
         return RankedItems(self._describe(self._top(ranker, query, options, excluded, allowed)), fallbacks)
 
     def _describe(
@@ -224,7 +224,12 @@ class Recommender:
         return allowed, fallbacks
 
     def _top(
-        self, ranker: LiveRanker, query: Query | None, options: RankingOptions, excluded: Rows, allowed: Rows | None
+        self,
+        ranker: LiveRanker,
+        query: QueryPoint | None,
+        options: RankingOptions,
+        excluded: Rows,
+        allowed: Rows | None,
     ) -> Ranked:
         """The best `k` items for a query, diversified, or else the popular ones; and new ones that are to be explored.
 

@@ -177,7 +177,7 @@ def test_there_is_room_for_a_limited_number(store: Store, tmp_path: Path) -> Non
         off = service.put("/v1/items/e", json=BOOT)
         assert (off.status_code, off.json()["type"]) == (409, "urn:lorentzrec:too-many-new-items")
         assert off.json()["detail"] == (
-            "this service takes no new items: publish a model that contains the item, "
+            "new items are turned off: publish a model that contains the item, "
             "or start the service with a larger --new-items"
         )
         assert service.post("/v1/events", json={"user": "ann", "item": "f"}).json()["unknown_items"] == 1

@@ -93,7 +93,7 @@ def describe_item(item: ItemInPath, data: JSONBody[NewItemRequest], worker: TheW
     if not worker.store.call(lambda store: store.describe_item(id, details, most=most), writes=True):
         worker.metrics.new_items_left_out.inc()
         full = f"there are {most:,} new items, and no more are added: publish a model that contains them, remove some"
-        off = "this service takes no new items: publish a model that contains the item"
+        off = "new items are turned off: publish a model that contains the item"
         more = "start the service with a larger --new-items"
         raise ServiceProblem(f"{full if most else off}, or {more}", 409, "too-many-new-items")
     worker.versions.nudge()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,52 +25,57 @@ def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
     (folder / MARKER).write_bytes(text.replace(_seal_entry(""), _seal_entry(_sha256(text))).encode())
 
 
-def read_manifest(folder: Path, *, key: str, kind: str, format_version: int, what: str, again: str) -> dict[str, Any]:
-    """The manifest of a folder whose entry `key` must be `kind`; an `ArtifactError` if it is another or was changed.
+@dataclass(frozen=True)
+class FolderKind:
+    """A kind of folder with a manifest. Whatever is wrong with one is an `ArtifactError`."""
 
-    `what`: the kind of folder, for messages ("model"). `again`: how to get a valid one ("save it again").
-    """
-    path = folder / MARKER
-    if not path.is_file():
-        raise ArtifactError(f"{path} is missing: give the folder of a {what}, or copy the whole folder again")
-    content = path.read_bytes()
-    manifest = parse_manifest(content, str(path), key=key, kind=kind, what=what, again=again)
-    version = manifest.get("format_version")
-    if version != format_version:
-        raise ArtifactError(
-            f"{path} has format {version} and this lorentzrec reads {format_version}: upgrade lorentzrec, or {again}"
-        )
-    check_seal(content, manifest, str(path), what=what, again=again)
-    return manifest
+    name: str
+    """As manifests have it, in the entry `kind` or `format`."""
+    version: int
+    """In the entry `format_version` or `schema_version`."""
+    what: str
+    """What messages call it: "model"."""
+    again: str
+    """How to get a valid one: "save it again"."""
+    entries: Mapping[str, type] = field(default_factory=dict)
+    """Entries that a manifest must have, and their types."""
+    unsealed: int | None = None
+    """The version of 0.1, if that had no seal. If it is still the current one, a seal that is there counts."""
 
+    def damaged(self, place: str | Path, reason: object) -> ArtifactError:
+        """The error about a file or folder that is not as it was written."""
+        return ArtifactError(f"{place} is damaged ({reason}): copy the {self.what} again, or {self.again}")
 
-def parse_manifest(content: bytes, place: str, *, key: str, kind: str, what: str, again: str) -> dict[str, Any]:
-    """The JSON object in `content` whose entry `key` must be `kind`; `place` is where it was read, for messages."""
-    try:
-        manifest = json.loads(content.decode())
-    except (ValueError, RecursionError) as error:
-        raise ArtifactError(f"{place} is damaged ({error}): copy the {what} again, or {again}") from error
-    if not isinstance(manifest, dict) or manifest.get(key) != kind:
-        raise ArtifactError(f"{place} is not the manifest of a {what}: give the folder of a {what}")
-    return manifest
+    def read(self, folder: Path) -> dict[str, Any]:
+        """The manifest of a folder, checked."""
+        path = folder / MARKER
+        if not path.is_file():
+            raise ArtifactError(f"{path} is missing: give the folder of a {self.what}, or copy the whole folder again")
+        return self.parse(path.read_bytes(), path)
 
-
-def check_seal(content: bytes, manifest: Mapping[str, Any], place: str, *, what: str, again: str) -> None:
-    """An `ArtifactError` unless `content`, which was parsed to `manifest`, is as it was written."""
-    seal, text = manifest.get(SEAL), content.decode()
-    if _sha256(text.replace(_seal_entry(seal), _seal_entry(""))) != seal:
-        raise ArtifactError(
-            f"{place} is damaged (it was changed after it was written): copy the {what} again, or {again}"
-        )
-
-
-def check_entries(manifest: Mapping[str, Any], types: Mapping[str, type], place: str, *, what: str, again: str) -> None:
-    """An `ArtifactError` that names the first entry that is missing or of another type."""
-    for name, kind in types.items():
-        if not isinstance(manifest.get(name), kind):
+    def parse(self, content: bytes, place: str | Path) -> dict[str, Any]:
+        """The manifest with this content, checked; `place` is where it was read, for messages."""
+        try:
+            text = content.decode()
+            manifest = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise self.damaged(place, error) from error
+        if not isinstance(manifest, dict) or self.name not in (manifest.get("kind"), manifest.get("format")):
+            raise ArtifactError(f"{place} is not the manifest of a {self.what}: give the folder of a {self.what}")
+        version = manifest.get("format_version", manifest.get("schema_version"))
+        if version is None or version not in (self.version, self.unsealed):
             raise ArtifactError(
-                f"{place} is damaged (its entry {name!r} is not a {kind.__name__}): copy the {what} again, or {again}"
+                f"{place} has format {version} and this lorentzrec reads {self.version}: "
+                f"upgrade lorentzrec, or {self.again}"
             )
+        seal = manifest.get(SEAL)
+        sealed = version != self.unsealed or (version == self.version and SEAL in manifest)
+        if sealed and _sha256(text.replace(_seal_entry(seal), _seal_entry(""))) != seal:
+            raise self.damaged(place, "it was changed after it was written")
+        for name, kind in self.entries.items():
+            if not isinstance(manifest.get(name), kind):
+                raise self.damaged(place, f"its entry {name!r} is not a {kind.__name__}")
+        return manifest
 
 
 def _seal_entry(digest: object) -> str:

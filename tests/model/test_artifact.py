@@ -266,9 +266,10 @@ def test_folders_that_are_no_models(tmp_path: Path) -> None:
             load(tmp_path)
 
 
-def test_newer_format(copied: Path) -> None:
-    seal(copied, format_version=2)
-    with pytest.raises(ArtifactError, match="has format 2 and this lorentzrec reads 1: upgrade lorentzrec"):
+@pytest.mark.parametrize("version", [2, None])
+def test_other_formats_are_refused(copied: Path, version: int | None) -> None:
+    seal(copied, format_version=version)
+    with pytest.raises(ArtifactError, match=f"has format {version} and this lorentzrec reads 1: upgrade lorentzrec"):
         load(copied)
 
 

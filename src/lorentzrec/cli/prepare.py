@@ -73,14 +73,14 @@ def prepare(
     master: Spark's master URL, or sc://HOST. Default: this machine.
     scratch: Folder for intermediate files.
     """
-    from lorentzrec.ingest.dataset import FORMAT
+    from lorentzrec.ingest.dataset_checks import DATASET
     from lorentzrec.ingest.prepare import PrepareConfig
     from lorentzrec.ingest.prepare import prepare as run
     from lorentzrec.ingest.sources import Source, source_named
     from lorentzrec.ingest.storage import is_remote
 
     if not is_remote(out):
-        refuse_unwritable(Path(out), FORMAT)
+        refuse_unwritable(Path(out), DATASET.name)
     source = pop_fields(fields, Source) | ({"columns": tuple(columns.split(","))} if columns else {})
     if not source["ordered"]:
         del source["ordered"]

@@ -38,9 +38,7 @@ from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ArtifactError, ConfigError, InputError
-from lorentzrec.ingest.dataset_checks import AGAIN, COLUMNS, check_events, check_manifest, read_vocabulary
-from lorentzrec.ingest.dataset_checks import FORMAT as FORMAT
-from lorentzrec.ingest.dataset_checks import SCHEMA_VERSION as SCHEMA_VERSION
+from lorentzrec.ingest.dataset_checks import AGAIN, COLUMNS, DATASET, check_events, check_manifest, read_vocabulary
 from lorentzrec.ingest.item_table import attribute_columns, attributes_of
 from lorentzrec.ingest.storage import (
     fetch,
@@ -170,8 +168,8 @@ class DatasetDraft:
         columns = [name for name in COLUMNS if name in present]
         counts = np.sum([file.part_counts for file in events], axis=0)
         manifest = {
-            "format": FORMAT,
-            "schema_version": SCHEMA_VERSION,
+            "format": DATASET.name,
+            "schema_version": DATASET.version,
             "digest": content_digest(users, items, columns, events),
             "counts": {"events": int(counts.sum()), "users": len(users), "items": len(items)},
             "columns": [*columns, "next_item_row"],
@@ -358,7 +356,7 @@ def is_dataset(address: str | Path) -> bool:
     """Whether there is a dataset, valid or damaged, so that commands can take datasets as well as event files."""
     content = read_content(join(_current(address), MARKER))
     try:
-        return content is not None and json.loads(content).get("format") == FORMAT
+        return content is not None and json.loads(content).get("format") == DATASET.name
     except (ValueError, AttributeError, RecursionError):
         return False
 

@@ -16,16 +16,22 @@ from lorentzrec.atomic import MARKER
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.ingest.storage import join, parquet_faults
-from lorentzrec.manifest import SEAL, check_entries, check_seal, parse_manifest
+from lorentzrec.manifest import FolderKind
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import polars as pl
 
-FORMAT = "lorentzrec-dataset"
-SCHEMA_VERSION = 1
 AGAIN = "prepare the dataset again"
+DATASET = FolderKind(
+    "lorentzrec-dataset",
+    1,
+    "dataset",
+    AGAIN,
+    {"digest": str, "counts": dict, "columns": list, "parts": dict, "files": dict},
+    unsealed=1,
+)
 
 COLUMNS: dict[str, tuple[str, ...]] = {
     "user_row": ("Int32",),
@@ -36,25 +42,14 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "part": ("UInt8",),
 }
 """Columns of the events in the order of the files and the digest, and their types."""
-_ENTRIES: dict[str, type] = {"digest": str, "counts": dict, "columns": list, "parts": dict, "files": dict}
 
 
 def check_manifest(content: bytes, address: str) -> dict[str, Any]:
     """The manifest of the dataset at `address`; an `ArtifactError` if it is damaged or of another version."""
     place = join(address, MARKER)
-    messages = {"what": "dataset", "again": AGAIN}
-    manifest = parse_manifest(content, place, key="format", kind=FORMAT, **messages)
-    version = manifest.get("schema_version")
-    if version != SCHEMA_VERSION:
-        raise ArtifactError(
-            f"{address} has schema version {version}, and this is {SCHEMA_VERSION}: prepare it again with this version"
-        )
-    if SEAL in manifest:  # datasets of lorentzrec 0.1 have none
-        check_seal(content, manifest, place, **messages)
-    check_entries(manifest, _ENTRIES, place, **messages)
-    fault = _manifest_fault(manifest)
-    if fault is not None:
-        raise ArtifactError(f"{place} is damaged ({fault}): copy the dataset again, or {AGAIN}")
+    manifest = DATASET.parse(content, place)
+    if fault := _manifest_fault(manifest):
+        raise DATASET.damaged(place, fault)
     return manifest
 
 

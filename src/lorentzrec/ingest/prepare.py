@@ -22,12 +22,12 @@ from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.field_checks import Range, check_fields, check_names
 from lorentzrec.ingest.dataset import (
     REJECTED,
-    SCHEMA_VERSION,
     cast_columns,
     is_dataset,
     new_dataset,
     open_dataset,
 )
+from lorentzrec.ingest.dataset_checks import DATASET
 from lorentzrec.ingest.engine import Engine, PolarsEngine
 from lorentzrec.ingest.item_table import attribute_columns, attributes_of, read_item_table, with_item_table
 from lorentzrec.ingest.layouts import Layout, detect_layout
@@ -348,7 +348,7 @@ def _fingerprint(config: PrepareConfig, inputs: list[tuple[StoredFile, int]]) ->
     files: list[Any] = [(*asdict(file).values(), part) for file, part in inputs]
     if config.items is not None:
         files += [tuple(asdict(file).values()) for file in list_files(config.items)]
-    described = json.dumps([SCHEMA_VERSION, config.options(), files], sort_keys=True, default=str)
+    described = json.dumps([DATASET.version, config.options(), files], sort_keys=True, default=str)
     return hashlib.sha256(described.encode()).hexdigest()
 
 

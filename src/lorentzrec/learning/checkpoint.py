@@ -11,15 +11,21 @@ from numpy.typing import NDArray
 
 from lorentzrec.atomic import MARKER, atomic_directory, checksum, read_directory
 from lorentzrec.errors import ArtifactError, ConfigError
-from lorentzrec.manifest import check_entries, check_seal, parse_manifest, write_manifest
+from lorentzrec.manifest import SEAL, FolderKind, write_manifest
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.notes import Note, read_notes, write_notes
 from lorentzrec.model.record import EpochRecord
 
-KIND, FORMAT_VERSION, ARRAYS = "lorentzrec checkpoint", 2, "state.safetensors"
-UNSEALED_VERSION = 1
-"""Of lorentzrec 0.1: without a seal, and with the checksum of the arrays in its place."""
+ARRAYS = "state.safetensors"
 AGAIN = "delete it and train from the start"
+CHECKPOINT = FolderKind(
+    "lorentzrec checkpoint",
+    2,
+    "checkpoint",
+    AGAIN,
+    {"config": dict, "data_digest": str, "record": list, "best_epoch": int, "notes": list},
+    unsealed=1,
+)
 
 
 @dataclass(frozen=True)
@@ -40,8 +46,8 @@ class Checkpoint:
         with atomic_directory(path) as folder:
             save_file({name: np.ascontiguousarray(array) for name, array in self.arrays.items()}, folder / ARRAYS)
             manifest = {
-                "kind": KIND,
-                "format_version": FORMAT_VERSION,
+                "kind": CHECKPOINT.name,
+                "format_version": CHECKPOINT.version,
                 "config": self.config.to_dict(),
                 "data_digest": self.data_digest,
                 "record": [epoch.to_dict() for epoch in self.record],
@@ -68,10 +74,11 @@ class Checkpoint:
         from safetensors import SafetensorError
         from safetensors.numpy import load_file
 
-        manifest = _read_manifest(folder)
-        if checksum(folder / ARRAYS) != manifest["files"].get(ARRAYS):
-            raise ArtifactError(f"{folder / ARRAYS} is damaged: {AGAIN}")
+        manifest = CHECKPOINT.parse((folder / MARKER).read_bytes(), folder / MARKER)
         try:
+            sealed = manifest["format_version"] == CHECKPOINT.version  # else of 0.1, with this checksum in its place
+            if checksum(folder / ARRAYS) != (manifest["files"].get(ARRAYS) if sealed else manifest[SEAL]):
+                raise ArtifactError(f"{folder / ARRAYS} is damaged: {AGAIN}")
             record = tuple(EpochRecord.from_dict(epoch) for epoch in manifest["record"])
             if not 0 <= manifest["best_epoch"] <= len(record):
                 raise ValueError(f"the best epoch is {manifest['best_epoch']} of {len(record)}")
@@ -110,19 +117,3 @@ class Checkpoint:
                     f"the checkpoint was made with {name}={mine[name]}, not {given[name]}: "
                     "set it back, or train without resume"
                 )
-
-
-def _read_manifest(folder: Path) -> dict[str, Any]:
-    place, content = str(folder / MARKER), (folder / MARKER).read_bytes()
-    messages = {"what": "checkpoint", "again": AGAIN}
-    manifest = parse_manifest(content, place, key="kind", kind=KIND, **messages)
-    version = manifest.get("format_version")
-    if version not in (UNSEALED_VERSION, FORMAT_VERSION):
-        raise ArtifactError(f"{folder} is not a checkpoint that this version can read: {AGAIN}")
-    if version == UNSEALED_VERSION:
-        manifest["files"] = {ARRAYS: manifest.get("checksum")}
-    else:
-        check_seal(content, manifest, place, **messages)
-    types = {"config": dict, "data_digest": str, "record": list, "best_epoch": int, "notes": list, "files": dict}
-    check_entries(manifest, types, place, **messages)
-    return manifest

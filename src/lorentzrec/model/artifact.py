@@ -30,7 +30,7 @@ from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.geometry.hyperboloid import lift
 from lorentzrec.ingest.storage import parquet_faults
-from lorentzrec.manifest import check_entries, read_manifest, write_manifest
+from lorentzrec.manifest import FolderKind, write_manifest
 from lorentzrec.memory import Memory
 from lorentzrec.model.composing import AttributePoints
 from lorentzrec.model.config import ResolvedConfig
@@ -41,7 +41,13 @@ from lorentzrec.model.record import EpochRecord
 if TYPE_CHECKING:
     import polars as pl
 
-KIND, FORMAT_VERSION = "lorentzrec model", 1
+MODEL = FolderKind(
+    "lorentzrec model",
+    1,
+    "model",
+    "save it again",
+    {"config": dict, "data_digest": str, "record": list, "metrics": dict, "notes": list, "files": dict},
+)
 
 POINTS, ITEMS, USERS, HISTORIES = "points.safetensors", "items.parquet", "users.parquet", "histories.safetensors"
 MEMORY, OPTIMISER = "memory.safetensors", "optimiser.safetensors"
@@ -82,8 +88,8 @@ def save_model(model: Model, path: str | Path, *, histories: bool = True) -> Non
             if (folder / name).exists():
                 (folder / name).chmod(0o600)  # only the owner may read what customers did
         manifest = {
-            "kind": KIND,
-            "format_version": FORMAT_VERSION,
+            "kind": MODEL.name,
+            "format_version": MODEL.version,
             "versions": {"lorentzrec": __version__, "python": platform.python_version(), "numpy": np.__version__},
             "config": model.config.to_dict(),
             "data_digest": model.data_digest,
@@ -115,29 +121,15 @@ def load(path: str | Path) -> Model:
 def _read_folder(folder: Path) -> Model:
     if not folder.is_dir():
         raise ArtifactError(f"there is no model folder {folder}: check the path, or train and save a model first")
-    manifest = _read_manifest(folder)
+    manifest = MODEL.read(folder)
+    if not {POINTS, ITEMS} <= manifest["files"].keys():
+        raise MODEL.damaged(folder / MARKER, f"it does not list {POINTS} and {ITEMS}")
     for name, expected in manifest["files"].items():
         if not (folder / name).is_file():
             raise ArtifactError(f"{folder / name} is missing: copy the whole model folder again")
         if checksum(folder / name) != expected:
-            raise _damaged(folder / name, f"its checksum is not the one in {MARKER}")
+            raise MODEL.damaged(folder / name, f"its checksum is not the one in {MARKER}")
     return _read_model(folder, manifest)
-
-
-def _read_manifest(folder: Path) -> dict[str, Any]:
-    manifest = read_manifest(
-        folder,
-        key="kind",
-        kind=KIND,
-        format_version=FORMAT_VERSION,
-        what="model",
-        again="save it again",
-    )
-    types = {"config": dict, "data_digest": str, "record": list, "metrics": dict, "notes": list, "files": dict}
-    check_entries(manifest, types, str(folder / MARKER), what="model", again="save it again")
-    if not {POINTS, ITEMS} <= manifest["files"].keys():
-        raise _damaged(folder / MARKER, f"it does not list {POINTS} and {ITEMS}")
-    return manifest
 
 
 def _read_model(folder: Path, manifest: dict[str, Any]) -> Model:
@@ -180,7 +172,7 @@ def _read_model(folder: Path, manifest: dict[str, Any]) -> Model:
         SafetensorError,
         pl.exceptions.PolarsError,
     ) as error:
-        raise _damaged(folder, f"its files do not make a model: {error}") from error
+        raise MODEL.damaged(folder, f"its files do not make a model: {error}") from error
     if model.attributes is not None:
         points |= {f"attribute_{name}": array for name, array in _points_of(model.attributes).items()}
     for name, array in points.items():
@@ -198,12 +190,12 @@ def _read_histories(path: Path, users: Vocabulary, items: Vocabulary) -> Interac
         or (np.diff(offsets) < 0).any()
         or not ((item_rows >= 0) & (item_rows < len(items))).all()
     ):
-        raise _damaged(path, "its offsets and item rows do not fit the users and items")
+        raise MODEL.damaged(path, "its offsets and item rows do not fit the users and items")
     if weights is not None and (
         (weights.dtype, weights.shape) != (np.dtype(np.float32), item_rows.shape)
         or not ((weights > 0) & np.isfinite(weights)).all()
     ):
-        raise _damaged(path, "its weights are not one positive number per event")
+        raise MODEL.damaged(path, "its weights are not one positive number per event")
     return Interactions(users, items, offsets, item_rows, weights=weights)
 
 
@@ -229,7 +221,7 @@ def _read_attributes(folder: Path, items: Vocabulary, columns: list[dict[str, An
         or (np.diff(offsets) < 0).any()
         or not ((rows >= 0) & (rows < len(values))).all()
     ):
-        raise _damaged(path, "its offsets and rows do not fit the items and attributes")
+        raise MODEL.damaged(path, "its offsets and rows do not fit the items and attributes")
     read = tuple(AttributeColumn(**column | {"edges": tuple(column["edges"])}) for column in columns)
     of_items = ItemAttributes(items, values, offsets, rows, read)
     return AttributePoints(of_items, arrays["points"], arrays.get("history_points", arrays["points"]))
@@ -245,7 +237,7 @@ def check_points(path: Path, name: str, points: NDArray[np.float32], hyperbolic:
                 right &= np.abs(lift(block[:, 1:])[:, 0] - block[:, 0]) <= SHEET_TOLERANCE * block[:, 0]
         if not right.all():
             place = "on the hyperboloid" if hyperbolic else "finite"
-            raise _damaged(path, f"row {start + int(right.argmin())} of {name} is not {place}")
+            raise MODEL.damaged(path, f"row {start + int(right.argmin())} of {name} is not {place}")
 
 
 def write_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
@@ -300,9 +292,5 @@ def _read_ids(path: Path) -> pl.DataFrame:
     with parquet_faults(path, "copy the model again, or save it again"):
         frame = pl.read_parquet(path, glob=False, hive_partitioning=False)
     if not np.array_equal(frame["row"].to_numpy(), np.arange(len(frame))):
-        raise _damaged(path, "its rows are not numbered 0, 1, 2 and so on")
+        raise MODEL.damaged(path, "its rows are not numbered 0, 1, 2 and so on")
     return frame
-
-
-def _damaged(path: Path, reason: str) -> ArtifactError:
-    return ArtifactError(f"{path} is damaged ({reason}): copy the model again, or save it again")

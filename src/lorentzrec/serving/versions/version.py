@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from lorentzrec.atomic import atomic_directory, checksum
 from lorentzrec.errors import ArtifactError, InputError, LorentzrecError
-from lorentzrec.manifest import read_manifest, write_manifest
+from lorentzrec.manifest import FolderKind, write_manifest
 from lorentzrec.model.artifact import (
     check_points,
     describe_memory,
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from lorentzrec.model.model import Model
     from lorentzrec.reduction.disk_map import DiskMap
 
-FORMAT, FORMAT_VERSION = "lorentzrec-version", 1
+VERSION = FolderKind("lorentzrec-version", 1, "version", "publish the model again")
 ITEMS = "items.sqlite"
 READ_BYTES = 64 * 2**20
 """Files of up to this size are copied before use, so that truncating them does no harm; larger ones are mapped."""
@@ -161,8 +161,8 @@ def write_version(
             else:
                 notes.append(f"{len(model.items):,} items are ranked exactly, not by an index: {EXTRA}, publish again")
         manifest = {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
+            "format": VERSION.name,
+            "format_version": VERSION.version,
             "name": f"{created:%Y%m%dT%H%M%S}-{created.microsecond:06x}",
             "created": created.isoformat(timespec="seconds"),
             "model": model.config.to_dict(),
@@ -201,26 +201,19 @@ def open_version(folder: Path, *, copies: Path | None = None) -> Version:
     except OSError as error:
         raise ArtifactError(f"cannot read {folder} ({error}): check the disk and the permissions") from error
     except Exception as error:
-        raise _damaged(folder, f"{type(error).__name__}: {' '.join(str(error).split())}") from error
+        raise VERSION.damaged(folder, f"{type(error).__name__}: {' '.join(str(error).split())}") from error
 
 
 def _open_version(folder: Path, copies: Path | None) -> Version:
-    manifest = read_manifest(
-        folder,
-        key="format",
-        kind=FORMAT,
-        format_version=FORMAT_VERSION,
-        what="version",
-        again="publish the model again",
-    )
+    manifest = VERSION.read(folder)
     arrays, ranker, attributes = _read_model(folder, OWN, manifest, copies)
     twin = _read_model(folder, TWIN, manifest, copies) if manifest["twin"] else None
     items, count = ItemDirectory(folder / ITEMS), manifest["items"]
     if len(items) != count:
-        raise _damaged(folder / ITEMS, f"it has {len(items)} items and the manifest {count}")
+        raise VERSION.damaged(folder / ITEMS, f"it has {len(items)} items and the manifest {count}")
     codes = arrays["category_codes"]
     if count and not -1 <= codes.min() <= codes.max() < len(items.categories):
-        raise _damaged(folder / OWN.points, f"a category is outside of the {len(items.categories)} in {ITEMS}")
+        raise VERSION.damaged(folder / OWN.points, f"a category is outside of the {len(items.categories)} in {ITEMS}")
     index: Index | None = None
     notes: tuple[str, ...] = ()
     if manifest["index"] is not None and is_installed():
@@ -261,7 +254,7 @@ def read_arrays(path: Path, copies: Path | None = None) -> dict[str, NDArray[Any
             for name, entry in header.items()
         }
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        raise _damaged(path, f"its header does not fit its content: {error}") from error
+        raise VERSION.damaged(path, f"its header does not fit its content: {error}") from error
 
 
 def _content(path: Path, copies: Path | None) -> NDArray[np.uint8]:
@@ -305,7 +298,7 @@ def _check_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], count: int, wi
         array = arrays.get(name)
         missing = array is None and name in required
         if missing or (array is not None and (array.dtype, array.shape) != (np.dtype(dtype), shape)):
-            raise _damaged(path, f"{name} is not {dtype} {shape}")
+            raise VERSION.damaged(path, f"{name} is not {dtype} {shape}")
 
 
 def _write_model(
@@ -352,7 +345,7 @@ def _read_model(
     if described.get("memory"):  # versions of 0.1 have none
         memory = read_memory(read_arrays(folder / files.memory, copies), described["memory"])
         if memory.item_count != count:
-            raise _damaged(folder / files.memory, f"it has {memory.item_count} items and the manifest {count}")
+            raise VERSION.damaged(folder / files.memory, f"it has {memory.item_count} items and the manifest {count}")
     points = arrays.pop("item_points"), arrays.pop("history_points", None)
     ranker = Ranker(*points, **{name: described[name] for name in SPACE}, memory=memory)
     attributes = None
@@ -383,7 +376,3 @@ def _checked_map(disk_map: NDArray[np.float32], count: int) -> NDArray[np.float3
     if outside.any():
         raise InputError(f"row {int(outside.argmax())} of the map is not inside the unit disk: make the map again")
     return disk_map
-
-
-def _damaged(path: Path, reason: str) -> ArtifactError:
-    return ArtifactError(f"{path} is damaged ({reason}): copy the version again, or publish the model again")

@@ -4,6 +4,8 @@ Options are named in backticks as in Python (`user_column`, `separator=';'`); th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -72,6 +74,18 @@ def how_to_get(extra: str) -> str:
     pip finds the extras in the installed package, be it a wheel or a checkout, and needs no index that has it.
     """
     return f"pip install 'lorentzrec[{extra}]'"
+
+
+@contextmanager
+def explain_missing(reason: str, action: str, error_class: type[LorentzrecError] = InputError) -> Iterator[None]:
+    """An error with this reason and next action if a package that the block imports is missing.
+
+    reason: with `{name}` for the name of the package.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise error_class(f"{reason.replace('{name}', error.name or str(error))}: {action}") from error
 
 
 @dataclass(frozen=True)

@@ -8,21 +8,20 @@ import numpy as np
 
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import Id
-from lorentzrec.errors import ConfigError
+from lorentzrec.errors import ConfigError, explain_missing
 from lorentzrec.learning.trainer import train
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.model import Model
 
-try:
+with explain_missing(
+    "lorentzrec.lenskit needs {name}, which is not installed",
+    "see docs/coming-from.md for how to install LensKit next to this package",
+    ConfigError,
+):
     from lenskit.data import Dataset, ItemList, QueryInput, RecQuery
     from lenskit.pipeline import Component
     from lenskit.training import Trainable, TrainingOptions
     from pydantic import BaseModel
-except ModuleNotFoundError as error:
-    raise ConfigError(
-        f"lorentzrec.lenskit needs {error.name}, which is not installed: see docs/coming-from.md for how to install "
-        "LensKit next to this package"
-    ) from None
 
 
 class MidpointConfig(BaseModel, extra="allow"):  # type: ignore[misc, call-arg]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.errors import ConfigError
+from lorentzrec.errors import ConfigError, explain_missing
 from lorentzrec.estimator import nearest_items
 from lorentzrec.field_checks import check_names
 from lorentzrec.learning.trainer import train
@@ -16,14 +16,13 @@ from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.ranking import Recommendations
 
-try:
+with explain_missing(
+    "lorentzrec.rectools needs {name}, which is not installed",
+    "see docs/coming-from.md for how to install RecTools next to this package",
+    ConfigError,
+):
     from rectools import Columns
     from rectools.models.base import ModelBase, ModelConfig
-except ModuleNotFoundError as error:
-    raise ConfigError(
-        f"lorentzrec.rectools needs {error.name}, which is not installed: see docs/coming-from.md for how to install "
-        "RecTools next to this package"
-    ) from None
 
 
 class MidpointModelConfig(ModelConfig):  # type: ignore[misc]

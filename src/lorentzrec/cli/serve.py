@@ -9,7 +9,7 @@ import typer
 from lorentzrec.cli.inputs import named_numbers
 from lorentzrec.cli.options import field_options, pop_fields
 from lorentzrec.cli.output import note, say
-from lorentzrec.errors import InputError, StoreUnavailable, how_to_get
+from lorentzrec.errors import StoreUnavailable, explain_missing, how_to_get
 
 if TYPE_CHECKING:
     from lorentzrec.serving.http.settings import ServiceSettings
@@ -42,11 +42,9 @@ def serve(
     event_weights KIND=WEIGHT: Weight of a kind of event; other kinds are refused. Repeatable. Default: as in the
         dataset of the version.
     """
-    try:
+    with explain_missing("serving needs {name}", how_to_get("serve")):
         from lorentzrec.serving.http.server import run
         from lorentzrec.serving.http.settings import ServiceSettings
-    except ModuleNotFoundError as error:
-        raise InputError(f"serving needs {error.name}: {how_to_get('serve')}") from None
     from lorentzrec.serving.stores.address import open_store
     from lorentzrec.threads import available_cores
 

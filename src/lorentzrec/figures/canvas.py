@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lorentzrec.atomic import atomic_file
-from lorentzrec.errors import InputError, how_to_get
+from lorentzrec.errors import InputError, explain_missing, how_to_get
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,11 +27,9 @@ def canvas(path: str | Path, width: float, height: float) -> Iterator[Figure]:
     ending = Path(path).suffix.lower()
     if ending not in (".png", ".svg", ".pdf"):
         raise InputError(f"{path} has no known image format: end the name in .png, .svg or .pdf")
-    try:
+    with explain_missing("figures need matplotlib", how_to_get("plots")):
         from matplotlib import rc_context
         from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError(f"figures need matplotlib: {how_to_get('plots')}") from None
 
     style: Any = {
         "font.size": 8,

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from lorentzrec.errors import InputError, TrainingError, how_to_get
+from lorentzrec.errors import InputError, TrainingError, explain_missing, how_to_get
 from lorentzrec.ingest.storage import credentials
 
 if TYPE_CHECKING:
@@ -37,10 +37,8 @@ def spark_session(
         raise InputError("master, remote and session name three different places: give one of them")
     if master is not None and master.startswith("sc://"):
         master, remote = None, master
-    try:
+    with explain_missing("the spark engine needs pyspark", f"{how_to_get('spark')}, and Java 17 or newer"):
         from pyspark.sql import SparkSession
-    except ImportError:
-        raise InputError(f"the spark engine needs pyspark: {how_to_get('spark')}, and Java 17 or newer") from None
     own = session is None
     if own:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

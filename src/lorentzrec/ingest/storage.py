@@ -22,7 +22,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lorentzrec.errors import ArtifactError, InputError, how_to_get
+from lorentzrec.errors import ArtifactError, InputError, explain_missing, how_to_get
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -202,10 +202,8 @@ def _remote_files(address: str) -> list[StoredFile]:
 @contextmanager
 def _open_container(address: str) -> Iterator[tuple[Any, str]]:
     """The container of a remote address and the path in it; all errors are reported in one line."""
-    try:
+    with explain_missing(f"{address} needs the package obstore", how_to_get("azure")):
         import obstore.exceptions as exceptions
-    except ImportError:
-        raise InputError(f"{address} needs the package obstore: {how_to_get('azure')}") from None
     scheme, _, rest = address.partition("://")
     container, _, path = rest.partition("/")
     try:
@@ -253,10 +251,8 @@ def _find_azure_identity(container: str) -> Any:
     if not os.environ.get("AZURE_STORAGE_ACCOUNT_NAME"):
         names = "AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_NAME and a key"
         raise InputError(f"az://{container}: no Azure credentials: set {names}")
-    try:
+    with explain_missing(f"az://{container} needs azure-identity", how_to_get("azure")):
         from obstore.auth.azure import AzureCredentialProvider
-    except ImportError:
-        raise InputError(f"az://{container} needs azure-identity: {how_to_get('azure')}") from None
     return AzureCredentialProvider()
 
 

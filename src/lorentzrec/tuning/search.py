@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lorentzrec.atomic import atomic_file
-from lorentzrec.errors import InputError, TrainingError, how_to_get
+from lorentzrec.errors import InputError, TrainingError, explain_missing, how_to_get
 from lorentzrec.evaluation.protocol import cutoff_of
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.threads import available_cores
@@ -288,14 +288,12 @@ def _work(worker: _Worker, turn: Any, lines: Any) -> None:
 
 
 def _study(folder: Path, geometry: str, search: Search) -> Study:
-    try:
+    with explain_missing("tuning needs Optuna", how_to_get("tune")):
         with warnings.catch_warnings():  # of tqdm, in notebooks without ipywidgets: its bars are not used here
             warnings.filterwarnings("ignore", message="IProgress not found")
             import optuna
         from optuna.storages import JournalStorage
         from optuna.storages.journal import JournalFileBackend
-    except ImportError:
-        raise InputError(f"tuning needs Optuna: {how_to_get('tune')}") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     folder.mkdir(parents=True, exist_ok=True)
     study = optuna.create_study(

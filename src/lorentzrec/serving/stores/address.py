@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lorentzrec.errors import InputError, how_to_get
+from lorentzrec.errors import InputError, explain_missing, how_to_get
 
 if TYPE_CHECKING:
     from lorentzrec.serving.stores.store import Store
@@ -31,21 +29,13 @@ def open_store(url: str, *, create: bool = False) -> Store:
 
             return FileStore(Path(folder), create=create)
         case "postgresql" | "postgres":
-            with _explain_missing("PostgreSQL", "postgres"):
+            with explain_missing("a store in PostgreSQL needs {name}", how_to_get("postgres")):
                 from lorentzrec.serving.stores.postgres_store import PostgresStore
             return PostgresStore(url, create=create)
         case "cosmos" | "cosmos+http":
-            with _explain_missing("Cosmos DB", "azure"):
+            with explain_missing("a store in Cosmos DB needs {name}", how_to_get("azure")):
                 from lorentzrec.serving.stores.cosmos_store import CosmosStore
             return CosmosStore(url, create=create)
     # Whatever follows the scheme of a mistyped address may be a password.
     shown = url if not set(url) & set(":@=") else re.split("[:@=/]", url)[0] + ":..."
     raise InputError(f"{shown!r} is not the address of a store: give {FORMS}")
-
-
-@contextmanager
-def _explain_missing(what: str, extra: str) -> Iterator[None]:
-    try:
-        yield
-    except ImportError as error:
-        raise InputError(f"a store in {what} needs {error.name or error}: {how_to_get(extra)}") from error

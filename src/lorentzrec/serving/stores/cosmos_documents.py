@@ -33,7 +33,7 @@ from azure.cosmos.exceptions import (
     CosmosResourceNotFoundError,
 )
 
-from lorentzrec.errors import InputError, LorentzrecError, how_to_get
+from lorentzrec.errors import InputError, LorentzrecError, explain_missing, how_to_get
 from lorentzrec.serving.stores.faults import StoreFault
 
 CALL_LIMITS: dict[str, Any] = {"timeout": 4, "connection_timeout": 2, "read_timeout": 4}
@@ -259,8 +259,6 @@ def _regions(query: str, url: str) -> list[str]:
 
 def _identity() -> Any:
     """Managed identity, workload identity, the variables AZURE_*, or the Azure CLI: the first that is there."""
-    try:
+    with explain_missing("neither COSMOS_KEY nor azure-identity is available", how_to_get("azure")):
         from azure.identity import DefaultAzureCredential
-    except ImportError as error:
-        raise InputError(f"neither COSMOS_KEY nor azure-identity is available: {how_to_get('azure')}") from error
     return DefaultAzureCredential()

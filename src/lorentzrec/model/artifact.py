@@ -64,9 +64,7 @@ def save_model(model: Model, path: str | Path, *, histories: bool = True) -> Non
     """Write `model` to the folder `path` atomically; an older model there is replaced."""
     saved = model.histories if histories else None
     users = model.users if saved is not None or model.user_points is not None else None
-    points = {"item_points": model.item_points}
-    if model.history_points is not model.item_points:
-        points["history_points"] = model.history_points
+    points = point_arrays(model.item_points, model.history_points, "item_points")
     if model.user_points is not None:
         points["user_points"] = model.user_points
     with atomic_directory(path) as folder:
@@ -174,7 +172,8 @@ def _read_model(folder: Path, manifest: dict[str, Any]) -> Model:
     ) as error:
         raise MODEL.damaged(folder, f"its files do not make a model: {error}") from error
     if model.attributes is not None:
-        points |= {f"attribute_{name}": array for name, array in _points_of(model.attributes).items()}
+        arrays = point_arrays(model.attributes.points, model.attributes.history_points)
+        points |= {f"attribute_{name}": array for name, array in arrays.items()}
     for name, array in points.items():
         check_points(folder / POINTS, name, array, model.config.hyperbolic)
     return model
@@ -199,15 +198,16 @@ def _read_histories(path: Path, users: Vocabulary, items: Vocabulary) -> Interac
     return Interactions(users, items, offsets, item_rows, weights=weights)
 
 
-def _points_of(attributes: AttributePoints) -> dict[str, NDArray[np.float32]]:
-    points = {"points": attributes.points}
-    if attributes.history_points is not attributes.points:
-        points["history_points"] = attributes.history_points
-    return points
+def point_arrays(
+    points: NDArray[np.float32], history_points: NDArray[np.float32], name: str = "points"
+) -> dict[str, NDArray[np.float32]]:
+    """The arrays of a file of points, which has history points only if they are others."""
+    return {name: points} if history_points is points else {name: points, "history_points": history_points}
 
 
 def _attribute_arrays(attributes: AttributePoints) -> dict[str, NDArray[Any]]:
-    return {**_points_of(attributes), "offsets": attributes.of_items.offsets, "rows": attributes.of_items.rows}
+    points, of_items = point_arrays(attributes.points, attributes.history_points), attributes.of_items
+    return {**points, "offsets": of_items.offsets, "rows": of_items.rows}
 
 
 def _read_attributes(folder: Path, items: Vocabulary, columns: list[dict[str, Any]]) -> AttributePoints:

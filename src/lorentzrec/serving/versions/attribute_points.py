@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lorentzrec.data.attributes import AttributeColumn
 from lorentzrec.errors import ArtifactError, InputError
-from lorentzrec.model.artifact import write_arrays
+from lorentzrec.model.artifact import point_arrays, write_arrays
 
 if TYPE_CHECKING:
     from lorentzrec.model.composing import AttributePoints
@@ -51,10 +51,7 @@ class VersionAttributes:
 
 def write_attributes(path: Path, attributes: AttributePoints) -> None:
     """`path`: of both files, without suffix."""
-    arrays = {"points": attributes.points}
-    if attributes.history_points is not attributes.points:
-        arrays["history_points"] = attributes.history_points
-    write_arrays(path.with_suffix(".safetensors"), arrays)
+    write_arrays(path.with_suffix(".safetensors"), point_arrays(attributes.points, attributes.history_points))
     of_items = attributes.of_items
     described = {
         "columns": [asdict(column) for column in of_items.columns],

@@ -38,6 +38,7 @@ from lorentzrec.model.artifact import (
     check_points,
     describe_memory,
     memory_arrays,
+    point_arrays,
     read_memory,
     write_arrays,
 )
@@ -312,9 +313,7 @@ def _write_model(
 
     rows: the order of the items, if another than that of the model.
     """
-    arrays = {"item_points": model.item_points}
-    if model.history_points is not model.item_points:
-        arrays["history_points"] = model.history_points
+    arrays = point_arrays(model.item_points, model.history_points, "item_points")
     for name, points in arrays.items():
         check_points(Path("the model"), name, points, model.config.geometry == "hyperboloid")
     ordered = arrays if rows is None else {name: points[rows] for name, points in arrays.items()}

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import Booleans, Floats, Integers, gather_groups, offsets_of
+from lorentzrec.data.arrays import Booleans, Floats, Integers, gather_groups, mask_of, offsets_of
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError
 from lorentzrec.topk import strongest, strongest_entries
@@ -80,9 +80,7 @@ class Boosts(NamedTuple):
 
 def contains(rows: NDArray[Any], items: Integers) -> NDArray[np.bool_]:
     """Which of some items are among `rows`; faster than `numpy.isin` for thousands of items."""
-    marks = np.zeros(1 + int(max(items.max(initial=0), rows.max(initial=0))), bool)
-    marks[rows] = True
-    return marks[items]
+    return mask_of(rows, 1 + int(max(items.max(initial=0), rows.max(initial=0))))[items]
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,8 +237,7 @@ def remember(memory: Memory, data: Interactions, new: Booleans, item_counts: Int
 
     item_counts: the events of each item; None: those in `data`.
     """
-    customers = np.zeros(len(data.users), bool)
-    customers[data.user_rows[new[data.item_rows]]] = True
+    customers = mask_of(data.user_rows[new[data.item_rows]], len(data.users))
     some = data.select(customers[data.user_rows])
     if memory.ordered:
         blocks = _transitions(some, FOUND_COUNT, _masses(data) if item_counts is None else np.maximum(item_counts, 1.0))

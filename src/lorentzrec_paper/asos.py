@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.data.arrays import mask_of
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.evaluation.baselines import Popularity
 from lorentzrec.evaluation.protocol import Recommender, evaluate
@@ -177,8 +178,8 @@ class Shop:
             train_part, test = open_dataset(dataset).parts()
             self.clock.append(time.perf_counter())
         # Uniformly in time, as in the paper: any event of the 51 weeks may be chosen.
-        chosen = np.zeros(len(train_part), bool)
-        chosen[np.random.default_rng(0).choice(len(chosen), self.validation_events, replace=False)] = True
+        places = np.random.default_rng(0).choice(len(train_part), self.validation_events, replace=False)
+        chosen = mask_of(places, len(train_part))
         return train_part.select(~chosen), train_part.select(chosen), test
 
     def numbers(self) -> ShopNumbers:

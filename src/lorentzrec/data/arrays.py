@@ -1,4 +1,4 @@
-"""Array types, and groups of rows in flat arrays: group g is `values[offsets[g]:offsets[g + 1]]`."""
+"""Array types, rows as a mask, and groups of rows in flat arrays: group g is `values[offsets[g]:offsets[g + 1]]`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,13 @@ from numpy.typing import NDArray
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
 Booleans: TypeAlias = NDArray[np.bool_]
+
+
+def mask_of(rows: NDArray[np.integer[Any]], count: int) -> Booleans:
+    """Which of `count` rows are among `rows`."""
+    mask = np.zeros(count, bool)
+    mask[rows] = True
+    return mask
 
 
 def offsets_of(counts: NDArray[np.integer[Any]]) -> Integers:

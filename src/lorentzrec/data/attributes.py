@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.counting import Count
-from lorentzrec.data.arrays import Booleans, Floats, Integers, gather_groups, offsets_of, update_digest
+from lorentzrec.data.arrays import Booleans, Floats, Integers, gather_groups, mask_of, offsets_of, update_digest
 from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary, id_series
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.topk import strongest_entries
@@ -187,8 +187,7 @@ class ItemAttributes:
 
     def seen_with(self, items: Booleans) -> ItemAttributes:
         """Without the attributes that none of these items has."""
-        kept = np.zeros(len(self.values), bool)
-        kept[self.rows[items[self.owners]]] = True
+        kept = mask_of(self.rows[items[self.owners]], len(self.values))
         if kept.all():
             return self
         return self._with_values(Vocabulary(self.values.series.filter(kept), name="attribute"))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import Booleans
+from lorentzrec.data.arrays import Booleans, mask_of
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions, offsets_of
 from lorentzrec.data.vocabulary import UNKNOWN
@@ -361,8 +361,7 @@ def _hold_out(
     if not data.ordered:
         skipped = (random.random(count) * counts[chosen]).astype(np.int64)  # labelled events before the chosen one
         places = np.flatnonzero(labels)[before[chosen] + skipped]
-    out = np.zeros(len(data), bool)
-    out[places] = True
+    out = mask_of(places, len(data))
     return data.select(~out), data.select(out)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from lorentzrec.data.arrays import Booleans, Integers
+from lorentzrec.data.arrays import Booleans, Integers, mask_of
 from lorentzrec.data.interactions import Interactions, refuse_other_data
 from lorentzrec.data.joining import take_items
 from lorentzrec.data.splitting import SECONDS_PER_DAY
@@ -103,9 +103,7 @@ def _kept_items(data: Interactions, prune_after: float | None, live: Iterable[Id
         keep &= newest >= data.times.max() - prune_after * SECONDS_PER_DAY
     if live is not None:
         rows = data.items.rows(list(live))
-        listed = np.zeros(len(data.items), bool)
-        listed[rows[rows != UNKNOWN]] = True
-        keep &= listed
+        keep &= mask_of(rows[rows != UNKNOWN], len(data.items))
     if keep.sum() < 2:
         raise InputError(f"{keep.sum()} of {len(keep):,} items would be left: prune later, or give more live items")
     return np.flatnonzero(keep)

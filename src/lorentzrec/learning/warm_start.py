@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import Integers
+from lorentzrec.data.arrays import Integers, mask_of
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.joining import reindex
@@ -175,9 +175,7 @@ def _write_composed(
     everything[places] = points
     own, vectors = everything[:count], everything[count:]
     old = 0 if earlier is None else len(earlier)
-    placed = np.zeros(count, bool)
-    placed[places] = True
-    of_new = placed[attributes.owners] & (attributes.rows >= old)
+    of_new = mask_of(places, count)[attributes.owners] & (attributes.rows >= old)
     found, any_item = midpoints(
         own[attributes.owners[of_new]],
         attributes.rows[of_new].astype(np.int64),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lorentzrec.data.arrays import mask_of
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.splitting import before_test
 from lorentzrec.errors import InputError
@@ -51,6 +52,5 @@ class TuningTask:
         owners = np.flatnonzero(self.validation.lengths)
         if len(owners) <= users:
             return self.validation
-        chosen = np.zeros(len(self.validation.users), bool)
-        chosen[np.random.default_rng(seed).choice(owners, users, replace=False)] = True
-        return self.validation.select(chosen[self.validation.user_rows])
+        chosen = np.random.default_rng(seed).choice(owners, users, replace=False)
+        return self.validation.select(mask_of(chosen, len(self.validation.users))[self.validation.user_rows])

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.data.arrays import mask_of
 from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.geometry import FloatArray
 from lorentzrec.model.placement import PlacedItems
@@ -123,9 +124,8 @@ class LiveRanker:
         """The `k` items with the most events in training, scored by that number; ties by row."""
         rows = self._popular
         if allowed is not None:
-            permitted = np.zeros(len(self._counts), bool)
-            permitted[allowed[allowed < len(permitted)]] = True
-            rows = rows[permitted[rows]]
+            count = len(self._counts)
+            rows = rows[mask_of(allowed[allowed < count], count)[rows]]
         rows = rows[: k + len(excluded)]
         best = rows[~np.isin(rows, excluded)][:k].astype(np.int64)
         return best, self._counts[best].astype(np.float32)

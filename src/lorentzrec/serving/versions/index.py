@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.data.arrays import mask_of
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ArtifactError, LorentzrecError, how_to_get
 from lorentzrec.geometry import FloatArray
@@ -134,7 +135,7 @@ class IndexedRanker(Ranker):
         """`live`: rows of the items that may be found at all; None for every item."""
         vars(self).update(vars(ranker))
         self._index = index
-        self._live = None if live is None else _mask(live, len(self.item_points))
+        self._live = None if live is None else mask_of(live, len(self.item_points))
 
     def top(
         self,
@@ -148,7 +149,7 @@ class IndexedRanker(Ranker):
         permitted = self._live
         never = excluded
         if allowed is not None:
-            permitted = _mask(allowed, count)
+            permitted = mask_of(allowed, count)
             if self._live is not None:
                 permitted &= self._live
         if excluded is None:
@@ -259,9 +260,3 @@ def augment(points: NDArray[np.float32]) -> NDArray[np.float32]:
     """Points with the coordinate sqrt(M^2 - |v|^2), which gives all of them the length M of the longest."""
     squared = np.einsum("ij,ij->i", points, points, dtype=np.float64)
     return np.column_stack([points, np.sqrt(squared.max(initial=0) - squared).astype(np.float32)])
-
-
-def _mask(rows: Rows, count: int) -> NDArray[np.bool_]:
-    mask = np.zeros(count, bool)
-    mask[rows] = True
-    return mask

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import NamedTuple, Self
 
+import msgspec
+
 MOST_CUSTOMERS = 20
 """The first customers of a new item that are kept; the events of later ones are in their histories only."""
 
@@ -53,11 +55,7 @@ class NewItem:
 
     @classmethod
     def from_json(cls, id: str, content: str) -> Self:
-        found = json.loads(content)
-        details = found["details"]
-        if details is not None:
-            details = ItemDetails(**details | {"like": tuple(details["like"])})
-        return cls(id, details, tuple(found["customers"]))
+        return msgspec.convert(json.loads(content) | {"id": id}, cls)
 
 
 class NewItems(NamedTuple):

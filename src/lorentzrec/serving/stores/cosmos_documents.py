@@ -183,24 +183,19 @@ class Documents:
                 if error.status_code != 500:
                     raise
         # An emulator fails on an id that it does not know; a search is reliable.
-        return next(iter(self.all(partition, id=id)), None)
+        return next(iter(self.all(partition, condition="c.id = @id", id=id)), None)
 
-    def all(self, partition: str, fields: str = "*", **wanted: str) -> list[Document]:
+    def all(self, partition: str, fields: str = "*", condition: str = "", **values: object) -> list[Document]:
         """The documents of a partition in the order of their ids, or only some of their fields.
 
-        wanted: values that further fields must have.
+        condition: on a document `c`, with @NAME for each of the `values`. Only ids have an index: all are scanned.
         """
-        values = {self._partition: partition, **wanted}
-        query = f"SELECT {fields} FROM c WHERE {' AND '.join(f'c.{name} = @{name}' for name in values)}"
+        query = f"SELECT {fields} FROM c WHERE c.{self._partition} = @partition"
+        query += f" AND {condition}" if condition else ""
+        values["partition"] = partition
         parameters = [{"name": f"@{name}", "value": value} for name, value in values.items()]
-        found = self._query(query, parameters=parameters, partition_key=partition)
-        return sorted(found, key=lambda document: str(document["id"]))
-
-    def after(self, partition: str, field: str, number: int) -> list[Document]:
-        """The documents of a partition in which a field has a greater number. It has no index, so all are scanned."""
-        query = f"SELECT * FROM c WHERE c.{self._partition} = @partition AND c.{field} > @number"
-        parameters: list[Document] = [{"name": "@partition", "value": partition}, {"name": "@number", "value": number}]
-        return self._query(query, parameters=parameters, partition_key=partition, enable_scan_in_query=True)
+        options = {"partition_key": partition, "enable_scan_in_query": bool(condition)}
+        return sorted(self._query(query, parameters=parameters, **options), key=lambda found: str(found["id"]))
 
     def everywhere(self, fields: str) -> list[Document]:
         """Some fields of all documents of the container: a search through all partitions, for rare use."""

@@ -34,7 +34,7 @@ class CosmosNewItems(Store, Protocol):
         revision = state.get("items_revision", 0)
         if state.get("items_reset", 0) > since or revision < since:
             since = 0
-        found = self._histories.after(PARTITION, "changed", since)
+        found = self._histories.all(PARTITION, condition="c.changed > @since", since=since)
         items = sorted((NewItem.from_json(one["item"], one["content"]) for one in found), key=lambda item: item.id)
         return NewItems(items, revision, complete=since == 0)
 

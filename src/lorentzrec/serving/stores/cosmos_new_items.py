@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from lorentzrec.serving.stores.cosmos_documents import Document, Documents
+from lorentzrec.serving.stores.cosmos_documents import Conflict, Document, Documents
+from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.new_items import Change, NewItem, NewItems, NewItemsChanged
 from lorentzrec.serving.stores.store import Store, key_of
 
 PARTITION = "new-items"
+MOST_CONFLICTS = 200
 
 Result = TypeVar("Result")
 
 
 class CosmosNewItems(Store, Protocol):
-    """The part of `CosmosStore` that keeps new items.
+    """The part of `CosmosStore` that keeps new items, and what both parts use.
 
     Each document has the revision of its last change. It is written before the state gets that revision, so whoever
     reads the state and then the documents misses none. A removal leaves no document, so the state also has the revision
@@ -25,9 +29,20 @@ class CosmosNewItems(Store, Protocol):
     _histories: Documents
     _catalogue: Documents
 
-    def _state(self) -> Document: ...
+    def _state(self) -> Document:
+        state = self._catalogue.read("state", "state")
+        if state is None:
+            raise StoreFault.STATE_LOST.error(store=self.url)
+        return state
 
-    def _until_unopposed(self, step: Callable[[], Result]) -> Result: ...
+    def _until_unopposed(self, step: Callable[[], Result]) -> Result:
+        """Do `step`, and repeat it from its reads on while other processes are faster with their writes."""
+        for _ in range(MOST_CONFLICTS):
+            try:
+                return step()
+            except Conflict:
+                time.sleep(random.uniform(0, 0.05))
+        raise StoreFault.BUSY.error(store=self.url, reason="other processes keep changing the same document")
 
     def new_items(self, since: int = 0) -> NewItems:
         state = self._state()

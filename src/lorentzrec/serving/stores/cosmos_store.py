@@ -16,16 +16,15 @@ from __future__ import annotations
 import base64
 import json
 import math
-import random
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from threading import Event as Signal
 from threading import Thread
-from typing import Any, TypeVar
+from typing import Any
 
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.serving.stores.cosmos_documents import Account, Conflict, Document
@@ -48,13 +47,10 @@ from lorentzrec.serving.stores.version_files import ChunkedVersions
 SEGMENT_EVENTS, SEGMENT_BYTES = 1000, 1_000_000
 """A document with this many events, or this much text, is full: the next event begins another."""
 PARALLEL_CUSTOMERS = 8
-MOST_CONFLICTS = 200
 ORPHAN_SECONDS = 3600
 """Parts that nothing refers to are removed when they are this old: younger ones may belong to a change under way."""
 PUBLISHER_SECONDS, RENEWAL_SECONDS = 600, 60
 """A publisher counts as gone if its document is this old; it renews the document this often."""
-
-Result = TypeVar("Result")
 
 
 class CosmosStore(ChunkedVersions, CosmosNewItems):
@@ -191,12 +187,6 @@ class CosmosStore(ChunkedVersions, CosmosNewItems):
         for document in documents:
             with suppress(Conflict):  # gone already
                 self._catalogue.delete({"id": document["id"], "place": document["place"]})
-
-    def _state(self) -> Document:
-        state = self._catalogue.read("state", "state")
-        if state is None:
-            raise StoreFault.STATE_LOST.error(store=self.url)
-        return state
 
     def _set_version(self, name: str | None) -> Any:
         """Point to another version; returns the previous one."""
@@ -420,15 +410,6 @@ class CosmosStore(ChunkedVersions, CosmosNewItems):
             raise
         if (before := _live_token(state)) is not None:
             self._delete_all(self._catalogue.all(f"live-{before}", "c.id, c.place"))
-
-    def _until_unopposed(self, step: Callable[[], Result]) -> Result:
-        """Do `step`, and repeat it from its reads on while other processes are faster with their writes."""
-        for _ in range(MOST_CONFLICTS):
-            try:
-                return step()
-            except Conflict:
-                time.sleep(random.uniform(0, 0.05))
-        raise StoreFault.BUSY.error(store=self.url, reason="other processes keep changing the same document")
 
 
 def _live_token(state: Document) -> str | None:

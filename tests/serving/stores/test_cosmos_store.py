@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -15,6 +16,7 @@ import pytest
 from lorentzrec.errors import InputError
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.faults import StoreFault
+from lorentzrec.serving.stores.new_items import ItemDetails, NewItem, NewItems, NewItemsChanged
 from lorentzrec.serving.stores.store import Added, Event, LiveItems, key_of
 from lorentzrec_paper.servers import free_port
 from serving.running_service import wait_until
@@ -162,6 +164,22 @@ def test_a_process_of_0_1_may_replace_removed_items(store: CosmosStore) -> None:
     assert store.live_items() == LiveItems(None, ["cup"])
 
 
+def test_new_items_written_before_a_conflict_get_the_revision_of_the_state(store: CosmosStore) -> None:
+    """A reader who has the revision of the process that was faster must find them."""
+    other = cosmos_store.CosmosStore(store.url)
+    rival = [ItemDetails("Hat")]
+
+    def describe(item: NewItem) -> NewItem:
+        if rival:  # the state is read, and nothing is written yet
+            assert other.describe_item("hat", rival.pop(), most=10)
+        return replace(item, details=ItemDetails("Boot"))
+
+    assert store._change_new_items(["boot"], describe, most=2) == NewItemsChanged(1, left_out=0)
+    other.close()
+    assert store.new_items(since=1) == NewItems([NewItem("boot", ItemDetails("Boot"))], 2, complete=False)
+    assert [item.id for item in store.new_items().items] == ["boot", "hat"]
+
+
 def test_a_document_that_is_not_there_is_looked_for_without_loading_its_neighbours(
     store: CosmosStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,7 +197,7 @@ def test_a_document_that_is_not_there_is_looked_for_without_loading_its_neighbou
     monkeypatch.setattr(catalogue._container, "query_items", counted)
     assert catalogue.read("files-x", "a.bin-9") is None
     assert loaded == []
-    assert [found["id"] for found in catalogue.all("files-x", id="a.bin-1")] == ["a.bin-1"]
+    assert [found["id"] for found in catalogue.all("files-x", condition="c.id = @id", id="a.bin-1")] == ["a.bin-1"]
     found = catalogue.read("files-x", "a.bin-2")
     assert found is not None
     assert found["id"] == "a.bin-2"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from lorentzrec.serving.stores.cosmos_documents import Conflict, Document, Documents
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.new_items import Change, NewItem, NewItems, NewItemsChanged
+from lorentzrec.serving.stores.new_items import Change, NewItem, NewItems, NewItemsChanged, plan_changes
 from lorentzrec.serving.stores.store import Store, key_of
 
 PARTITION = "new-items"
@@ -55,45 +55,38 @@ class CosmosNewItems(Store, Protocol):
 
     def _change_new_items(self, items: Sequence[str] | None, change: Change, most: int = 0) -> NewItemsChanged:
         """`items`: None for all that are there."""
-        written: set[str] = set()
-        reset = False
+        written: dict[str, NewItem | None] = {}
+
+        def room() -> int:
+            return most - len(self._histories.all(PARTITION, "c.id"))
 
         def step() -> NewItemsChanged:
-            nonlocal reset
-            state = self._state()
-            revision, left_out = state.get("items_revision", 0) + 1, 0
-            room: int | None = None
-            for item, document in self._documents(items).items():
-                before = None if document is None else NewItem.from_json(item, document["content"])
-                after = change(before or NewItem(item))
-                # What was written before a conflict is written again, with the revision that the state will get.
-                if after == before and not (item in written and document is not None):
+            state, documents = self._state(), self._documents(items)
+            revision = state.get("items_revision", 0) + 1
+            found = {item: NewItem.from_json(item, document["content"]) for item, document in documents.items()}
+            changes, left_out = plan_changes(items, found, change, room)
+            # What was written before a conflict is written again, with the revision that the state will get.
+            for item, after in ({item: found[item] for item in written if item in found} | changes).items():
+                written[item] = after
+                if after is None:
+                    self._histories.delete(documents[item])
                     continue
-                if after is None and document is not None:
-                    written.add(item)
-                    reset = True
-                    self._histories.delete(document)
-                elif after is not None:
-                    if document is None:
-                        room = most - len(self._histories.all(PARTITION, "c.id")) if room is None else room
-                        if room <= 0:
-                            left_out += 1
-                            continue
-                        room -= 1
-                    content = {"item": item, "changed": revision, "content": after.to_json()}
-                    written.add(item)
-                    if document is None:
-                        self._histories.create({"id": key_of(item), "customer": PARTITION, **content})
-                    else:
-                        self._histories.replace({**document, **content})
+                content = {"item": item, "changed": revision, "content": after.to_json()}
+                if item in documents:
+                    self._histories.replace({**documents[item], **content})
+                else:
+                    self._histories.create({"id": key_of(item), "customer": PARTITION, **content})
             if written:
-                removal = {"items_reset": revision} if reset else {}
+                removal = {"items_reset": revision} if None in written.values() else {}
                 self._catalogue.replace({**state, "items_revision": revision, **removal})
             return NewItemsChanged(len(written), left_out)
 
         return self._until_unopposed(step)
 
-    def _documents(self, items: Sequence[str] | None) -> dict[str, Document | None]:
+    def _documents(self, items: Sequence[str] | None) -> dict[str, Document]:
+        """The documents of those that are there, by item."""
         if items is None:
-            return {document["item"]: document for document in self._histories.all(PARTITION)}
-        return {item: self._histories.read(PARTITION, key_of(item)) for item in items}
+            found: Iterable[Document | None] = self._histories.all(PARTITION)
+        else:
+            found = (self._histories.read(PARTITION, key_of(item)) for item in items)
+        return {document["item"]: document for document in found if document is not None}

@@ -77,3 +77,21 @@ class NewItemsChanged(NamedTuple):
 
 Change = Callable[[NewItem], NewItem | None]
 """From a new item, without content if it is not there, to what is to be kept of it; None removes it."""
+
+
+def plan_changes(
+    items: Iterable[str] | None, found: Mapping[str, NewItem], change: Change, room: Callable[[], int]
+) -> tuple[dict[str, NewItem | None], int]:
+    """What is to be kept of each item that changes, None to remove it; and how many items are not added.
+
+    items: None for all that are there.
+    found: those that are there, at least of `items`.
+    room: how many may be added; called only if there is one to add.
+    """
+    wanted = {item: change(found.get(item, NewItem(item))) for item in (found if items is None else items)}
+    changes = {item: after for item, after in wanted.items() if after != found.get(item)}
+    added = [item for item in changes if item not in found]
+    left_out = added[max(0, room()) :] if added else []
+    for item in left_out:
+        del changes[item]
+    return changes, len(left_out)

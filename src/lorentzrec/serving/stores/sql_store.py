@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lorentzrec.serving.stores.new_items import Change, NewItem, NewItems, NewItemsChanged
+from lorentzrec.serving.stores.new_items import Change, NewItem, NewItems, NewItemsChanged, plan_changes
 from lorentzrec.serving.stores.store import (
     Added,
     Event,
@@ -199,27 +199,19 @@ class SqlStore(Store, Protocol):
         if items is not None:
             query, values = f"{query} WHERE item IN (SELECT value FROM {sql.json_values})", (json.dumps(items),)
         found = {item: NewItem.from_json(item, content) for item, content in cursor.execute(query, values).fetchall()}
-        room = most - cursor.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0]
-        changed = left_out = 0
-        reset = False
+
+        def room() -> int:
+            return most - int(cursor.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])
+
+        changes, left_out = plan_changes(items, found, change, room)
         insert = f"INSERT INTO {table} (item, changed, content) VALUES ({', '.join([sql.parameter] * 3)})"
         insert += " ON CONFLICT (item) DO UPDATE SET changed = excluded.changed, content = excluded.content"
-        for item in found if items is None else items:
-            after = change(found.get(item, NewItem(item)))
-            if after == found.get(item):
-                continue
+        for item, after in changes.items():
             if after is None:
                 cursor.execute(f"DELETE FROM {table} WHERE item = {sql.parameter}", (item,))
-                reset = True
-            elif item not in found and room <= 0:
-                left_out += 1
-                continue
             else:
-                room -= item not in found
                 cursor.execute(insert, (item, revision, after.to_json()))
-            changed += 1
-        if changed:
-            cursor.execute(f"UPDATE {state} SET items_revision = {revision}")
-        if reset:
-            cursor.execute(f"UPDATE {state} SET items_reset = {revision}")
-        return NewItemsChanged(changed, left_out)
+        if changes:
+            reset = f", items_reset = {revision}" if None in changes.values() else ""
+            cursor.execute(f"UPDATE {state} SET items_revision = {revision}{reset}")
+        return NewItemsChanged(len(changes), left_out)

@@ -33,6 +33,7 @@ from lorentzrec.serving.versions.index import (
     SHARES,
     build_index,
     is_installed,
+    mean_recall,
     open_index,
     sample_queries,
 )
@@ -201,12 +202,8 @@ class BatchRecommender:
     def measure_recall(self, customers: int = SAMPLED_QUERIES) -> float:
         """The share of the true first k, by exact ranking, that some customers get with the index."""
         drawn = np.random.default_rng(0).choice(self.customers, min(customers, len(self.customers)), replace=False)
-        found = self._search(np.sort(drawn))[0]
-        shares = [
-            len(np.intersect1d(rows, best)) / max(1, len(best))
-            for rows, (best, _) in zip(found, self._ranked_exactly(np.sort(drawn)), strict=True)
-        ]
-        return float(np.mean(shares))
+        truth = [best for best, _ in self._ranked_exactly(np.sort(drawn))]
+        return mean_recall(self._search(np.sort(drawn))[0], truth)
 
 
 def _blocks(users: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]:

@@ -17,7 +17,7 @@ this is not a graph of neighbours, are in docs/serving-index.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.util import find_spec
@@ -231,11 +231,17 @@ def open_index(path: Path, description: dict[str, Any], count: int, *, mapped: b
 
 
 def measure_recall(index: Index, ranker: Ranker, queries: FloatArray, truth: list[NDArray[np.int64]]) -> float:
-    """The mean share of the true first items, `truth`, among those found with the index."""
-    shares = []
-    for query, expected in zip(queries, truth, strict=True):
-        found, _ = ranker.best(query, len(expected), index.candidates(ranker, query, len(expected)))
-        shares.append(len(np.intersect1d(found, expected)) / max(1, len(expected)))
+    """The recall of what is found with the index; `truth`: the true first items of each query."""
+    found = [
+        ranker.best(query, len(expected), index.candidates(ranker, query, len(expected)))[0]
+        for query, expected in zip(queries, truth, strict=True)
+    ]
+    return mean_recall(found, truth)
+
+
+def mean_recall(found: Iterable[NDArray[np.int64]], truth: Iterable[NDArray[np.int64]]) -> float:
+    """The share of the true items of a query that were found, on average over the queries."""
+    shares = [len(np.intersect1d(rows, best)) / max(1, len(best)) for rows, best in zip(found, truth, strict=True)]
     return float(np.mean(shares))
 
 

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lorentzrec.data.interactions import Interactions
+from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ArtifactError, LorentzrecError
 from lorentzrec.model.ranking import Ranker
 from lorentzrec.serving.recommending import live_ranker
@@ -181,6 +183,21 @@ def test_sampled_queries_without_histories_are_neighbourhoods() -> None:
     queries = index.sample_queries(ranker, None)
     assert queries.shape == (40, 4)
     assert np.array_equal(queries, index.sample_queries(ranker, None))
+
+
+def test_sampled_queries_are_those_of_customers_with_the_weights_of_their_events() -> None:
+    ranker = Ranker(shop_model().item_points, geometry="hyperboloid", score="distance")
+    items = Vocabulary([f"i{row}" for row in range(40)], name="item")
+    weights = np.array([1, 9, 2], np.float32)
+    histories = Interactions(
+        Vocabulary(["ann", "bob"], name="user"),
+        items,
+        np.array([0, 2, 3]),
+        np.array([3, 8, 5], np.int32),
+        weights=weights,
+    )
+    queries = {tuple(query) for query in index.sample_queries(ranker, histories)}
+    assert queries == {tuple(ranker.query(np.array([3, 8]), np.array([1, 9]))), tuple(ranker.query(np.array([5])))}
 
 
 @pytest.mark.parametrize("hyperbolic", [True, False])

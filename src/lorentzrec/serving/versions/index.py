@@ -32,6 +32,7 @@ from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ArtifactError, LorentzrecError, how_to_get
 from lorentzrec.geometry import FloatArray
 from lorentzrec.memory import Boosts
+from lorentzrec.model.queries import history_of
 from lorentzrec.model.ranking import GATHERED_SHARE, Ranker, Rows
 from lorentzrec.threads import SINGLE_THREADED_BLAS, available_cores
 
@@ -252,7 +253,7 @@ def sample_queries(ranker: Ranker, histories: Interactions | None, seed: int = 0
     if histories is not None and len(histories):
         customers = np.flatnonzero(histories.lengths)
         drawn = random.choice(customers, min(SAMPLED_QUERIES, len(customers)), replace=False)
-        return np.stack([ranker.query(histories.history(row)) for row in drawn])
+        return np.stack([ranker.query(*history_of(histories, row)) for row in drawn])
     centres = random.integers(0, len(ranker.item_points), min(SAMPLED_QUERIES, len(ranker.item_points)))
     around = ranker.top_many(ranker.precise(ranker.item_points[centres]), 20, [None] * len(centres))
     return np.stack([ranker.query(random.choice(rows, min(5, len(rows)), replace=False)) for rows, _ in around])

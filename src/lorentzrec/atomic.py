@@ -84,6 +84,12 @@ def atomic_file(target: str | Path) -> Iterator[Path]:
             _sync(place.parent)
 
 
+def write_text(target: str | Path, text: str) -> None:
+    """Write a file in UTF-8 that appears complete or not at all."""
+    with atomic_file(target) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
 @contextmanager
 def scratch_directory(name: str, *, within: str | Path | None = None) -> Iterator[Path]:
     """A private folder for temporary files, removed at the end of the block.

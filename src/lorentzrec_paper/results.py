@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from lorentzrec import __version__
-from lorentzrec.atomic import atomic_file
+from lorentzrec.atomic import write_text
 from lorentzrec.errors import how_to_get
 from lorentzrec.threads import available_cores
 from lorentzrec_paper.experiment import Context, Experiment, Outcome, Table, Verdict
@@ -174,11 +174,6 @@ def write_summary(out: Path, names: Sequence[str]) -> Path | None:
         return None
     write_text(out / "summary.md", "\n".join(lines))
     return out / "summary.md"
-
-
-def write_text(path: Path, text: str) -> None:
-    with atomic_file(path) as partial:
-        partial.write_text(text, encoding="utf-8")
 
 
 def _draw(outcome: Outcome, folder: Path) -> tuple[DrawnFigure, ...]:

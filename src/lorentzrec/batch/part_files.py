@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lorentzrec.atomic import atomic_file
+from lorentzrec.atomic import atomic_file, write_text
 from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,8 +37,7 @@ def unfinished_folder(out: Path, key: str) -> Path:
     if folder.exists() and ((folder / _KEY).read_text() if (folder / _KEY).is_file() else None) != key:
         shutil.rmtree(folder)
     folder.mkdir(exist_ok=True)
-    with atomic_file(folder / _KEY) as file:
-        file.write_text(key)
+    write_text(folder / _KEY, key)
     return folder
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.atomic import MARKER, atomic_file, checksum
+from lorentzrec.atomic import MARKER, atomic_file, checksum, write_text
 from lorentzrec.batch.candidates import best_candidates
 from lorentzrec.batch.list_search import ListSearch
 from lorentzrec.batch.part_files import finish_parts, key_of, part_name, unfinished_folder
@@ -101,8 +101,7 @@ class BatchRecommender:
         found = build_index(ranker, queries, folder / INDEX, wanted=LEAST_RECALL, shares=(*SHARES, 0.5, 1))
         self.use_index(folder / INDEX, found)
         found["recall"] = self.measure_recall()
-        with atomic_file(record) as partial:
-            partial.write_text(json.dumps(found))
+        write_text(record, json.dumps(found))
         return found
 
     def use_index(self, path: Path, description: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lorentzrec import atomic
-from lorentzrec.atomic import MARKER, atomic_directory, atomic_file
+from lorentzrec.atomic import MARKER, atomic_directory, atomic_file, write_text
 from lorentzrec.batch.part_files import PARTS, part_name, sink_table
 from lorentzrec.errors import InputError, how_to_get
 
@@ -61,8 +61,7 @@ def write_table(frame: pl.DataFrame, out: Path) -> None:
 
 def write_results(folder: Path, name: str, result: Any, plot: Callable[[Path], None]) -> list[str]:
     """Write NAME.json, NAME.png and NAME.svg to a folder; returns a note if there is no matplotlib to plot with."""
-    with atomic_file(folder / f"{name}.json") as partial:
-        partial.write_text(json.dumps(result, indent=2), encoding="utf-8")
+    write_text(folder / f"{name}.json", json.dumps(result, indent=2))
     if find_spec("matplotlib") is None:
         return [f"there is no plot because matplotlib is not installed: {how_to_get('plots')}"]
     for suffix in ("png", "svg"):

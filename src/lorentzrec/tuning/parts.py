@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lorentzrec._version import __version__
-from lorentzrec.atomic import atomic_file
+from lorentzrec.atomic import write_text
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,7 @@ class PartStore:
         record = {"key": key, "seconds": time.perf_counter() - started, "result": result}
         text = json.dumps(record, allow_nan=False)
         self.folder.mkdir(parents=True, exist_ok=True)
-        with atomic_file(path) as partial:
-            partial.write_text(text, encoding="utf-8")
+        write_text(path, text)
         self.made += 1
         # Continue with what a later run will read, so that types are the same in both.
         return json.loads(text)  # type: ignore[no-any-return]

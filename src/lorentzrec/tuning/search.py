@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lorentzrec.atomic import atomic_file
+from lorentzrec.atomic import atomic_file, write_text
 from lorentzrec.errors import InputError, TrainingError, explain_missing, how_to_get
 from lorentzrec.evaluation.protocol import cutoff_of
 from lorentzrec.model.config import TrainingConfig
@@ -180,8 +180,7 @@ def write_toml(config: TrainingConfig, path: str | Path, remarks: Sequence[str] 
     """Write a config as a file for `lorentzrec train --config`, without `threads` and what is chosen from the data."""
     values = {name: value for name, value in config.to_dict().items() if value is not None and name != "threads"}
     lines = [f"# {remark}" for remark in remarks] + [f"{name} = {json.dumps(value)}" for name, value in values.items()]
-    with atomic_file(path) as partial:
-        partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_text(path, "\n".join(lines) + "\n")
 
 
 @dataclass(frozen=True)

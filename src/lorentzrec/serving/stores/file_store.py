@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
-from lorentzrec.atomic import MARKER, atomic_directory, atomic_file
+from lorentzrec.atomic import MARKER, atomic_directory, atomic_file, write_text
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.new_items import NewItems
@@ -193,11 +193,9 @@ class FileStore(SqlStore):
         with self._connections.transaction():  # not for its tables: so that no process discards the version meanwhile
             self._complete(name)
             activated = [other for other in self._read_record()[1] if other != name]
-            with atomic_file(self._folder / CURRENT) as partial:
-                partial.write_text(name)
+            write_text(self._folder / CURRENT, name)
             # Second: if this is interrupted, the current version still counts as activated, and is recorded next time.
-            with atomic_file(self._folder / ACTIVATED) as partial:
-                partial.write_text("".join(f"{line}\n" for line in [*activated, name]))
+            write_text(self._folder / ACTIVATED, "".join(f"{line}\n" for line in [*activated, name]))
 
     def discard(self, name: str) -> None:
         with self._connections.transaction():

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lorentzrec.atomic import atomic_file, write_text
+from lorentzrec.atomic import atomic_directory, atomic_file, write_text
 from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,7 +41,10 @@ def unfinished_folder(out: Path, key: str) -> Path:
 
 
 def finish_parts(folder: Path, out: Path) -> int:
-    """Make `out` of all parts in a folder, in the format of its suffix, and remove the folder; the number of rows."""
+    """Make `out` of all parts in a folder, in the format of its suffix, and remove the folder; the number of rows.
+
+    The parts stay in the folder until `out` is complete, so that after a failure they are not computed again.
+    """
     import polars as pl
 
     frame = pl.scan_parquet(folder / PARTS)
@@ -50,17 +52,14 @@ def finish_parts(folder: Path, out: Path) -> int:
     if out.suffix:
         with atomic_file(out) as partial:
             sink_table(frame, partial)
-        shutil.rmtree(folder)
-        return rows
-    for file in folder.iterdir():
-        if not file.match(PARTS):
-            file.unlink()
-    older = out.with_name(f".{out.name}.older-{secrets.token_hex(4)}") if out.exists() else None
-    if older is not None:
-        out.rename(older)
-    folder.rename(out)
-    if older is not None:
-        shutil.rmtree(older)
+    else:
+        with atomic_directory(out, marker=part_name(0)) as partial:
+            for part in folder.glob(PARTS):
+                try:
+                    (partial / part.name).hardlink_to(part)
+                except OSError:  # a file system without links
+                    shutil.copyfile(part, partial / part.name)
+    shutil.rmtree(folder)
     return rows
 
 

@@ -300,12 +300,14 @@ class FileStore(SqlStore):
         """
         with suppress(OSError, LorentzrecError), self._connections.exclusive(seconds) as connection:
             moment = time.time()
+            # First, because VACUUM writes the whole file to the log, which would grow at each retry.
+            if not _empty_log(connection):
+                return
             if compact := self._database.stat().st_size <= COMPACT_BYTES:
                 connection.execute("PRAGMA temp_store = MEMORY")
                 connection.execute("VACUUM")
-            (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            if busy:
-                return
+                if not _empty_log(connection):
+                    return
             self._bytes_remain = False
             if compact:
                 connection.execute("UPDATE privacy SET compacted = ?", (moment,))
@@ -347,6 +349,12 @@ class FileStore(SqlStore):
                 for statement in step.split(";"):
                     connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {len(SCHEMA)}")
+
+
+def _empty_log(connection: sqlite3.Connection) -> bool:
+    """Move the write-ahead log to the file; False if a reader needs it."""
+    (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    return not busy
 
 
 def _is_damage(error: sqlite3.Error) -> bool:

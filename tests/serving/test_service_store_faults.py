@@ -16,6 +16,7 @@ import pytest
 from litestar.testing import TestClient
 
 from lorentzrec.errors import InputError, StoreUnavailable
+from lorentzrec.serving.http import app
 from lorentzrec.serving.http.guarded_store import GuardedStore
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Store
@@ -155,6 +156,23 @@ def test_the_folder_of_a_file_store_vanishes(tmp_path: Path) -> None:
         wait_until(lambda: service.get("/readyz").status_code == 200)
         assert service.post("/v1/recommend", json={"history": ["i3"]}).status_code == 200
     store.close()
+
+
+def test_a_worker_has_a_connection_for_each_of_its_store_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a store that connects to a server; as many threads as are set read, and half as many write."""
+    asked = []
+
+    def opened(url: str, *, connections: int) -> Store:
+        asked.append(connections)
+        return open_store(url, connections=connections)
+
+    monkeypatch.setattr(app, "open_store", opened)
+    shop_store(tmp_path).close()
+    with service_here(f"file:{tmp_path / 'store'}", store_threads=40) as service:
+        wait_until(lambda: service.get("/readyz").status_code == 200)
+    assert min(asked) >= 60
 
 
 @pytest.fixture

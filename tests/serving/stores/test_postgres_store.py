@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.postgres_store import PostgresStore
 from lorentzrec.serving.stores.store import Event, HistoryEvent, Store, key_of
 from lorentzrec_paper.servers import free_port
-from serving.running_service import wait_until
+from serving.running_service import PATIENCE, wait_until
 from serving.servers import PostgresServer
 from serving.stores.raises_fault import raises_fault
 from serving.stores.version_folder import write_version
@@ -59,6 +59,16 @@ def test_a_frozen_server(postgres_server: PostgresServer, store: Store, monkeypa
         postgres_server.thaw()
     monkeypatch.undo()
     store.state()
+
+
+def test_there_are_as_many_connections_as_asked_for(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lorentzrec.serving.stores.postgres_connections.RESPONSE_SECONDS", 0.5)
+    with closing(open_store(postgres_url, create=True, connections=30)) as store, ExitStack() as in_use:
+        assert isinstance(store, PostgresStore)
+        for _ in range(30):
+            in_use.enter_context(store._connections.statement(PATIENCE))
+        with raises_fault(StoreFault.BUSY, "all 30 connections are in use"):
+            store.state()
 
 
 def test_a_connection_that_the_server_closed(postgres_server: PostgresServer, store: Store) -> None:

@@ -55,8 +55,12 @@ def create_app(settings: ServiceSettings, keys: ApiKeys | None = None) -> Reques
     """
     keyed = settings.api_key_file is not None
     metrics = Metrics()
+    threads = settings.store_threads
     store = GuardedStore(
-        lambda: open_store(settings.store), seconds=settings.store_seconds, threads=settings.store_threads
+        # Enough for all threads, those that write included, so that none of them waits for another one's connection.
+        lambda: open_store(settings.store, connections=2 * threads),
+        seconds=settings.store_seconds,
+        threads=threads,
     )
     folder = os.environ.get(SERVICE_FOLDER)
     copies = None if folder is None else Path(folder) / "versions"

@@ -14,13 +14,15 @@ if TYPE_CHECKING:
 FORMS = "file:DIR, postgresql://USER@HOST/DATABASE or cosmos://ACCOUNT-HOST/DATABASE"
 
 
-def open_store(url: str, *, create: bool = False) -> Store:
+def open_store(url: str, *, create: bool = False, connections: int = 24) -> Store:
     """The store at `url`; if it does not exist, `create` makes it, and without `create` this is an `InputError`.
 
     file:DIR                            a folder of this machine
     postgresql://USER:PASSWORD@HOST/DB  all that libpq understands
     cosmos://ACCOUNT-HOST[:PORT]/DB     the key in COSMOS_KEY, else the identity that azure-identity finds; ?regions=A,B
                                         names preferred regions; cosmos+http:// is not encrypted, for an emulator
+
+    connections: to a PostgreSQL server, at most; calls of further threads wait for one.
     """
     scheme, _, rest = url.partition(":")
     match scheme:
@@ -31,7 +33,7 @@ def open_store(url: str, *, create: bool = False) -> Store:
         case "postgresql" | "postgres":
             with explain_missing("a store in PostgreSQL needs {name}", how_to_get("postgres")):
                 from lorentzrec.serving.stores.postgres_store import PostgresStore
-            return PostgresStore(url, create=create)
+            return PostgresStore(url, create=create, connections=connections)
         case "cosmos" | "cosmos+http":
             with explain_missing("a store in Cosmos DB needs {name}", how_to_get("azure")):
                 from lorentzrec.serving.stores.cosmos_store import CosmosStore

@@ -25,8 +25,6 @@ from lorentzrec.serving.stores.sql_store import LONG_SECONDS
 
 CONNECT_SECONDS = 3
 RESPONSE_SECONDS = 5.0
-MOST_CONNECTIONS = 24
-"""For each process. A service has 16 threads that read and 8 that write: neither takes the connections of the other."""
 
 logger = logging.getLogger("lorentzrec.serving")
 
@@ -62,7 +60,8 @@ class TimedConnection(psycopg.Connection[tuple[Any, ...]]):
 class PostgresConnections:
     """A few connections to one database, shared by all threads."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, most: int) -> None:
+        """`most`: connections in use at once."""
         try:
             given = conninfo.conninfo_to_dict(address)
         except psycopg.Error as error:
@@ -79,7 +78,7 @@ class PostgresConnections:
             "options": f"-c statement_timeout={round(LONG_SECONDS * 1000)}",
         }
         self._address = conninfo.make_conninfo(**{**defaults, **given, "client_encoding": "utf8"})
-        self._slots = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._most, self._slots = most, threading.BoundedSemaphore(most)
         self._idle: list[TimedConnection] = []
         self._closed = False
         self._generation = 0
@@ -103,7 +102,7 @@ class PostgresConnections:
         if self._closed:
             raise StoreFault.CLOSED.error(store=self.url)
         if not self._slots.acquire(timeout=RESPONSE_SECONDS):
-            raise StoreFault.BUSY.error(store=self.url, reason=f"all {MOST_CONNECTIONS} connections are in use")
+            raise StoreFault.BUSY.error(store=self.url, reason=f"all {self._most} connections are in use")
         try:
             connection = self._take()
             connection.patience = RESPONSE_SECONDS if patience is None else patience

@@ -48,8 +48,8 @@ class PostgresStore(ChunkedVersions, SqlStore):
         lock=" FOR UPDATE",
     )
 
-    def __init__(self, address: str, *, create: bool = False) -> None:
-        self._connections = PostgresConnections(address)
+    def __init__(self, address: str, *, create: bool, connections: int) -> None:
+        self._connections = PostgresConnections(address, connections)
         self.url = self._connections.url
         try:
             migrate(self._connections, create=create)

@@ -9,7 +9,7 @@ import pytest
 from lorentzrec.errors import InputError
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.new_items import MOST_CUSTOMERS, ItemDetails, NewItem, NewItems, NewItemsChanged
-from lorentzrec.serving.stores.store import LONGEST_ID, Event, Store
+from lorentzrec.serving.stores.store import LONGEST_ID, USUAL_HISTORY, Event, Store
 from serving.stores.test_event_contract import together
 
 BOOT = ItemDetails("Winter boot é😀 '\"\\ \ud800", "shoes", 79.5, "https://shop.example/boot.png", ("tea", "cup"))
@@ -81,6 +81,12 @@ def test_a_customer_without_the_event_is_not_noted(store: Store) -> None:
     store.add_events([Event("ann", "tea", 1, "1"), Event("bob", "boot", 1, "1")])
     store.note_customers({"boot": ["ann", "bob"], "hat": ["ann"]}, most=10)
     assert store.new_items().items == [NewItem("boot", None, ("bob",))]
+
+
+def test_a_customer_is_noted_once_also_if_the_event_is_older_than_a_long_history(store: Store) -> None:
+    store.add_events([Event("ann", "tea", time, f"t{time}") for time in range(2, USUAL_HISTORY + 2)])
+    assert note(store, {"boot": ["ann"]}) == (1, 0)
+    assert store.new_items() == NewItems([NewItem("boot", None, ("ann",))], 1, complete=True)
 
 
 def test_there_are_no_more_new_items_than_allowed(store: Store) -> None:

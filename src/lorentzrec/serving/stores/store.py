@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -214,10 +215,14 @@ class Store(Protocol):
         noted = self._change_new_items(sorted(customers), lambda found: found.with_customers(customers[found.id]), most)
         # After the change: an erasure that was too early to find the record has removed the events.
         for user in sorted({user for users in customers.values() for user in users}):
-            items = {event.item for event in self._history(user, USUAL_HISTORY)}
-            gone = [item for item, users in customers.items() if user in users and item not in items]
+            gone = {item for item, users in customers.items() if user in users}
+            for limit in (USUAL_HISTORY, sys.maxsize):  # an event that has just arrived is usually one of the newest
+                history = self._history(user, limit)
+                gone -= {event.item for event in history}
+                if not gone or len(history) < limit:
+                    break
             if gone:
-                self._change_new_items(gone, partial(NewItem.without_customer, user=user))
+                self._change_new_items(sorted(gone), partial(NewItem.without_customer, user=user))
         return noted
 
     def remove_new_items(self, items: Sequence[str]) -> int:

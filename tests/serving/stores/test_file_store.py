@@ -15,6 +15,7 @@ import pytest
 from lorentzrec.errors import InputError
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.faults import StoreFault
+from lorentzrec.serving.stores.sqlite_connections import error_code
 from lorentzrec.serving.stores.store import Event, HistoryEvent, State, Store
 from serving.stores.raises_fault import raises_fault
 from serving.stores.version_folder import content_of, write_version
@@ -200,6 +201,24 @@ def test_another_process_that_holds_the_database(url: str, tmp_path: Path, monke
         assert store.history("ann") == []  # reads continue
         other.execute("ROLLBACK")
         assert store.add_events([Event("ann", "tea", 1, "1")]).accepted == 1
+
+
+def test_codes_of_errors_are_compared_without_their_details(url: str, tmp_path: Path) -> None:
+    """A write in a transaction whose reads are outdated is busy, with a detail in the code."""
+    open_store(url, create=True).close()
+    path = tmp_path / "store" / "store.sqlite"
+    with (
+        closing(sqlite3.connect(path, isolation_level=None)) as late,
+        closing(sqlite3.connect(path, isolation_level=None)) as other,
+    ):
+        late.execute("BEGIN")
+        late.execute("SELECT * FROM live").fetchall()
+        other.execute("UPDATE live SET revision = 1")
+        with pytest.raises(sqlite3.OperationalError) as busy:
+            late.execute("UPDATE live SET revision = 2")
+    assert busy.value.sqlite_errorcode == sqlite3.SQLITE_BUSY_SNAPSHOT
+    assert error_code(busy.value) == sqlite3.SQLITE_BUSY
+    assert error_code(sqlite3.ProgrammingError("of the module")) is None
 
 
 def test_the_folder_can_be_moved_and_copied(url: str, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.new_items import NewItems
 from lorentzrec.serving.stores.sql_store import Dialect, SqlStore
-from lorentzrec.serving.stores.sqlite_connections import BUSY_SECONDS, SqliteConnections, transaction_of
+from lorentzrec.serving.stores.sqlite_connections import BUSY_SECONDS, SqliteConnections, error_code, transaction_of
 from lorentzrec.serving.stores.store import VERSION_NAME, Event, HistoryEvent, State, check_name, salted_key
 from lorentzrec.serving.stores.version_files import file_lock, read_manifest
 
@@ -359,5 +359,5 @@ def _empty_log(connection: sqlite3.Connection) -> bool:
 
 def _is_damage(error: sqlite3.Error) -> bool:
     """Whether what was read is damaged: pages, or text that is not UTF-8, which Python's module reports itself."""
-    code = getattr(error, "sqlite_errorcode", None)
+    code = error_code(error)
     return code == sqlite3.SQLITE_CORRUPT if code is not None else "decode" in str(error)

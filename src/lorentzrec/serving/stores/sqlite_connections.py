@@ -256,6 +256,12 @@ def _close_all(connections: set[_Connection]) -> None:
         connection.close()
 
 
+def error_code(error: sqlite3.Error) -> int | None:
+    """The primary code of an error: SQLite adds details in higher bits. None for errors of Python's module itself."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
+
+
 @contextmanager
 def transaction_of(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("BEGIN IMMEDIATE")
@@ -271,6 +277,6 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
             connection.execute("PRAGMA journal_mode = WAL")
             return
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+            if error_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)

@@ -254,6 +254,27 @@ def test_an_account_that_writes_in_several_regions_is_refused(proxy: CosmosProxy
         open_store(proxy.address(database), create=True)
 
 
+@pytest.mark.parametrize("several", [False, True], ids=["not responding", "several regions"])
+def test_a_store_that_cannot_be_opened_closes_its_client(
+    proxy: CosmosProxy, database: str, several: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lorentzrec.serving.stores.cosmos_documents import Account
+
+    closed, close = [], Account.close
+
+    def closing(account: Account) -> None:
+        closed.append(account)
+        close(account)
+
+    monkeypatch.setattr(Account, "close", closing)
+    proxy.several_write_regions = several
+    if not several:  # the client itself reads the account once, and what it needs to be closed is there then
+        proxy.faults.extend([Fault(kind="account", passes=True), *[Fault(503, kind="account")] * 50])
+    with raises_fault(StoreFault.SEVERAL_REGIONS if several else StoreFault.NOT_RESPONDING):
+        open_store(proxy.address(database), create=True)
+    assert len(closed) == 1
+
+
 @pytest.mark.parametrize("query", ["regions=", "regions=A,,B", "region=A", "regions=A&x=1"])
 def test_unknown_options_of_an_address(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COSMOS_KEY", COSMOS_KEY)

@@ -103,9 +103,12 @@ class Account:
                 retry_backoff_factor=0.1,
             )
             self._client.client_connection.__class__ = _Connection
+
+    def refuse_several_regions(self) -> None:
+        """An error if the account accepts writes in several regions."""
+        with self.explain_errors():
             account = self._client.get_database_account()
         if account._EnableMultipleWritableLocations:
-            self.close()
             raise StoreFault.SEVERAL_REGIONS.error(store=self.url)
 
     def container(self, name: str, partition: str, *, create: bool) -> Documents:

@@ -63,6 +63,7 @@ class CosmosStore(ChunkedVersions, CosmosNewItems):
         self._account = Account(address)
         self.url = self._account.url
         try:
+            self._account.refuse_several_regions()
             self._histories = self._account.container("histories", "customer", create=create)
             self._catalogue = self._account.container("catalogue", "place", create=create)
             self._chunks = self._catalogue.for_transfers()

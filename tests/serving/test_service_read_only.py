@@ -14,7 +14,7 @@ from litestar.testing import TestClient
 
 from lorentzrec.errors import InputError, StoreUnavailable
 from lorentzrec.serving.stores.address import open_store
-from lorentzrec.serving.stores.new_items import NewItems
+from lorentzrec.serving.stores.new_items import NewItemsRead
 from lorentzrec.serving.stores.store import Event, HistoryEvent, LiveItems
 from serving.running_service import published, service_here, service_process, shop_store, wait_until
 from serving.servers import PostgresServer
@@ -132,7 +132,7 @@ def test_tables_of_an_older_release_are_read(tmp_path: Path, read_only: Callable
     with closing(open_store(f"file:{read_only()}")) as store:
         assert store.history("ann") == [HistoryEvent("tea", 1.0)]
         assert store.live_items() == LiveItems()
-        assert (store.new_items(), store.state().items_revision) == (NewItems([], 0, complete=True), 0)
+        assert (store.new_items(), store.state().items_revision) == (NewItemsRead([], 0, complete=True), 0)
 
 
 @pytest.mark.postgres

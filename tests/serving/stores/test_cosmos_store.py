@@ -16,7 +16,7 @@ import pytest
 from lorentzrec.errors import InputError
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.new_items import ItemDetails, NewItem, NewItems, NewItemsChanged
+from lorentzrec.serving.stores.new_items import ItemDetails, NewItem, NewItemsChanged, NewItemsRead
 from lorentzrec.serving.stores.store import Added, Event, LiveItems, key_of
 from lorentzrec_paper.servers import free_port
 from serving.running_service import wait_until
@@ -176,7 +176,7 @@ def test_new_items_written_before_a_conflict_get_the_revision_of_the_state(store
 
     assert store._change_new_items(["boot"], describe, most=2) == NewItemsChanged(1, left_out=0)
     other.close()
-    assert store.new_items(since=1) == NewItems([NewItem("boot", ItemDetails("Boot"))], 2, complete=False)
+    assert store.new_items(since=1) == NewItemsRead([NewItem("boot", ItemDetails("Boot"))], 2, complete=False)
     assert [item.id for item in store.new_items().items] == ["boot", "hat"]
 
 

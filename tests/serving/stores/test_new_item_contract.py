@@ -8,7 +8,7 @@ import pytest
 
 from lorentzrec.errors import InputError
 from lorentzrec.serving.stores.address import open_store
-from lorentzrec.serving.stores.new_items import MOST_CUSTOMERS, ItemDetails, NewItem, NewItems, NewItemsChanged
+from lorentzrec.serving.stores.new_items import MOST_CUSTOMERS, ItemDetails, NewItem, NewItemsChanged, NewItemsRead
 from lorentzrec.serving.stores.store import LONGEST_ID, USUAL_HISTORY, Event, Store
 from serving.stores.test_event_contract import together
 
@@ -24,18 +24,18 @@ def note(store: Store, customers: dict[str, list[str]], most: int = 10) -> NewIt
 
 
 def test_a_new_store_has_no_new_items(store: Store) -> None:
-    assert store.new_items() == NewItems([], 0, complete=True)
+    assert store.new_items() == NewItemsRead([], 0, complete=True)
     assert store.remove_new_items(["none"]) == 0
     assert store.state().items_revision == 0
 
 
 def test_an_item_is_described_and_described_again(store: Store, url: str) -> None:
     assert store.describe_item("boot", BOOT, most=10)
-    assert store.new_items() == NewItems([NewItem("boot", BOOT)], 1, complete=True)
+    assert store.new_items() == NewItemsRead([NewItem("boot", BOOT)], 1, complete=True)
     with closing(open_store(url)) as other:
         assert (other.state().items_revision, other.state().live_revision) == (1, 0)
         assert other.describe_item("boot", ItemDetails("Boot"), most=10)
-        assert other.new_items() == NewItems([NewItem("boot", ItemDetails("Boot"))], 2, complete=True)
+        assert other.new_items() == NewItemsRead([NewItem("boot", ItemDetails("Boot"))], 2, complete=True)
 
 
 def test_the_first_customers_are_kept(store: Store) -> None:
@@ -54,13 +54,13 @@ def test_the_first_customers_are_kept(store: Store) -> None:
 def test_only_what_changed_is_read_unless_an_item_was_removed(store: Store) -> None:
     for number in range(3):
         note(store, {f"i{number}": ["ann"]})
-    assert store.new_items(since=3) == NewItems([], 3, complete=False)
-    assert store.new_items(since=2) == NewItems([NewItem("i2", None, ("ann",))], 3, complete=False)
+    assert store.new_items(since=3) == NewItemsRead([], 3, complete=False)
+    assert store.new_items(since=2) == NewItemsRead([NewItem("i2", None, ("ann",))], 3, complete=False)
     assert store.new_items(since=99).complete, "the store may have been replaced by an older one"
     assert store.remove_new_items(["i0", "none", "i0"]) == 1
     changed = store.new_items(since=3)
     assert ([item.id for item in changed.items], changed.revision, changed.complete) == (["i1", "i2"], 4, True)
-    assert store.new_items(since=4) == NewItems([], 4, complete=False)
+    assert store.new_items(since=4) == NewItemsRead([], 4, complete=False)
 
 
 def test_an_erasure_removes_a_customer_from_new_items(store: Store) -> None:
@@ -86,7 +86,7 @@ def test_a_customer_without_the_event_is_not_noted(store: Store) -> None:
 def test_a_customer_is_noted_once_also_if_the_event_is_older_than_a_long_history(store: Store) -> None:
     store.add_events([Event("ann", "tea", time, f"t{time}") for time in range(2, USUAL_HISTORY + 2)])
     assert note(store, {"boot": ["ann"]}) == (1, 0)
-    assert store.new_items() == NewItems([NewItem("boot", None, ("ann",))], 1, complete=True)
+    assert store.new_items() == NewItemsRead([NewItem("boot", None, ("ann",))], 1, complete=True)
 
 
 def test_there_are_no_more_new_items_than_allowed(store: Store) -> None:

@@ -1,1 +1,1 @@
-"""Stores of versions, histories and live items: one interface, three stores."""
+"""Stores of versions, histories, live items and new items: one interface, three stores."""

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from lorentzrec.serving.stores.cosmos_documents import Conflict, Document, Documents
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.new_items import Change, NewItem, NewItems, NewItemsChanged, plan_changes
+from lorentzrec.serving.stores.new_items import Change, NewItem, NewItemsChanged, NewItemsRead, plan_changes
 from lorentzrec.serving.stores.store import Store, key_of
 
 PARTITION = "new-items"
@@ -44,14 +44,14 @@ class CosmosNewItems(Store, Protocol):
                 time.sleep(random.uniform(0, 0.05))
         raise StoreFault.BUSY.error(store=self.url, reason="other processes keep changing the same document")
 
-    def new_items(self, since: int = 0) -> NewItems:
+    def new_items(self, since: int = 0) -> NewItemsRead:
         state = self._state()
         revision = state.get("items_revision", 0)
         if state.get("items_reset", 0) > since or revision < since:
             since = 0
         found = self._histories.all(PARTITION, condition="c.changed > @since", since=since)
         items = sorted((NewItem.from_json(one["item"], one["content"]) for one in found), key=lambda item: item.id)
-        return NewItems(items, revision, complete=since == 0)
+        return NewItemsRead(items, revision, complete=since == 0)
 
     def _change_new_items(self, items: Sequence[str] | None, change: Change, most: int = 0) -> NewItemsChanged:
         """`items`: None for all that are there."""

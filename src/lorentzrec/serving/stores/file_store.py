@@ -24,7 +24,7 @@ from pathlib import Path
 from lorentzrec.atomic import MARKER, atomic_directory, atomic_file, write_text
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.new_items import NewItems
+from lorentzrec.serving.stores.new_items import NewItemsRead
 from lorentzrec.serving.stores.sql_store import Dialect, SqlStore
 from lorentzrec.serving.stores.sqlite_connections import BUSY_SECONDS, SqliteConnections, error_code, transaction_of
 from lorentzrec.serving.stores.store import VERSION_NAME, Event, HistoryEvent, State, check_name, salted_key
@@ -281,8 +281,8 @@ class FileStore(SqlStore):
                 raise StoreFault.HISTORY_DAMAGED.error() from None
             raise
 
-    def new_items(self, since: int = 0) -> NewItems:
-        return super().new_items(since) if self._has_new_items else NewItems([], 0, complete=True)
+    def new_items(self, since: int = 0) -> NewItemsRead:
+        return super().new_items(since) if self._has_new_items else NewItemsRead([], 0, complete=True)
 
     def _forget(self, user: str) -> int:
         removed = super()._forget(user)

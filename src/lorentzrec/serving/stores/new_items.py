@@ -58,7 +58,7 @@ class NewItem:
         return msgspec.convert(json.loads(content) | {"id": id}, cls)
 
 
-class NewItems(NamedTuple):
+class NewItemsRead(NamedTuple):
     """What `Store.new_items` returns."""
 
     items: list[NewItem]

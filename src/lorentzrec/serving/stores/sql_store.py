@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lorentzrec.serving.stores.new_items import Change, NewItem, NewItems, NewItemsChanged, plan_changes
+from lorentzrec.serving.stores.new_items import Change, NewItem, NewItemsChanged, NewItemsRead, plan_changes
 from lorentzrec.serving.stores.store import (
     Added,
     Event,
@@ -172,7 +172,7 @@ class SqlStore(Store, Protocol):
     # New items: a row each, with the revision of its last change. A removal leaves no row, so `items_reset` has the
     # revision of the last one: a reader who has an older revision reads all rows.
 
-    def new_items(self, since: int = 0) -> NewItems:
+    def new_items(self, since: int = 0) -> NewItemsRead:
         sql = self.dialect
         known = f"CASE WHEN items_reset > {sql.parameter} OR items_revision < {sql.parameter} THEN 0"
         known += f" ELSE {sql.parameter} END"
@@ -182,7 +182,7 @@ class SqlStore(Store, Protocol):
             *[since] * 6,
         )
         found = [NewItem.from_json(item, content) for *_, item, content in rows if item is not None]
-        return NewItems(found, rows[0][0], complete=rows[0][1] == 0)
+        return NewItemsRead(found, rows[0][0], complete=rows[0][1] == 0)
 
     def _change_new_items(self, items: Sequence[str], change: Change, most: int = 0) -> NewItemsChanged:
         with self._connections.transaction() as cursor:

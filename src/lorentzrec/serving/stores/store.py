@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol
 from lorentzrec.data.vocabulary import LONGEST_ID as LONGEST_ID
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.new_items import Change, ItemDetails, NewItem, NewItems, NewItemsChanged
+from lorentzrec.serving.stores.new_items import Change, ItemDetails, NewItem, NewItemsChanged, NewItemsRead
 
 USUAL_HISTORY = 1000
 """Events that `Store.history` returns by default."""
@@ -113,7 +113,7 @@ class Store(Protocol):
         return ()
 
     def state(self) -> State:
-        """The current version and the revision of the live items; `StoreUnavailable` if it cannot respond now."""
+        """The current version and the revisions of live and new items; `StoreUnavailable` if it cannot respond now."""
 
     def versions(self) -> list[str]:
         """The names of the complete versions, newest first: a name begins with its time."""
@@ -197,7 +197,7 @@ class Store(Protocol):
         check_ids("item", [*add, *remove])
         return self._change_live_items(sorted(set(add)), sorted(set(remove) - set(add)))
 
-    def new_items(self, since: int = 0) -> NewItems:
+    def new_items(self, since: int = 0) -> NewItemsRead:
         """The new items that changed after the revision `since`, or all: if one was removed, and if `since` is 0."""
 
     def describe_item(self, item: str, details: ItemDetails, *, most: int) -> bool:

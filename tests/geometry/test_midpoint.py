@@ -24,9 +24,10 @@ from lorentzrec.geometry.hyperboloid import (
     project_to_tangent,
     squared_lorentzian_distance,
 )
-from lorentzrec.geometry.midpoint import einstein_midpoint, midpoint_gradient, normalise_sum
+from lorentzrec.geometry.midpoint import einstein_midpoint, normalise_sum
 from lorentzrec.geometry.sums import weighted_sum
 from lorentzrec_paper.midpoints import einstein_midpoint_as_printed, frechet_mean, frechet_mean_by_iterations
+from reference.midpoint import midpoint_gradient
 
 COUNT = 5
 

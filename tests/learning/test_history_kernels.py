@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from small_blocks import KEY, events, resolved, table
 
-from lorentzrec.geometry import FloatArray, euclidean, midpoint
+from lorentzrec.geometry import FloatArray
 from lorentzrec.geometry.sums import total_weight, weighted_sum
 from lorentzrec.learning.kernels import histories
 from lorentzrec.learning.kernels.histories import slot_of
@@ -18,7 +18,7 @@ from lorentzrec.learning.kernels.numbers import FOLDS, key_for
 from lorentzrec.learning.kernels.structures import HISTORY, TARGET, Slots
 from lorentzrec.learning.tables import settings_of, step_of, workspace_of
 from reference import blocks as reference
-from reference import sampling
+from reference import euclidean, midpoint, sampling
 from reference.losses import Geometry
 from reference.sampling import folds
 

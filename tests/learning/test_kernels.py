@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_blocks import Outcome, events, in_float64, resolved, run_both, settings, table, tables
 
-from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
+from lorentzrec.geometry import FloatArray
 from lorentzrec.learning.kernels import numbers, scores, steps
 from lorentzrec.learning.kernels.compiling import kernel
 from lorentzrec.learning.kernels.structures import (
@@ -23,7 +23,7 @@ from lorentzrec.learning.kernels.structures import (
     Settings,
 )
 from lorentzrec.learning.tables import settings_of, workspace_of
-from reference import losses, optimisers
+from reference import euclidean, hyperboloid, losses, optimisers
 from reference.losses import Geometry, LossName, ScoreKind
 
 GEOMETRIES: list[Geometry] = ["hyperboloid", "euclidean"]

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
+from lorentzrec.geometry import FloatArray
+from reference import euclidean, hyperboloid
 from reference.losses import Geometry, LossName, ScoreKind, coincide, loss, penalty, score, score_gradients
 
 GEOMETRIES: list[Geometry] = ["hyperboloid", "euclidean"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from small_blocks import in_float64, resolved, settings, table
 
-from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
+from lorentzrec.geometry import FloatArray
 from lorentzrec.learning.kernels.compiling import kernel
 from lorentzrec.learning.kernels.steps import step_rows
 from lorentzrec.learning.kernels.structures import (
@@ -25,7 +25,7 @@ from lorentzrec.learning.kernels.structures import (
     Table,
 )
 from lorentzrec.learning.tables import table_of
-from reference import optimisers
+from reference import euclidean, hyperboloid, optimisers
 
 GEOMETRIES = ["hyperboloid", "euclidean"]
 OPTIMISERS = ["rsgd", "adagrad", "adam"]

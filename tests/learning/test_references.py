@@ -13,13 +13,12 @@ from small_blocks import KEY, Outcome, events, in_float64, resolved, run_both, s
 
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.vocabulary import Vocabulary
-from lorentzrec.geometry import euclidean, hyperboloid, midpoint
 from lorentzrec.learning import kernels
 from lorentzrec.learning.kernels import attributes as kernel_attributes
 from lorentzrec.learning.kernels import blocks, histories, numbers, scores, steps, triplets
 from lorentzrec.learning.kernels.structures import HISTORY, TARGET, Attributes, Slots
 from lorentzrec.learning.tables import attributes_of, composed_of, step_of, workspace_of
-from reference import composition, losses, optimisers, sampling
+from reference import composition, euclidean, hyperboloid, losses, midpoint, optimisers, sampling
 from reference.blocks import histories_of
 
 WORD, ITEMS, EVENT_ITEMS = np.uint64(KEY), 9, [0, 0, 3, 5, 7]

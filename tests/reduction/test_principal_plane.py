@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lorentzrec.geometry import FloatArray
-from lorentzrec.geometry.hyperboloid import boost, distance, lift, squared_distance_to_origin
+from lorentzrec.geometry.hyperboloid import boost, distance, distance_to_origin, lift
 from lorentzrec.reduction import principal_plane
 from lorentzrec.reduction.principal_plane import flat_plane, hyperbolic_plane
 
@@ -60,7 +60,7 @@ def squared_sinh_to_plane(points: FloatArray, plane: FloatArray) -> FloatArray:
     centre = np.real(vectors[:, np.argmin(np.real(values))])
     centre /= np.sqrt(centre[0] ** 2 - (centre[1:] ** 2).sum())
     cosh_radius = np.abs(points[:, 0] * centre[0] - points[:, 1:] @ centre[1:])
-    cosh_in_plane = np.cosh(np.sqrt(squared_distance_to_origin(plane)))
+    cosh_in_plane = np.cosh(distance_to_origin(plane))
     squared: FloatArray = (cosh_radius / cosh_in_plane) ** 2 - 1
     return squared
 

@@ -10,10 +10,10 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.geometry import FloatArray, euclidean, hyperboloid, midpoint
+from lorentzrec.geometry import FloatArray
 from lorentzrec.geometry.sums import total_weight, weighted_sum
 from lorentzrec.learning.kernels.structures import COINCIDENT, RUN, SATURATED, Events, Loss, Settings, Table
-from reference import losses, sampling
+from reference import euclidean, hyperboloid, losses, midpoint, sampling
 from reference.losses import Geometry, LossName, ScoreKind
 from reference.optimisers import Counters, row_step
 from reference.sampling import draw_negatives, folds, key_for, permuted, unseen

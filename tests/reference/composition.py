@@ -6,9 +6,10 @@ from collections import defaultdict
 
 import numpy as np
 
-from lorentzrec.geometry import FloatArray, euclidean, midpoint
+from lorentzrec.geometry import FloatArray
 from lorentzrec.geometry.sums import weighted_sum
 from lorentzrec.learning.kernels.structures import HISTORY, TARGET, Attributes, Settings, Table
+from reference import euclidean, midpoint
 from reference.blocks import Block
 from reference.optimisers import Counters, row_step
 from reference.sampling import GOLDEN, WORD, mix

@@ -11,8 +11,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
+from lorentzrec.geometry import FloatArray
 from lorentzrec.learning.kernels.structures import COINCIDENT_DISTANCE
+from reference import euclidean, hyperboloid
 
 Geometry = Literal["hyperboloid", "euclidean"]
 ScoreKind = Literal["inner", "distance"]

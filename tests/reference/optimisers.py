@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
+from lorentzrec.geometry import FloatArray
 from lorentzrec.learning.kernels.structures import (
     ADAM_DECAY,
     ADAM_EPSILON,
@@ -26,6 +26,7 @@ from lorentzrec.learning.kernels.structures import (
     Settings,
     Table,
 )
+from reference import euclidean, hyperboloid
 from reference.losses import penalty
 
 Counters = NDArray[np.int64]

@@ -39,23 +39,6 @@ def distance(point: FloatArray, target: FloatArray) -> FloatArray:
     return np.sqrt(squared_norm(target - point))
 
 
-def distance_gradient(point: FloatArray, target: FloatArray) -> FloatArray:
-    """-(y - x) / |y - x|: the unit vector that points away from y; zero at x = y, as in the twin."""
-    away = point - target
-    length = np.sqrt(squared_norm(away))[..., None]
-    return np.divide(away, length, out=np.zeros_like(away), where=length != 0)
-
-
-def project_to_tangent(point: FloatArray, vector: FloatArray) -> FloatArray:
-    """Every vector is tangent everywhere."""
-    return vector
-
-
-def riemannian_gradient(point: FloatArray, euclidean_gradient: FloatArray) -> FloatArray:
-    """The partial derivatives are the gradient."""
-    return euclidean_gradient
-
-
 def tangent_norm(point: FloatArray, tangent: FloatArray) -> FloatArray:
     """|v|, the same at every point."""
     return np.sqrt(squared_norm(tangent))
@@ -71,36 +54,11 @@ def log_map(point: FloatArray, target: FloatArray) -> FloatArray:
     return target - point
 
 
-def parallel_transport(point_from: FloatArray, point_to: FloatArray, tangent: FloatArray) -> FloatArray:
-    """A vector does not change along a straight line."""
-    return tangent
-
-
-def descent_step(point: FloatArray, gradient: FloatArray, learning_rate: float) -> FloatArray:
-    """x - rate * h."""
-    return point - learning_rate * gradient
-
-
-def squared_distance_to_origin(point: FloatArray) -> FloatArray:
-    """|x|^2."""
-    return squared_norm(point)
-
-
-def squared_distance_to_origin_gradient(point: FloatArray) -> FloatArray:
-    """2 x."""
-    return 2 * point
+def distance_to_origin(point: FloatArray) -> FloatArray:
+    """|x|."""
+    return np.sqrt(squared_norm(point))
 
 
 def midpoint(points: FloatArray, weights: FloatArray | None = None) -> FloatArray:
     """sum_i w_i x_i / sum_i w_i over the axis before the last (paper section 5.4); all equal without weights."""
     return weighted_sum(points, weights) / total_weight(points, weights)[..., None]
-
-
-def midpoint_gradient(weight: FloatArray, gradient: FloatArray) -> FloatArray:
-    """h / W: the gradient in the weighted sum S, from the gradient h in the midpoint S / W."""
-    return gradient / weight[..., None]
-
-
-def frechet_mean(points: FloatArray, weights: FloatArray | None = None) -> FloatArray:
-    """argmin_p sum_i w_i |p - x_i|^2 (paper equation 23), which in flat space is the weighted mean itself."""
-    return midpoint(points, weights)

@@ -55,18 +55,6 @@ def distance(point: FloatArray, target: FloatArray) -> FloatArray:
     return 2 * np.arcsinh(np.sqrt(squared_lorentzian_distance(point, target)) / 2)
 
 
-def distance_gradient(point: FloatArray, target: FloatArray) -> FloatArray:
-    """Gradient of d(x, y) in x: -(y - cosh(d) x) / sinh(d), the unit tangent vector that points away from y.
-
-    Paper equation 18 prints g y / sqrt(<x, y>^2 - 1), which lacks the minus sign; the projection is already done here.
-    Only at x = y is it 0/0; there no direction is special, and this function returns zero.
-    """
-    squared, towards = _towards(point, target)
-    sinh = np.sqrt(squared) * np.sqrt(1 + squared / 4)  # sinh(d)^2 = cosh(d)^2 - 1 with cosh(d) = 1 + q/2
-    gradient: FloatArray = np.divide(-towards, sinh[..., None], out=np.zeros_like(towards), where=sinh[..., None] != 0)
-    return gradient
-
-
 def project_to_tangent(point: FloatArray, vector: FloatArray) -> FloatArray:
     """v + <x, v> x: the part of an ambient vector that is tangent at x (paper equation 11)."""
     return vector + minkowski_dot(point, vector)[..., None] * point
@@ -75,11 +63,6 @@ def project_to_tangent(point: FloatArray, vector: FloatArray) -> FloatArray:
 def minkowski_gradient(euclidean_gradient: FloatArray) -> FloatArray:
     """h = g^-1 grad: the sign of the time part is flipped, so that df = <h, dx> (paper equation 20, step 1 of RSGD)."""
     return np.concatenate([-euclidean_gradient[..., :1], euclidean_gradient[..., 1:]], axis=-1)
-
-
-def riemannian_gradient(point: FloatArray, euclidean_gradient: FloatArray) -> FloatArray:
-    """The tangent vector along which f grows fastest, from its partial derivatives (paper equations 20 and 21)."""
-    return project_to_tangent(point, minkowski_gradient(euclidean_gradient))
 
 
 def tangent_norm(point: FloatArray, tangent: FloatArray) -> FloatArray:
@@ -99,30 +82,10 @@ def exp_map(point: FloatArray, tangent: FloatArray) -> FloatArray:
 
 def log_map(point: FloatArray, target: FloatArray) -> FloatArray:
     """d / sinh(d) * (y - cosh(d) x): the tangent vector at x whose `exp_map` is y; its length is the distance."""
-    squared, towards = _towards(point, target)
+    squared = squared_lorentzian_distance(point, target)
+    towards = _displacement(point, target) - (squared / 2)[..., None] * point  # of length sinh(d), as cosh(d) = 1 + q/2
     length = 2 * np.arcsinh(np.sqrt(squared) / 2)
     return towards / _sinh_over(length[..., None])
-
-
-def parallel_transport(point_from: FloatArray, point_to: FloatArray, tangent: FloatArray) -> FloatArray:
-    """v + <y, v> / (1 - <x, y>) (x + y): a tangent vector at x carried along the geodesic to y.
-
-    Lengths and angles stay. The divisor is 2 + q/2, at least 2; <y, v> is taken as <y - x, v>, equal as <x, v> = 0.
-    """
-    along = minkowski_dot(_displacement(point_from, point_to), tangent)
-    factor = along / (2 + squared_lorentzian_distance(point_from, point_to) / 2)
-    return tangent + factor[..., None] * (point_from + point_to)
-
-
-def descent_step(point: FloatArray, gradient: FloatArray, learning_rate: float) -> FloatArray:
-    """exp_x(-rate * projected h), the whole step of RSGD (paper equations 21 and 22), as a x + b h with two scalars.
-
-    With p = <x, h>, N = |h + p x| and s = sinh(rate N) / N: a = cosh(rate N) - s p and b = -s.
-    """
-    along = minkowski_dot(point, gradient)[..., None]
-    length = learning_rate * tangent_norm(point, gradient + along * point)[..., None]
-    sinh_over_norm = learning_rate * _sinh_over(length)
-    return lift((np.cosh(length) - sinh_over_norm * along) * point[..., 1:] - sinh_over_norm * gradient[..., 1:])
 
 
 def boost(point: FloatArray) -> FloatArray:
@@ -136,15 +99,9 @@ def boost(point: FloatArray) -> FloatArray:
     return np.concatenate([point[..., None, :], np.concatenate([space[..., :, None], block], axis=-1)], axis=-2)
 
 
-def squared_distance_to_origin(point: FloatArray) -> FloatArray:
-    """d(x, o)^2 = asinh(|space part|)^2: what regularisation penalises (||Theta||^2 in paper equation 13)."""
-    return np.arcsinh(np.sqrt(squared_norm(point[..., 1:]))) ** 2
-
-
-def squared_distance_to_origin_gradient(point: FloatArray) -> FloatArray:
-    """-2 (d / sinh d) o with the origin o = (1, 0, ..., 0); projected to the tangent space it is -2 log_x(o)."""
-    length = np.sqrt(squared_distance_to_origin(point))
-    return (-2 / _sinh_over(length))[..., None] * origin(point.shape[-1] - 1, point.dtype)
+def distance_to_origin(point: FloatArray) -> FloatArray:
+    """d(x, o) = asinh(|space part|): the radius of a point."""
+    return np.arcsinh(np.sqrt(squared_norm(point[..., 1:])))
 
 
 def _displacement(point: FloatArray, target: FloatArray) -> FloatArray:
@@ -152,12 +109,6 @@ def _displacement(point: FloatArray, target: FloatArray) -> FloatArray:
     space = target[..., 1:] - point[..., 1:]
     time = dot(space, target[..., 1:] + point[..., 1:]) / (target[..., 0] + point[..., 0])
     return np.concatenate([time[..., None], space], axis=-1)
-
-
-def _towards(point: FloatArray, target: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """q, and y - cosh(d) x = (y - x) - q/2 x: the tangent vector at x towards y, of length sinh(d)."""
-    squared = squared_lorentzian_distance(point, target)
-    return squared, _displacement(point, target) - (squared / 2)[..., None] * point
 
 
 def _sinh_over(length: FloatArray) -> FloatArray:

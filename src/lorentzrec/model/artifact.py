@@ -28,7 +28,7 @@ from lorentzrec.data.attributes import AttributeColumn, ItemAttributes
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ArtifactError, InputError
-from lorentzrec.geometry.hyperboloid import lift
+from lorentzrec.geometry.hyperboloid import distance_to_origin, lift
 from lorentzrec.ingest.storage import parquet_faults
 from lorentzrec.manifest import FolderKind, write_manifest
 from lorentzrec.memory import Memory
@@ -269,7 +269,7 @@ def _describe_region(model: Model) -> dict[str, float] | None:
     origin than 1, where the curvature of space begins to matter."""
     if not model.config.hyperbolic:
         return None
-    radii = np.arcsinh(np.linalg.norm(model.item_points[:, 1:].astype(np.float64), axis=1))
+    radii = distance_to_origin(model.item_points.astype(np.float64))
     return {"radius": float(np.quantile(radii, 0.95)), "share_beyond_1": float(np.mean(radii > 1))}
 
 

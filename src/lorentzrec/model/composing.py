@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import Booleans, Floats, Integers
+from lorentzrec.data.arrays import Booleans, Integers
 from lorentzrec.data.attributes import ItemAttributes
-from lorentzrec.geometry import FloatArray, hyperboloid
+from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
 from lorentzrec.geometry.midpoint import normalise_sum
 from lorentzrec.model.config import TrainingConfig
 
@@ -40,21 +40,16 @@ class AttributePoints:
         texts = map(str, self.of_items.values.series)
         return np.array([(text.count(" > ") + 1) * text.startswith((*paths, "\0")) for text in texts], np.int64)
 
-    def radii(self, *, hyperbolic: bool) -> Floats:
-        """Distance of each point from the origin."""
-        space = self.points[:, 1:] if hyperbolic else self.points
-        lengths: Floats = np.linalg.norm(space.astype(np.float64), axis=1)
-        return np.arcsinh(lengths) if hyperbolic else lengths
-
     def depth_correlation(self, *, hyperbolic: bool) -> float | None:
         """The rank correlation of depth and radius over the attributes that are paths; None if all are equally deep."""
         from scipy.stats import spearmanr
 
         depths = self.depths
         paths = depths > 0
+        radii = (hyperboloid if hyperbolic else euclidean).distance_to_origin(self.points.astype(np.float64))
         if len(np.unique(depths[paths])) < 2:
             return None
-        return float(spearmanr(depths[paths], self.radii(hyperbolic=hyperbolic)[paths]).statistic)
+        return float(spearmanr(depths[paths], radii[paths]).statistic)
 
 
 def compose(
@@ -110,7 +105,7 @@ def _attribute_sums(
         yield block, total, config.attribute_weight * (counts[block] > 0)
 
 
-def precise(points: NDArray[np.float32], config: TrainingConfig) -> Floats:
+def precise(points: NDArray[np.float32], config: TrainingConfig) -> FloatArray:
     """In float64, with the time coordinate that belongs to the space part."""
     wide = points.astype(np.float64)
     if config.hyperbolic:

@@ -26,6 +26,7 @@ from lorentzrec.geometry.charts import to_poincare
 from lorentzrec.geometry.euclidean import squared_norm
 from lorentzrec.geometry.hyperboloid import (
     boost,
+    distance_to_origin,
     exp_map,
     lift,
     project_to_tangent,
@@ -154,7 +155,8 @@ class Layout:
         """Make one step, no longer than `LONGEST_STEP`; then restore the midpoint and the root mean square radius."""
         velocity = project_to_tangent(self.places, velocity)
         if self.levels is not None:
-            velocity += ((LEVEL_PULL * rate) * (self.levels - _radii(self.places)))[:, None] * _outward(self.places)
+            gaps = self.levels - distance_to_origin(self.places)
+            velocity += (LEVEL_PULL * rate * gaps)[:, None] * _outward(self.places)
         lengths = tangent_norm(self.places, velocity)
         longest = LONGEST_STEP / math.sqrt(self.sharpness)
         velocity *= np.minimum(1, longest / np.maximum(lengths, longest))[:, None]
@@ -162,18 +164,12 @@ class Layout:
         middle = normalise_sum(moved.sum(axis=0, dtype=np.float64))
         back = boost(lift(-middle[1:])).astype(np.float32)
         moved, velocity = moved @ back, velocity @ back
-        radii = _radii(moved)
+        radii = distance_to_origin(moved)
         factor = self.radius / float(np.sqrt(np.mean(radii**2)))
         space = moved[:, 1:] * (np.sinh(radii * factor) / np.maximum(np.sinh(radii), 1e-12))[:, None]
         self.places = lift(space.astype(np.float32))
         self.velocity = (velocity * factor).astype(np.float32)
         self.sharpness /= factor**2
-
-
-def _radii(places: FloatArray) -> Floats:
-    """Distances to the centre."""
-    radii: Floats = np.arcsinh(np.sqrt(squared_norm(places[:, 1:]))).astype(np.float32)
-    return radii
 
 
 def _outward(places: Floats) -> Floats:

@@ -35,6 +35,7 @@ from reference.hyperboloid import (
     minkowski_squared_norm,
     origin,
     parallel_transport,
+    precise,
     project_to_tangent,
     riemannian_gradient,
     squared_distance_to_origin,
@@ -55,6 +56,16 @@ def test_minkowski_dot_by_hand() -> None:
 def test_lift_by_hand() -> None:
     assert_array_equal(lift(np.array([[2.0, 2.0], [0.0, 0.0]])), [[3, 2, 2], [1, 0, 0]])  # 3^2 = 1 + 2^2 + 2^2
     assert_array_equal(lift(np.array([3 / 4])), [5 / 4, 3 / 4])
+
+
+def test_a_stored_point_is_precise_again() -> None:
+    """Far out, x0 in float32 is off by more than 1/1000, and the point is off the sheet by as much times x0."""
+    stored = lift(np.array([[12345.0, 0.1], [0.25, 0.0]])).astype(np.float32)
+    wide = precise(stored)
+    assert wide.dtype == np.float64
+    assert_array_equal(wide[:, 1:], stored[:, 1:])
+    assert_allclose(minkowski_squared_norm(wide), -1, atol=1e-7)
+    assert abs(minkowski_squared_norm(stored.astype(np.float64))[0] + 1) > 0.1
 
 
 @given(vectors(4, DIMENSION, 100.0))

@@ -29,6 +29,11 @@ def lift(space: FloatArray) -> FloatArray:
     return space
 
 
+def precise(point: FloatArray) -> FloatArray:
+    """The point in float64."""
+    return point.astype(np.float64)
+
+
 def origin(dimension: int, dtype: DTypeLike = np.float64) -> FloatArray:
     """(0, ..., 0)."""
     return np.zeros(dimension, dtype)

@@ -35,6 +35,11 @@ def lift(space: FloatArray) -> FloatArray:
     return np.concatenate([time[..., None], space], axis=-1)
 
 
+def precise(point: FloatArray) -> FloatArray:
+    """The point in float64, with x0 recomputed: the stored one has too few digits for differences of squares."""
+    return lift(point[..., 1:].astype(np.float64))
+
+
 def origin(dimension: int, dtype: DTypeLike = np.float64) -> FloatArray:
     """(1, 0, ..., 0): the point with the zero space part."""
     return lift(np.zeros(dimension, dtype))

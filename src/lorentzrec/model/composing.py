@@ -36,9 +36,9 @@ class AttributePoints:
     def depths(self) -> Integers:
         """Categories on the path to each attribute, itself included: 2 for `category=Women > Shoes`; 0 for attributes
         that are not paths."""
-        paths = [f"{column.name}=" for column in self.of_items.columns if column.kind == "path"]
+        paths = tuple(f"{column.name}=" for column in self.of_items.columns if column.kind == "path")
         texts = map(str, self.of_items.values.series)
-        return np.array([(text.count(" > ") + 1) * text.startswith((*paths, "\0")) for text in texts], np.int64)
+        return np.array([(text.count(" > ") + 1) * text.startswith(paths) for text in texts], np.int64)
 
     def depth_correlation(self, *, hyperbolic: bool) -> float | None:
         """The rank correlation of depth and radius over the attributes that are paths; None if all are equally deep."""
@@ -106,8 +106,5 @@ def _attribute_sums(
 
 
 def precise(points: NDArray[np.float32], config: TrainingConfig) -> FloatArray:
-    """In float64, with the time coordinate that belongs to the space part."""
-    wide = points.astype(np.float64)
-    if config.hyperbolic:
-        wide[:, 0] = np.sqrt(1 + np.einsum("ij,ij->i", wide[:, 1:], wide[:, 1:]))
-    return wide
+    """See `hyperboloid.precise`."""
+    return hyperboloid.precise(points) if config.hyperbolic else euclidean.precise(points)

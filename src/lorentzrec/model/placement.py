@@ -59,7 +59,7 @@ def surroundings_of(
     centre = normalise_sum(total) if hyperbolic else total / weights.sum()
     some = np.linspace(0, len(item_points) - 1, min(len(item_points), SAMPLED_ITEMS)).astype(np.int64)
     geometry = hyperboloid if hyperbolic else euclidean
-    distances = geometry.distance(centre, geometry.lift(item_points[some, hyperbolic * 1 :].astype(np.float64)))
+    distances = geometry.distance(centre, geometry.precise(item_points[some]))
     return Surroundings(centre, float(np.median(distances)))
 
 
@@ -84,7 +84,7 @@ def move_to_distance(
 ) -> NDArray[np.float32]:
     """Points in the same directions from `centre`, at another distance; one for all, or one each."""
     geometry = hyperboloid if hyperbolic else euclidean
-    towards = geometry.log_map(centre, geometry.lift(points[:, hyperbolic * 1 :].astype(np.float64)))
+    towards = geometry.log_map(centre, geometry.precise(points))
     lengths = geometry.tangent_norm(centre, towards)[:, None]
     # A point at the centre has no direction and stays there.
     scaled = np.reshape(distance, (-1, 1)) * towards

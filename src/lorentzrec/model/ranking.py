@@ -201,8 +201,8 @@ class Ranker:
         return normalise_sum(total) if self.hyperbolic else total / len(self.item_points)
 
     def precise(self, points: NDArray[np.float32]) -> FloatArray:
-        """Points in float64, with x0 recomputed: the stored one has too few digits for differences of squares."""
-        return hyperboloid.lift(points[..., 1:].astype(np.float64)) if self.hyperbolic else points.astype(np.float64)
+        """See `hyperboloid.precise`."""
+        return hyperboloid.precise(points) if self.hyperbolic else euclidean.precise(points)
 
     def precise_items(self, rows: Rows) -> FloatArray:
         """The points of some items, `precise`."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lorentzrec.geometry import FloatArray
 from lorentzrec.geometry.euclidean import squared_norm
-from lorentzrec.geometry.hyperboloid import lift
+from lorentzrec.geometry.hyperboloid import lift, precise
 
 BLOCK_ROWS = 65_536
 """Points in float64 at a time."""
@@ -75,8 +75,7 @@ def _flip_time(vectors: FloatArray) -> FloatArray:
 
 
 def _to_float64(block: NDArray[Any], curved: bool) -> FloatArray:
-    """In float64, with the time part recomputed: the stored one has too few digits."""
-    return lift(block[:, 1:].astype(np.float64)) if curved else block.astype(np.float64)
+    return precise(block) if curved else block.astype(np.float64)
 
 
 def _blocks(points: NDArray[Any]) -> list[NDArray[Any]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,7 +12,7 @@ import pytest
 from lorentzrec.geometry import euclidean, hyperboloid
 from lorentzrec.geometry.midpoint import einstein_midpoint
 from lorentzrec.memory import build_memory
-from lorentzrec.model.placement import Surroundings, place_items, surroundings_of
+from lorentzrec.model.placement import Surroundings, midpoints, move_to_distance, surroundings_of
 from lorentzrec.serving.recommending.live_ranker import explore
 from lorentzrec.serving.recommending.new_items import NewItems, Placer, details_of
 from lorentzrec.serving.recommending.query import RankingOptions
@@ -47,8 +46,7 @@ def like(id: str, *others: str, category: str | None = None) -> NewItem:
 
 
 def around(version: Version) -> Surroundings:
-    ranker = version.ranker
-    return surroundings_of(ranker.item_points, ranker.history_points, version.item_counts, hyperbolic=ranker.hyperbolic)
+    return surroundings_of(version.ranker, version.item_counts)
 
 
 @pytest.mark.parametrize("geometry", ["hyperboloid", "euclidean"])
@@ -57,8 +55,9 @@ def test_a_new_item_is_placed_by_the_queries_of_its_customers(tmp_path: Path, ge
     ranker = version.ranker
     # Ann's query before the boot, with recency 1/2; all that Bob did, for nothing came before; Cyd knows no other item.
     queries = np.stack([ranker.query(np.array([3, 7]), np.array([2.0, 1.0])), ranker.query(np.array([5]))])
-    options: dict[str, Any] = {"hyperbolic": ranker.hyperbolic, "weights": np.array([4.0, 1.0])}
-    expected, _ = place_items(queries, np.zeros(2, np.int64), 1, around(version), **options)
+    hyperbolic = ranker.hyperbolic
+    middle, _ = midpoints(queries, np.zeros(2, np.int64), 1, hyperbolic=hyperbolic, weights=np.array([4.0, 1.0]))
+    expected = move_to_distance(middle, *around(version), hyperbolic=hyperbolic)
     (point,) = Placer(version).place([NewItem("boot", None, ("ann", "bob", "cyd"))], HISTORIES)
     assert point is not None
     assert point.item == pytest.approx(expected[0], rel=1e-4)

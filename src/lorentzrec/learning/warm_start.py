@@ -18,12 +18,12 @@ from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.learning.kernels.structures import Table
 from lorentzrec.learning.schedule import learning_rate
 from lorentzrec.learning.tables import points_of
-from lorentzrec.model.catalogue import place_users, surroundings_of_model, with_attributes
+from lorentzrec.model.catalogue import place_users, with_attributes
 from lorentzrec.model.composing import decompose
 from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import Note, NoteKind
-from lorentzrec.model.placement import midpoints, place_from_histories
+from lorentzrec.model.placement import midpoints, place_from_histories, surroundings_of
 from lorentzrec.model.ranking import Ranker
 
 EPOCHS = 2
@@ -98,7 +98,7 @@ def start_from(
         placed = place_from_histories(
             ranker,
             data,
-            surroundings_of_model(model),
+            surroundings_of(model.ranker, model.item_counts, model.user_points),
             ordered=config.history == "causal",
             user_points=None if users is None else model.user_points[users],  # type: ignore[index]
             own=None if users is None else users != UNKNOWN,

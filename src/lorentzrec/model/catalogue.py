@@ -18,7 +18,7 @@ from lorentzrec.memory import Memory, remember
 from lorentzrec.model.composing import AttributePoints, compose, precise
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.notes import Note, NoteKind
-from lorentzrec.model.placement import PlacedItems, Surroundings, midpoints, place_from_histories, surroundings_of
+from lorentzrec.model.placement import PlacedItems, midpoints, place_from_histories, surroundings_of
 
 if TYPE_CHECKING:
     from lorentzrec.model.model import Model
@@ -54,7 +54,7 @@ def add_items(model: Model, events: Interactions | None, attributes: Any = None)
     found = place_from_histories(
         model.ranker,
         histories,
-        surroundings_of_model(model),
+        surroundings_of(model.ranker, model.item_counts, user_points),
         ordered=model.config.history == "causal",
         user_points=user_points,
         own=own,
@@ -187,14 +187,6 @@ def with_attributes_as_items(model: Model) -> Model:
         attributes=None,
         optimiser_state=None,
     )
-
-
-def surroundings_of_model(model: Model) -> Surroundings:
-    """What new items are placed in."""
-    hyperbolic = model.config.hyperbolic
-    if model.user_points is not None:
-        return surroundings_of(model.item_points, model.user_points, hyperbolic=hyperbolic)
-    return surroundings_of(model.item_points, model.history_points, model.item_counts, hyperbolic=hyperbolic)
 
 
 def place_users(

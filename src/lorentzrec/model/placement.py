@@ -43,40 +43,18 @@ class PlacedItems(NamedTuple):
 
 
 def surroundings_of(
-    item_points: NDArray[np.float32],
-    sources: NDArray[np.float32],
-    weights: NDArray[Any] | None = None,
-    *,
-    hyperbolic: bool,
+    ranker: Ranker, item_counts: Integers, user_points: NDArray[np.float32] | None = None
 ) -> Surroundings:
-    """What new items are placed in, from the points of known items.
-
-    sources: what queries are made of: the history points, with the events of each item as its weight, or the points of
-    customers.
-    """
-    weights = np.ones(len(sources)) if weights is None or not weights.any() else weights
+    """What new items are placed in, from what queries are made of: the history points of known items, with the events
+    of each as its weight, or the points of customers, in a symmetric model."""
+    sources = ranker.history_points if user_points is None else user_points
+    weights = item_counts if user_points is None and item_counts.any() else np.ones(len(sources))
     total = np.einsum("i,ij->j", weights, sources, dtype=np.float64, casting="same_kind")
-    centre = normalise_sum(total) if hyperbolic else total / weights.sum()
-    some = np.linspace(0, len(item_points) - 1, min(len(item_points), SAMPLED_ITEMS)).astype(np.int64)
-    geometry = hyperboloid if hyperbolic else euclidean
-    distances = geometry.distance(centre, geometry.precise(item_points[some]))
-    return Surroundings(centre, float(np.median(distances)))
-
-
-def place_items(
-    queries: FloatArray,
-    items: Integers,
-    count: int,
-    surroundings: Surroundings,
-    *,
-    hyperbolic: bool,
-    weights: NDArray[Any] | None = None,
-) -> tuple[NDArray[np.float32], Booleans]:
-    """The points of `count` items, and whether each has any query: `queries[i]` is that of a customer before their
-    event with item `items[i]`, see `Ranker.queries`, and `weights[i]` the weight of the event."""
-    found, placed = midpoints(queries, items, count, hyperbolic=hyperbolic, weights=weights)
-    found[placed] = move_to_distance(found[placed], *surroundings, hyperbolic=hyperbolic)
-    return found, placed
+    centre = normalise_sum(total) if ranker.hyperbolic else total / weights.sum()
+    known = len(ranker.item_points)
+    some = np.linspace(0, known - 1, min(known, SAMPLED_ITEMS)).astype(np.int64)
+    distance = hyperboloid.distance if ranker.hyperbolic else euclidean.distance
+    return Surroundings(centre, float(np.median(distance(centre, ranker.precise_items(some)))))
 
 
 def move_to_distance(
@@ -129,11 +107,8 @@ def place_from_histories(
     """
     known, count = len(ranker.item_points), len(histories.items) - len(ranker.item_points)
     events = np.flatnonzero(histories.item_rows >= known)
-    owners, new_rows = (
-        histories.user_rows[events].astype(np.int64),
-        histories.item_rows[events].astype(np.int64) - known,
-    )
-    weights = None if histories.weights is None else histories.weights[events].astype(np.float64)
+    owners = histories.user_rows[events].astype(np.int64)
+    new_rows = histories.item_rows[events].astype(np.int64) - known
     past = histories.select(histories.item_rows < known)
     before = offsets_of((histories.item_rows < known).astype(np.int64))[events]  # known events before each event
     starts, ends = past.offsets[owners], past.offsets[owners + 1]
@@ -145,14 +120,11 @@ def place_from_histories(
         queries[with_point] = ranker.precise(user_points[owners[with_point]])
     made = right & ~with_point
     queries[made] = _queries(ranker, past, starts[made], stops[made])
-    item_points, placed = place_items(
-        queries[right],
-        new_rows[right],
-        count,
-        surroundings,
-        hyperbolic=ranker.hyperbolic,
-        weights=None if weights is None else weights[right],
+    weights = None if histories.weights is None else histories.weights[events[right]]
+    item_points, placed = midpoints(
+        queries[right], new_rows[right], count, hyperbolic=ranker.hyperbolic, weights=weights
     )
+    item_points[placed] = move_to_distance(item_points[placed], *surroundings, hyperbolic=ranker.hyperbolic)
     if ranker.history_points is ranker.item_points:
         return PlacedItems(item_points, item_points, placed)
     followers, steps = _spans(before, np.minimum(ends, before + _reach(ranker.recency)))

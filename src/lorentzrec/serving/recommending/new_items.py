@@ -191,9 +191,7 @@ class Placer:
 
     def _surroundings_of(self, ranker: Ranker) -> Surroundings:
         if id(ranker) not in self._surroundings:
-            self._surroundings[id(ranker)] = surroundings_of(
-                ranker.item_points, ranker.history_points, self.version.item_counts, hyperbolic=ranker.hyperbolic
-            )
+            self._surroundings[id(ranker)] = surroundings_of(ranker, self.version.item_counts)
         return self._surroundings[id(ranker)]
 
     def _centre(self, ranker: Ranker, code: int) -> tuple[FloatArray, FloatArray]:

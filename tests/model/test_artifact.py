@@ -300,6 +300,9 @@ def change_frame(name: str, change: Callable[[pl.DataFrame], pl.DataFrame]) -> C
     return apply
 
 
+IN_HISTORIES = r"histories\.safetensors is damaged \(it does not fit the users and items: "
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -310,18 +313,25 @@ def change_frame(name: str, change: Callable[[pl.DataFrame], pl.DataFrame]) -> C
         (change_array("item_points", lambda array: array[:-1]), "item_points of a model are"),
         (change_array("item_points", lambda array: array.astype(np.float64)), "item_points of a model are float64"),
         (change_array("user_points", lambda array: array[:, :-1]), "user_points of a model are"),
-        (change_array("item_rows", with_value(5, 30)), "offsets and item rows do not fit"),
-        (change_array("item_rows", with_value(5, -1)), "offsets and item rows do not fit"),
-        (change_array("item_rows", lambda array: array[:-1]), "offsets and item rows do not fit"),
-        (change_array("item_rows", lambda array: array.astype(np.int64)), "offsets and item rows do not fit"),
-        (change_array("offsets", with_value(0, 1)), "offsets and item rows do not fit"),
-        (change_array("offsets", with_value(3, 80)), "offsets and item rows do not fit"),
-        (change_array("offsets", lambda array: array[1:]), "offsets and item rows do not fit"),
-        (change_array("weights", with_value(0, 0.0)), "weights are not one positive number per event"),
-        (change_array("weights", lambda array: array[1:]), "weights are not one positive number per event"),
+        (change_array("item_rows", with_value(5, 30)), f"{IN_HISTORIES}the item row of event 6 is 30"),
+        (change_array("item_rows", with_value(5, -1)), f"{IN_HISTORIES}the item row of event 6 is -1"),
+        (change_array("item_rows", lambda array: array[:-1]), f"{IN_HISTORIES}offsets do not divide"),
+        (
+            change_array("item_rows", lambda array: array.astype(np.int64)),
+            r"histories\.safetensors .*its item_rows are int64",
+        ),
+        (change_array("offsets", with_value(0, 1)), f"{IN_HISTORIES}offsets do not divide"),
+        (change_array("offsets", with_value(3, 80)), f"{IN_HISTORIES}offsets do not divide"),
+        (change_array("offsets", lambda array: array[1:]), f"{IN_HISTORIES}offsets are int64"),
+        (change_array("weights", with_value(0, 0.0)), f"{IN_HISTORIES}the weight of event 1 is 0.0"),
+        (change_array("weights", lambda array: array[1:]), f"{IN_HISTORIES}weights have the shape"),
+        (
+            change_array("weights", lambda array: array.astype(np.float64)),
+            r"histories\.safetensors .*its weights are float64",
+        ),
         (change_frame("items.parquet", lambda frame: frame.reverse()), "rows are not numbered"),
         (change_frame("items.parquet", lambda frame: frame.drop("count")), "do not make a model"),
-        (change_frame("items.parquet", lambda frame: frame.head(29)), "do not make a model|do not fit"),
+        (change_frame("items.parquet", lambda frame: frame.head(29)), f"{IN_HISTORIES}the item row of event 77 is 29"),
         (change_frame("users.parquet", lambda frame: frame.with_columns(id=pl.lit("u"))), "occurs twice"),
         (lambda folder: (folder / "items.parquet").write_text("no parquet"), r"items\.parquet cannot be read"),
         (lambda folder: (folder / "points.safetensors").write_text("no tensors"), "do not make a model"),

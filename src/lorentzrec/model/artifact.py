@@ -181,21 +181,13 @@ def _read_model(folder: Path, manifest: dict[str, Any]) -> Model:
 
 def _read_histories(path: Path, users: Vocabulary, items: Vocabulary) -> Interactions:
     arrays = _read_arrays(path)
-    offsets, item_rows, weights = arrays["offsets"], arrays["item_rows"], arrays.get("weights")
-    if (
-        (offsets.dtype, offsets.shape) != (np.dtype(np.int64), (len(users) + 1,))
-        or item_rows.dtype != np.int32
-        or (offsets[0], offsets[-1]) != (0, len(item_rows))
-        or (np.diff(offsets) < 0).any()
-        or not ((item_rows >= 0) & (item_rows < len(items))).all()
-    ):
-        raise MODEL.damaged(path, "its offsets and item rows do not fit the users and items")
-    if weights is not None and (
-        (weights.dtype, weights.shape) != (np.dtype(np.float32), item_rows.shape)
-        or not ((weights > 0) & np.isfinite(weights)).all()
-    ):
-        raise MODEL.damaged(path, "its weights are not one positive number per event")
-    return Interactions(users, items, offsets, item_rows, weights=weights)
+    for name, dtype in {"offsets": np.int64, "item_rows": np.int32, "weights": np.float32}.items():
+        if name in arrays and arrays[name].dtype != dtype:
+            raise MODEL.damaged(path, f"its {name} are {arrays[name].dtype}, not {np.dtype(dtype)}")
+    try:
+        return Interactions(users, items, arrays["offsets"], arrays["item_rows"], weights=arrays.get("weights"))
+    except InputError as error:
+        raise MODEL.damaged(path, f"it does not fit the users and items: {error}") from error
 
 
 def point_arrays(

@@ -151,3 +151,14 @@ def test_attributes_of_other_items_are_damage(tmp_path: Path) -> None:
     replace(model, attributes=replace(model.attributes, of_items=wrong)).save(tmp_path / "model")
     with pytest.raises(ArtifactError, match="do not fit the items and attributes"):
         load(tmp_path / "model")
+
+
+def test_the_file_of_a_damaged_attribute_point_is_named(tmp_path: Path) -> None:
+    model = with_attributes()
+    assert model.attributes is not None
+    points = model.attributes.history_points.copy()
+    points[2, 0] = 9.0
+    replace(model, attributes=replace(model.attributes, history_points=points)).save(tmp_path / "model")
+    message = r"attributes\.safetensors is damaged \(row 2 of history_points is not on the hyperboloid"
+    with pytest.raises(ArtifactError, match=message):
+        load(tmp_path / "model")

@@ -171,11 +171,12 @@ def _read_model(folder: Path, manifest: dict[str, Any]) -> Model:
         pl.exceptions.PolarsError,
     ) as error:
         raise MODEL.damaged(folder, f"its files do not make a model: {error}") from error
+    files = {POINTS: points}
     if model.attributes is not None:
-        arrays = point_arrays(model.attributes.points, model.attributes.history_points)
-        points |= {f"attribute_{name}": array for name, array in arrays.items()}
-    for name, array in points.items():
-        check_points(folder / POINTS, name, array, model.config.hyperbolic)
+        files[ATTRIBUTE_POINTS] = point_arrays(model.attributes.points, model.attributes.history_points)
+    for file, arrays in files.items():
+        for name, array in arrays.items():
+            check_points(folder / file, name, array, model.config.hyperbolic)
     return model
 
 

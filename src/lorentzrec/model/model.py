@@ -26,7 +26,15 @@ from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.model.diversity import check_diversity, diversify, pool_size
 from lorentzrec.model.fallbacks import Cause, Fallback, unknown_fallbacks
 from lorentzrec.model.notes import Note
-from lorentzrec.model.queries import Queries, Query, check_count, known_rows, plain_list, rows_of
+from lorentzrec.model.queries import (
+    Query,
+    check_count,
+    known_rows,
+    plain_list,
+    queries_of_histories,
+    queries_of_users,
+    rows_of,
+)
 from lorentzrec.model.ranking import Ranker, RecommendationBatch, Recommendations
 from lorentzrec.model.reasons import Reason, strongest_reasons
 from lorentzrec.model.record import EpochRecord
@@ -231,9 +239,9 @@ class Model:
         check_diversity(diversity)
         users = None if users is None else plain_list(users, "users")
         if users is None and histories is not None:
-            queries = self._queries.of_histories(histories, weights, context)
+            queries = queries_of_histories(self, histories, weights, context)
         elif users is not None and histories is None and weights is None:
-            queries = self._queries.of_users(users, exclude_history, context)
+            queries = queries_of_users(self, users, exclude_history, context)
         else:
             raise InputError("give either a history, with weights if you like, or a user")
         never = rows_of(self.items, exclude, "exclude")
@@ -375,10 +383,6 @@ class Model:
     @cached_property
     def _nearest(self) -> Ranker:
         return self.ranker.nearest()
-
-    @cached_property
-    def _queries(self) -> Queries:
-        return Queries(self.ranker, self.items, self.users, self.histories, self.user_points)
 
     @cached_property
     def _customers(self) -> tuple[NDArray[np.int64], Ranker]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,10 @@ from lorentzrec.data.vocabulary import UNKNOWN, Id, Vocabulary
 from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray
 from lorentzrec.model.fallbacks import Cause, Fallback, history_fallbacks
-from lorentzrec.model.ranking import NO_ROWS, History, Ranker
+from lorentzrec.model.ranking import NO_ROWS, History
+
+if TYPE_CHECKING:
+    from lorentzrec.model.model import Model
 
 
 class Query(NamedTuple):
@@ -30,79 +32,72 @@ class Query(NamedTuple):
     """The point is that of the customer, and not the midpoint of the history."""
 
 
-@dataclass(frozen=True, eq=False)
-class Queries:
-    """Makes the queries of one model; see `Model` for its parts."""
+def queries_of_users(
+    model: Model, users: list[Id], exclude_history: bool, context: Iterable[Iterable[Id]] | None
+) -> Iterator[Query]:
+    """A query for each of some users of the training data.
 
-    ranker: Ranker
-    items: Vocabulary
-    users: Vocabulary | None
-    histories: Interactions | None
-    user_points: NDArray[np.float32] | None
+    With a context, also a user with a point of their own is the midpoint of history and context.
+    """
+    if model.users is None or (model.histories is None and model.user_points is None):
+        raise InputError(
+            "this model has no training histories and supports histories only: give a history, "
+            "or save the model with histories=True"
+        )
+    if model.histories is None and (exclude_history or context is not None):
+        raise InputError(
+            "this model has no training histories and does not know what a user has seen: "
+            "pass exclude_history=False and no context, or save the model with histories=True"
+        )
+    contexts = _contexts(model.items, context, len(users))
+    for row, now in zip(known_rows(model.users, users, "user"), contexts, strict=False):
+        history = History(NO_ROWS) if model.histories is None else history_of(model.histories, row)
+        trained = model.histories is None or len(history.items) > 0
+        if len(now):
+            yield _query(model, *_append(history, now))
+        elif not trained:
+            yield Query(history, None, (Fallback(Cause.UNTRAINED_USER),))
+        elif model.user_points is not None:
+            yield Query(history, model.ranker.precise(model.user_points[row]), (), own_point=True)
+        else:
+            yield Query(history, model.ranker.query(*history), ())
 
-    def of_users(
-        self, users: list[Id], exclude_history: bool, context: Iterable[Iterable[Id]] | None
-    ) -> Iterator[Query]:
-        """A query for each of some users of the training data.
 
-        With a context, also a user with a point of their own is the midpoint of history and context.
-        """
-        if self.users is None or (self.histories is None and self.user_points is None):
-            raise InputError(
-                "this model has no training histories and supports histories only: give a history, "
-                "or save the model with histories=True"
-            )
-        if self.histories is None and (exclude_history or context is not None):
-            raise InputError(
-                "this model has no training histories and does not know what a user has seen: "
-                "pass exclude_history=False and no context, or save the model with histories=True"
-            )
-        contexts = self._contexts(context, len(users))
-        for row, now in zip(known_rows(self.users, users, "user"), contexts, strict=False):
-            history = History(NO_ROWS) if self.histories is None else history_of(self.histories, row)
-            trained = self.histories is None or len(history.items) > 0
-            if len(now):
-                yield self._query(*_append(history, now))
-            elif not trained:
-                yield Query(history, None, (Fallback(Cause.UNTRAINED_USER),))
-            elif self.user_points is not None:
-                yield Query(history, self.ranker.precise(self.user_points[row]), (), own_point=True)
-            else:
-                yield Query(history, self.ranker.query(*history), ())
+def queries_of_histories(
+    model: Model,
+    histories: Iterable[Iterable[Id]],
+    weights: Iterable[Iterable[float]] | None,
+    context: Iterable[Iterable[Id]] | None,
+) -> Iterator[Query]:
+    """A query for each history, with the weights of its events and a context if given."""
+    given = plain_list(histories, "histories")
+    event_weights = [None] * len(given) if weights is None else plain_list(weights, "weights")
+    if len(event_weights) != len(given):
+        raise InputError(f"there are {len(given)} histories and weights of {len(event_weights)}: give one for each")
+    contexts = _contexts(model.items, context, len(given))
+    for history, weights_of_history, now in zip(given, event_weights, contexts, strict=False):
+        rows = rows_of(model.items, history, "history")
+        checked = None if weights_of_history is None else _checked_weights(weights_of_history, rows)
+        yield _query(model, *_append(History(rows, checked), now))
 
-    def of_histories(
-        self,
-        histories: Iterable[Iterable[Id]],
-        weights: Iterable[Iterable[float]] | None,
-        context: Iterable[Iterable[Id]] | None,
-    ) -> Iterator[Query]:
-        """A query for each history, with the weights of its events and a context if given."""
-        given = plain_list(histories, "histories")
-        event_weights = [None] * len(given) if weights is None else plain_list(weights, "weights")
-        if len(event_weights) != len(given):
-            raise InputError(f"there are {len(given)} histories and weights of {len(event_weights)}: give one for each")
-        contexts = self._contexts(context, len(given))
-        for history, weights_of_history, now in zip(given, event_weights, contexts, strict=False):
-            rows = rows_of(self.items, history, "history")
-            checked = None if weights_of_history is None else _checked_weights(weights_of_history, rows)
-            yield self._query(*_append(History(rows, checked), now))
 
-    def _query(self, rows: NDArray[Any], weights: NDArray[Any] | None) -> Query:
-        """The midpoint of a history, whose unknown items are left out; popular items if none is known."""
-        known = rows != UNKNOWN
-        history = History(rows[known], None if weights is None else weights[known])
-        kind = "strings" if self.items.holds_strings else "integers"
-        fallbacks = history_fallbacks(rows, midpoint=self.user_points is not None, id_type=kind)
-        return Query(history, self.ranker.query(*history) if known.any() else None, fallbacks)
+def _query(model: Model, rows: NDArray[Any], weights: NDArray[Any] | None) -> Query:
+    """The midpoint of a history, whose unknown items are left out; popular items if none is known."""
+    known = rows != UNKNOWN
+    history = History(rows[known], None if weights is None else weights[known])
+    kind = "strings" if model.items.holds_strings else "integers"
+    fallbacks = history_fallbacks(rows, midpoint=model.user_points is not None, id_type=kind)
+    return Query(history, model.ranker.query(*history) if known.any() else None, fallbacks)
 
-    def _contexts(self, context: Iterable[Iterable[Id]] | None, count: int) -> Iterator[NDArray[np.int64]]:
-        """The rows of the context of each query; without any, empty ones."""
-        if context is None:
-            return repeat(NO_ROWS)
-        given = plain_list(context, "context")
-        if len(given) != count:
-            raise InputError(f"there are {count} queries and the context of {len(given)}: give one for each")
-        return (rows_of(self.items, one, "context") for one in given)
+
+def _contexts(items: Vocabulary, context: Iterable[Iterable[Id]] | None, count: int) -> Iterator[NDArray[np.int64]]:
+    """The rows of the context of each query; without any, empty ones."""
+    if context is None:
+        return repeat(NO_ROWS)
+    given = plain_list(context, "context")
+    if len(given) != count:
+        raise InputError(f"there are {count} queries and the context of {len(given)}: give one for each")
+    return (rows_of(items, one, "context") for one in given)
 
 
 def history_of(histories: Interactions, user_row: int) -> History:

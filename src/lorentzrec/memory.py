@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import Booleans, Floats, Integers, gather_groups, mask_of, offsets_of
+from lorentzrec.data.arrays import Booleans, Floats, Integers, gather_groups, mask_of, offsets_of, spans_within
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError
 from lorentzrec.topk import strongest, strongest_entries
@@ -274,7 +274,7 @@ def _transitions(data: Interactions, found_count: float, masses: Floats) -> Iter
     events = np.argsort(item_rows, kind="stable")
     firsts = offsets_of(data.item_counts)
     known, found = masses**-KNOWN_COUNT, (masses / masses.mean()) ** -found_count
-    for start, end in _blocks(STEPS * data.item_counts):
+    for start, end in spans_within(STEPS * data.item_counts, PAIRS_AT_ONCE):
         before = events[firsts[start] : firsts[end]]
         last = data.offsets[data.user_rows[before].astype(np.int64) + 1]
         block = sparse.csr_array((end - start, len(data.items)))
@@ -309,19 +309,8 @@ def _common_customers(data: Interactions, item_degrees: Floats | None = None) ->
     known = item_degrees**-KNOWN_DEGREE
     targets = targets @ sparse.diags_array(item_degrees**-FOUND_DEGREE)
     pairs = np.bincount(seen.indices, np.repeat(degrees, np.diff(seen.indptr)), len(data.items))
-    for start, end in _blocks(pairs):
+    for start, end in spans_within(pairs, PAIRS_AT_ONCE):
         block = sparse.diags_array(known[start:end]) @ (by_item[start:end] @ targets)
         own = np.repeat(np.arange(start, end), np.diff(block.indptr)) == block.indices
         block.data[own] = 0
         yield block
-
-
-def _blocks(pairs: NDArray[Any]) -> Iterator[tuple[int, int]]:
-    """Consecutive items whose pairs fit into memory, or single ones."""
-    totals = offsets_of(pairs)
-    start = 0
-    while start < len(pairs):
-        end = int(np.searchsorted(totals, totals[start] + PAIRS_AT_ONCE, side="right")) - 1
-        end = min(max(end, start + 1), len(pairs))
-        yield start, end
-        start = end

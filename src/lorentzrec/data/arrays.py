@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,6 +33,18 @@ def gather_groups(offsets: Integers, groups: Integers) -> tuple[Integers, Intege
     rows = np.repeat(offsets[groups] - offsets_of(lengths)[:-1], lengths)
     rows += np.arange(len(rows))
     return positions, rows
+
+
+def spans_within(sizes: NDArray[Any], most: int) -> Iterator[tuple[int, int]]:
+    """All groups in spans of consecutive ones, from the first to before the second number: each as long as their sizes
+    sum to at most `most`, or a single group that is larger."""
+    totals = offsets_of(sizes)
+    start = 0
+    while start < len(sizes):
+        end = int(np.searchsorted(totals, totals[start] + most, side="right")) - 1
+        end = max(end, start + 1)
+        yield start, end
+        start = end
 
 
 def update_digest(digest: hashlib._Hash, arrays: Iterable[NDArray[Any]]) -> None:

@@ -12,7 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.counting import Count
-from lorentzrec.data.arrays import Booleans, Floats, Integers, gather_groups, mask_of, offsets_of, update_digest
+from lorentzrec.data.arrays import (
+    Booleans,
+    Floats,
+    Integers,
+    gather_groups,
+    mask_of,
+    offsets_of,
+    spans_within,
+    update_digest,
+)
 from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary, id_series
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.topk import strongest_entries
@@ -244,12 +253,11 @@ class ItemAttributes:
         rarity = others.rarity
         left, right = self.matrix(rarity), others.matrix(rarity)
         rare = sparse.diags_array((others.item_counts <= MOST_ALIKE).astype(np.float64))
-        pairs = offsets_of(np.bincount(self.owners, np.minimum(others.item_counts, MOST_ALIKE)[self.rows], len(self)))
-        found, start = [], 0
-        while start < len(self):
-            end = max(int(np.searchsorted(pairs, pairs[start] + _PAIRS_AT_ONCE, side="right")) - 1, start + 1)
-            found.append(strongest_entries((left[start:end] @ rare) @ right.T, neighbours))
-            start = end
+        pairs = np.bincount(self.owners, np.minimum(others.item_counts, MOST_ALIKE)[self.rows], len(self))
+        found = [
+            strongest_entries((left[start:end] @ rare) @ right.T, neighbours)
+            for start, end in spans_within(pairs, _PAIRS_AT_ONCE)
+        ]
         near = sparse.vstack(found).tocoo()
         items, columns = near.coords
         return Alike(items.astype(np.int64), columns.astype(np.int64), near.data)

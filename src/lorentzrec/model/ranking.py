@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from lorentzrec import topk
 from lorentzrec.counting import Count
+from lorentzrec.data.arrays import spans_within
 from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
 from lorentzrec.geometry.hyperboloid import squared_lorentzian_distance
 from lorentzrec.geometry.midpoint import einstein_midpoint, normalise_sum
@@ -227,9 +227,7 @@ class Ranker:
         """`query` for each of many histories, none empty: the g-th is `histories[offsets[g]:offsets[g + 1]]`."""
         found = np.empty((len(offsets) - 1, self.history_points.shape[1]))
         # Some histories at a time, because their points are copied in float64.
-        steps = np.arange(offsets[0], offsets[-1], max(1, BLOCK_BYTES // (8 * found.shape[1])))
-        cuts = np.unique([*np.searchsorted(offsets[:-1], steps), len(found)])
-        for first, last in pairwise(cuts):
+        for first, last in spans_within(np.diff(offsets), BLOCK_BYTES // (8 * found.shape[1])):
             start, end = offsets[first], offsets[last]
             steps_back = np.repeat(offsets[first + 1 : last + 1], np.diff(offsets[first : last + 1])) - 1
             weights = np.power(self.recency, (steps_back - np.arange(start, end)).astype(np.float64))

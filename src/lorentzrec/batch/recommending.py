@@ -19,7 +19,6 @@ from lorentzrec.atomic import MARKER, atomic_file, checksum, write_text
 from lorentzrec.batch.candidates import best_candidates
 from lorentzrec.batch.list_search import ListSearch
 from lorentzrec.batch.part_files import finish_parts, key_of, part_name, unfinished_folder
-from lorentzrec.data.arrays import gather_groups, offsets_of
 from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray
 from lorentzrec.model.model import Model
@@ -180,15 +179,11 @@ class BatchRecommender:
     def _search_block(self, users: NDArray[np.int64], longest: int) -> tuple[NDArray[np.int64], FloatArray]:
         """The same, by the index, for customers with at most `longest` events; -1 if it finds too few items."""
         assert self._lists is not None
-        k, histories = self.options.k, self.histories
-        offsets = offsets_of(self._lengths[users])
-        events = gather_groups(histories.offsets, users)[1]
-        items = histories.item_rows[events]
-        weights = None if histories.weights is None else histories.weights[events]
-        queries = self._ranker.queries(items, offsets, weights)
+        k, histories = self.options.k, self.histories.histories_of(users)
+        queries = self._ranker.queries(*histories)
         # Items of the history are near the query, and take the place of others in the nearest lists.
         found = self._lists.search(queries, 2 * k + longest + len(self._never), best=k + longest / 8)
-        return best_candidates(self._ranker, queries, found, k, items, offsets, weights, self._never)
+        return best_candidates(self._ranker, queries, found, k, *histories, self._never)
 
     def _ranked_exactly(self, users: NDArray[np.int64]) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
         histories = [history_of(self.histories, row) for row in users.tolist()]

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,20 @@ from lorentzrec.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     import polars as pl
+
+
+class Histories(NamedTuple):
+    """Histories of some customers, oldest event first: the g-th is `items[offsets[g]:offsets[g + 1]]`."""
+
+    items: NDArray[np.int32]
+    offsets: Integers
+    weights: NDArray[np.float32] | None
+
+    @property
+    def ages(self) -> Integers:
+        """How many steps each event is back from the newest of its history."""
+        ends: Integers = np.repeat(self.offsets[1:], np.diff(self.offsets))
+        return ends - 1 - np.arange(len(self.items))
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,6 +265,14 @@ class Interactions:
     def history(self, user_row: int) -> NDArray[np.int32]:
         """The item rows of one customer, oldest first."""
         return self.item_rows[self.offsets[user_row] : self.offsets[user_row + 1]]
+
+    def histories_of(self, user_rows: Integers) -> Histories:
+        """The histories of some customers, one after another."""
+        events = gather_groups(self.offsets, user_rows)[1]
+        lengths = self.offsets[user_rows + 1] - self.offsets[user_rows]  # faster than those of all customers
+        return Histories(
+            self.item_rows[events], offsets_of(lengths), None if self.weights is None else self.weights[events]
+        )
 
     def history_ids(self, user: Id) -> list[Id]:
         """The item ids of one customer, oldest first."""

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import gather_groups, offsets_of
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.memory import build_memory
@@ -75,11 +74,9 @@ class TransitionCounts(Chance):
         of all neighbours has thousands for each item of a history."""
         from scipy import sparse
 
-        owners, events = gather_groups(histories.offsets, user_rows)
-        offsets, count = offsets_of(histories.lengths[user_rows]), len(self.items)
-        given = None if histories.weights is None else histories.weights[events]
-        weights = self.memory.item_weights(offsets[1:][owners] - 1 - np.arange(len(events)), given)
-        known = sparse.csr_array((weights, histories.item_rows[events], offsets), (len(user_rows), count))
+        given, count = histories.histories_of(user_rows), len(self.items)
+        weights = self.memory.item_weights(given.ages, given.weights)
+        known = sparse.csr_array((weights, given.items, given.offsets), (len(user_rows), count))
         neighbours = sparse.csr_array((self.memory.values, self.memory.columns, self.memory.offsets), (count, count))
         scores: NDArray[np.float32] = (known @ neighbours).toarray().astype(np.float32)
         return scores

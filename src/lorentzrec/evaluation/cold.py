@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import gather_groups, offsets_of
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.joining import take_items
@@ -101,10 +100,8 @@ class AttributeNeighbours(Chance):
     def score_histories(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
         from scipy import sparse
 
-        places, events = gather_groups(histories.offsets, user_rows)
-        lengths = histories.lengths[user_rows]
-        ages = lengths[places] - 1 - (np.arange(len(events)) - offsets_of(lengths)[:-1][places])
-        weights = np.power(NEIGHBOUR_RECENCY if histories.ordered else 1.0, ages).astype(np.float32)
-        history = sparse.csr_array((weights, (places, histories.item_rows[events])), (len(user_rows), len(self.items)))
+        given = histories.histories_of(user_rows)
+        weights = np.power(NEIGHBOUR_RECENCY if histories.ordered else 1.0, given.ages).astype(np.float32)
+        history = sparse.csr_array((weights, given.items, given.offsets), (len(user_rows), len(self.items)))
         scores: NDArray[np.float32] = ((history @ self.matrix) @ self.matrix.T).toarray().astype(np.float32)
         return scores

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from lorentzrec.atomic import atomic_file
 from lorentzrec.counting import Count
-from lorentzrec.data.arrays import gather_groups
-from lorentzrec.data.interactions import Interactions, offsets_of
+from lorentzrec.data.arrays import offsets_of
+from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import UNKNOWN, Id, Vocabulary
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.html import html_table
@@ -319,21 +319,15 @@ class Model:
             trained = self.histories is None or self.histories.lengths[point_rows] > 0
             point_rows = np.where(trained, point_rows, UNKNOWN)
         own = point_rows != UNKNOWN
-        lengths = np.where(own, 0, histories.lengths[user_rows])
-        informed = lengths > 0
+        given = histories.histories_of(user_rows)
+        informed = ~own & (np.diff(given.offsets) > 0)
         queries = np.zeros((len(user_rows), self.item_points.shape[1]))
         if self.user_points is not None:
             queries[own] = self.ranker.precise(self.user_points[point_rows[own]])
-        _, events = gather_groups(histories.offsets, user_rows[informed])
-        weights = None if histories.weights is None else histories.weights[events]
-        queries[informed] = self.ranker.queries(histories.item_rows[events], offsets_of(lengths[informed]), weights)
+        queries[informed] = self.ranker.queries(*histories.histories_of(user_rows[informed]))
         scores = self.ranker.linear_scores(queries)
         if self.ranker.memory is not None:
-            lengths = histories.lengths[user_rows]
-            _, events = gather_groups(histories.offsets, user_rows)
-            weights = None if histories.weights is None else histories.weights[events]
-            boosts = self.ranker.memory.boosts(histories.item_rows[events], offsets_of(lengths), weights)
-            self.ranker.add_boosts(scores, queries, boosts)
+            self.ranker.add_boosts(scores, queries, self.ranker.memory.boosts(*given))
         unknown = ~(own | informed)
         if unknown.any():
             # Places among the distinct counts, because float32 would round large counts into false ties.

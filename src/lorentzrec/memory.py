@@ -119,16 +119,21 @@ class Memory:
     def with_weight(self, weight: float) -> Memory:
         return replace(self, weight=weight)
 
+    def to_csr(self) -> Any:
+        """A SciPy sparse matrix, which shares the arrays."""
+        from scipy import sparse
+
+        return sparse.csr_array((self.values, self.columns, self.offsets), (self.item_count, self.item_count))
+
     def take(self, rows: Integers) -> Memory:
         """The same with item `rows[i]` as item i; `rows` is a permutation."""
-        owners, places = gather_groups(self.offsets, rows)
-        columns = np.argsort(rows)[self.columns[places]].astype(np.int32)
-        order = np.lexsort((columns, owners))
+        matrix = self.to_csr()[rows][:, rows]
+        matrix.sort_indices()
         return replace(
             self,
-            offsets=offsets_of(np.diff(self.offsets)[rows]),
-            columns=columns[order],
-            values=self.values[places][order],
+            offsets=matrix.indptr.astype(np.int64),
+            columns=matrix.indices.astype(np.int32, copy=False),
+            values=matrix.data,
         )
 
     def with_neighbours(

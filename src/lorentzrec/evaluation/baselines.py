@@ -74,11 +74,10 @@ class TransitionCounts(Chance):
         of all neighbours has thousands for each item of a history."""
         from scipy import sparse
 
-        given, count = histories.histories_of(user_rows), len(self.items)
+        given = histories.histories_of(user_rows)
         weights = self.memory.item_weights(given.ages, given.weights)
-        known = sparse.csr_array((weights, given.items, given.offsets), (len(user_rows), count))
-        neighbours = sparse.csr_array((self.memory.values, self.memory.columns, self.memory.offsets), (count, count))
-        scores: NDArray[np.float32] = (known @ neighbours).toarray().astype(np.float32)
+        known = sparse.csr_array((weights, given.items, given.offsets), (len(user_rows), len(self.items)))
+        scores: NDArray[np.float32] = (known @ self.memory.to_csr()).toarray().astype(np.float32)
         return scores
 
 

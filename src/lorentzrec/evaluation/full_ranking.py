@@ -92,11 +92,10 @@ class FullRanking:
         for k in self.cutoffs:
             lists = Lists.of(listed, best[:, min(k, best.shape[1]) - 1], k)
             self._measure_lists(k, user_rows, lists, sums)
-        equals_of_last = np.bincount(lists.tied_places, minlength=len(user_rows))
         inside = own >= last[places]
         places, own = places[inside], own[inside]
         above = (best[places] > own[:, None]).sum(axis=1)
-        tied = np.where(own == last[places], equals_of_last[places], (best[places] == own[:, None]).sum(axis=1))
+        tied = np.where(own == last[places], lists.tied[places], (best[places] == own[:, None]).sum(axis=1))
         ranks = Ranks(places, above, tied, self.held_out.positives[user_rows])
         for name in self.metrics:
             if name in METRICS:

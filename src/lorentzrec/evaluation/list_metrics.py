@@ -90,22 +90,20 @@ class CustomerSimilarity:
         found = np.zeros(len(lists.sure))
         for start in range(0, len(found), LISTS_AT_ONCE):
             block = np.arange(start, min(start + LISTS_AT_ONCE, len(found)))
-            sure, tied = (
-                self._sum(places, items, block)
-                for places, items in ((lists.sure_places, lists.sure_items), (lists.tied_places, lists.tied_items))
-            )
+            sure, pairs_of_sure = self._sum(lists.sure_places, lists.sure_items, block)
+            tied, pairs_of_tied = self._sum(lists.tied_places, lists.tied_items, block)
             share = lists.share[block]
             drawn, of_tied = share * lists.tied[block], np.maximum(lists.tied[block] - 1, 1)
             share_of_pairs = share * np.maximum(drawn - 1, 0) / of_tied
             # |a + b|^2 = |a|^2 + 2 a.b + |b|^2, so squares of sums are sums over pairs.
-            similar = (sure.squares + share_of_pairs * tied.squares) / 2
-            similar += share * np.asarray((sure.sums * tied.sums).sum(axis=1))
+            similar = (pairs_of_sure + share_of_pairs * pairs_of_tied) / 2
+            similar += share * np.asarray((sure * tied).sum(axis=1))
             length = lists.sure[block] + drawn
             pairs = length * (length - 1) / 2
             found[block] = np.where(pairs > 0.5, 1 - similar / np.maximum(pairs, 0.5), 0)
         return found
 
-    def _sum(self, places: Integers, items: Integers, block: Integers) -> _Sums:
+    def _sum(self, places: Integers, items: Integers, block: Integers) -> tuple[Any, Floats]:
         """The sums of the customers of the items of some lists, and their squares without those of single items."""
         from scipy import sparse
 
@@ -113,12 +111,7 @@ class CustomerSimilarity:
         members = (np.ones(inside.stop - inside.start), (places[inside] - block[0], items[inside]))
         lists = sparse.csr_array(members, (len(block), self._customers.shape[0]))
         sums = lists @ self._customers
-        return _Sums(sums, np.asarray((sums * sums).sum(axis=1)) - lists @ self._squares)
-
-
-class _Sums(NamedTuple):
-    sums: Any
-    squares: Floats
+        return sums, np.asarray((sums * sums).sum(axis=1)) - lists @ self._squares
 
 
 def popularity_quantiles(item_counts: Integers) -> Floats:

@@ -43,22 +43,19 @@ class _Factors(Popularity):
             self.model.fit(csr_matrix(train.to_csr()), show_progress=False)
 
     def score_histories(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        from scipy.sparse import csr_matrix
+
         rows = self.users.rows(histories.users.ids(user_rows))
         known = rows != UNKNOWN
         scores = super().score_histories(histories, user_rows)
         factors = self.model.user_factors[rows]
         made = ~known & (histories.lengths[user_rows] > 0) & self._folds_in
         if made.any():
-            factors[made] = self._fold_in(histories, user_rows[made])
+            own_items = csr_matrix(histories.to_csr()[user_rows[made]])
+            factors[made] = self.model.recalculate_user(user_rows[made], own_items)
         known |= made
         scores[known] = factors[known] @ self.model.item_factors.T
         return scores
-
-    def _fold_in(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        from scipy.sparse import csr_matrix
-
-        factors: NDArray[np.float32] = self.model.recalculate_user(user_rows, csr_matrix(histories.to_csr()[user_rows]))
-        return factors
 
 
 class ImplicitALS(_Factors):

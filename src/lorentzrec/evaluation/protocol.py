@@ -87,7 +87,16 @@ def evaluate(
         ranking = FullRanking(held_out, model.item_counts, cutoffs, chosen)
     else:
         ranking = SampledRanking(held_out, cutoffs, negatives, seed, chosen)
-    _rank_everyone(model, held_out, ranking, threads or available_cores(), watch)
+
+    def measure(user_rows: NDArray[np.int64]) -> Any:
+        return ranking.measure(user_rows, _scores(model, held_out, user_rows))
+
+    with thread_pool(threads or available_cores()) as in_threads:
+        blocks = list(held_out.blocks())
+        for number, block in enumerate(in_threads(measure, blocks), 1):
+            ranking.add(block)
+            if watch is not None:
+                watch(number / len(blocks))
     columns = np.array(list(ranking.per_user.values())).reshape(-1, len(held_out.users))
     values = np.ascontiguousarray(columns.T)
     ends = [array.tolist() for array in bootstrap_intervals(values, seed=seed)] if intervals else []
@@ -172,26 +181,6 @@ def _refuse_other_types(model: Any, test: Any) -> None:
             "lorentzrec.evaluation.protocol.Recommender for what to implement"
         )
     refuse_other_data(test, "evaluate")
-
-
-def _rank_everyone(
-    model: Recommender,
-    held_out: HeldOut,
-    ranking: FullRanking | SampledRanking,
-    threads: int,
-    watch: Callable[[float], None] | None,
-) -> None:
-    """Rank blocks of customers in threads."""
-
-    def measure(user_rows: NDArray[np.int64]) -> Any:
-        return ranking.measure(user_rows, _scores(model, held_out, user_rows))
-
-    with thread_pool(threads) as in_threads:
-        blocks = list(held_out.blocks())
-        for number, block in enumerate(in_threads(measure, blocks), 1):
-            ranking.add(block)
-            if watch is not None:
-                watch(number / len(blocks))
 
 
 def _scores(model: Recommender, held_out: HeldOut, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:

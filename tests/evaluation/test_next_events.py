@@ -20,7 +20,6 @@ def test_every_event_has_the_history_before_it() -> None:
         for row in range(len(task.test.users))
     ]
     assert sorted(names) == [(["a"], ["b"]), (["a", "b"], ["c"]), (["b"], ["d"])]
-    assert task.without_history == 1
 
 
 def test_some_events_at_random() -> None:

@@ -13,11 +13,10 @@ from lorentzrec.data.vocabulary import Vocabulary
 
 
 class NextEvents(NamedTuple):
-    """The arguments of `evaluate`, with a customer per event, and how many events there are without a history."""
+    """The arguments of `evaluate`, with a customer per event."""
 
     test: Interactions
     histories: Interactions
-    without_history: int
 
 
 def next_events(data: Interactions, chosen: Booleans, *, most: int | None = None, seed: int = 0) -> NextEvents:
@@ -44,4 +43,4 @@ def next_events(data: Interactions, chosen: Booleans, *, most: int | None = None
         taken: dict[str, Any] = {name: values[places] for name, values in columns.items()}
         return replace(data, users=users, offsets=offsets_of(lengths), labels=None, notes=(), **taken)
 
-    return NextEvents(of(events, np.ones(len(events), np.int64)), of(before, events - starts), int((~able).sum()))
+    return NextEvents(of(events, np.ones(len(events), np.int64)), of(before, events - starts))

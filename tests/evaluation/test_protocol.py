@@ -51,6 +51,13 @@ def test_unknown_items_are_counted_misses() -> None:
     assert "2 held-out items are not known to the model: counted as misses" in report.notes
 
 
+@pytest.mark.parametrize("k", [np.int64(2), np.array([2, 1]), [np.int32(1), 2]])
+def test_lengths_of_lists_may_be_numpy_integers(k: Any) -> None:
+    test = events([("u", "c"), ("v", "b")])
+    report = evaluate(MODEL, test, k=k, intervals=False)
+    assert report["recall@2"] == evaluate(MODEL, test, k=2, intervals=False)["recall@2"] == 1
+
+
 def test_only_targets_are_looked_for() -> None:
     pairs: list[tuple[Id, Id]] = [("u", "c"), ("u", "d"), ("v", "b")]
     users, items = zip(*pairs, strict=True)

@@ -75,7 +75,7 @@ def evaluate(
     watch: called with the share of customers that are done.
     """
     _refuse_other_types(model, test)
-    cutoffs = sorted({k} if isinstance(k, int) else set(k))
+    cutoffs = sorted({k} if isinstance(k, int | np.integer) else set(k))
     _check(protocol, cutoffs, negatives, users, seed)
     chosen = choose_metrics(protocol, metrics)
     before = model.histories if histories is None else histories

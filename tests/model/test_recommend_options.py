@@ -119,6 +119,16 @@ def test_reasons_in_frames() -> None:
     assert "because" not in MODEL.recommend_many([["i3"]], k=1).to_frame().columns
 
 
+def test_a_table_has_its_columns_where_no_item_is_left() -> None:
+    found = MODEL.recommend(["i3"], items=["i3"], reasons=True)
+    assert len(found) == 0
+    assert found.to_frame().columns == ["rank", "item", "score", "because"]
+    batch = MODEL.recommend_many([["i3"], ["i4"]], items=["i3"], reasons=True)
+    assert batch[:1] == [found]
+    assert MODEL.recommend_many([["i3"]], items=["i3"], reasons=True).to_frame().columns[-1] == "because"
+    assert batch.to_frame()["item"].to_list() == ["i3"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -87,10 +87,7 @@ class Recommendations:
 
     def to_frame(self) -> pl.DataFrame:
         """A Polars frame: rank (from 1), item, score, and with reasons a list in the column because."""
-        import polars as pl
-
-        columns = {"rank": np.arange(1, len(self) + 1), "item": self.ids, "score": self.scores}
-        return pl.DataFrame(columns).with_columns(*_reason_columns([self]))
+        return RecommendationBatch([self]).to_frame().drop("query")
 
     def _repr_html_(self) -> str:
         """The items as a table, in notebooks."""
@@ -120,7 +117,7 @@ class RecommendationBatch(list[Recommendations]):
         lengths = [len(one) for one in self]
         queries = self._queries if self.users is None else self.users
         ranks = [rank for length in lengths for rank in range(1, length + 1)]
-        return pl.DataFrame(
+        frame = pl.DataFrame(
             {
                 "query" if self.users is None else "user": [
                     query for query, length in zip(queries, lengths, strict=True) for _ in range(length)
@@ -129,19 +126,12 @@ class RecommendationBatch(list[Recommendations]):
                 "item": [item for one in self for item in one.ids],
                 "score": np.concatenate([one.scores for one in self] or [np.empty(0, np.float32)]),
             }
-        ).with_columns(*_reason_columns(self))
-
-
-def _reason_columns(results: Sequence[Recommendations]) -> list[pl.Series]:
-    """The reasons of some recommendations as a column of lists; no column without reasons."""
-    import polars as pl
-
-    lists = [reasons for one in results if one.reasons is not None for reasons in one.reasons]
-    if not lists:
-        return []
-    ids = pl.Series([id for one in results for id in one.ids]).dtype
-    kind = pl.List(pl.Struct({"item": ids, "share": pl.Float64, "kind": pl.String}))
-    return [pl.Series("because", [[reason._asdict() for reason in reasons] for reasons in lists], dtype=kind)]
+        )
+        if all(one.reasons is None for one in self):
+            return frame
+        lists = [[reason._asdict() for reason in reasons] for one in self for reasons in one.reasons or ()]
+        kind = pl.List(pl.Struct({"item": frame["item"].dtype, "share": pl.Float64, "kind": pl.String}))
+        return frame.with_columns(pl.Series("because", lists, dtype=kind))
 
 
 class History(NamedTuple):

@@ -128,7 +128,7 @@ class MidpointRecommender:
             Recommendations([one, *nearest.ids][:N], np.append(np.float32(0), nearest.scores)[:N])
             if allowed is None or one in allowed
             else nearest
-            for one, nearest in zip(wanted, nearest_items(model, wanted, N, allowed), strict=True)
+            for one, nearest in zip(wanted, model.similar_items_many(wanted, N, among=allowed), strict=True)
         ]
         return self._arrays(found, single)
 
@@ -166,17 +166,6 @@ class MidpointRecommender:
         for row, one in enumerate(found):
             scores[row, : len(one)] = one.scores
         return (ids[0], scores[0]) if single else (ids, scores)
-
-
-def nearest_items(model: Model, items: list[Any], k: int, allowed: set[Any] | None) -> list[Recommendations]:
-    """For each of some items, the `k` nearest others; of `allowed` only, unless it is None."""
-    if allowed is None:
-        return list(model.similar_items_many(items, k))
-    found = []
-    for nearest in model.similar_items_many(items, len(model.items)):
-        kept = [place for place, item in enumerate(nearest.ids) if item in allowed][:k]
-        found.append(Recommendations([nearest.ids[place] for place in kept], nearest.scores[kept]))
-    return found
 
 
 def _plain(ids: Any) -> list[Any]:

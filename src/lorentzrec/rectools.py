@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError, explain_missing
-from lorentzrec.estimator import nearest_items
 from lorentzrec.field_checks import check_names
 from lorentzrec.learning.trainer import train
 from lorentzrec.model.config import TrainingConfig
@@ -85,8 +84,7 @@ class MidpointModel(ModelBase):  # type: ignore[misc]
     ) -> tuple[list[Any], list[Any], list[float]]:
         targets = dataset.item_id_map.convert_to_external(target_ids).tolist()
         allowed = _allowed(sorted_item_ids_to_recommend, dataset, self.model)
-        found = nearest_items(self.model, targets, k, None if allowed is None else set(allowed))
-        return _triplet(target_ids, found, dataset)
+        return _triplet(target_ids, self.model.similar_items_many(targets, k, among=allowed), dataset)
 
 
 def _interactions(dataset: Any) -> Interactions:

@@ -254,6 +254,18 @@ def test_similar_items_are_the_nearest_points() -> None:
         assert len(model.similar_items("i3", k=100)) == 29
 
 
+@pytest.mark.parametrize("geometry", ["hyperboloid", "euclidean"])
+def test_similar_items_among_some_are_those_of_all_without_the_others(geometry: str) -> None:
+    model = hand_made(geometry=geometry)
+    for among in (["i1"], [f"i{row}" for row in range(0, 30, 2)]):
+        found = model.similar_items_many(["i3", "i4"], k=5, among=[*among, "new"])
+        for item, result in zip(["i3", "i4"], found, strict=True):
+            every = model.similar_items(item, k=30)
+            assert list(result) == [pair for pair in every if pair[0] in among][:5]
+            assert result.fallback == f"allowed: 1 of {len(among) + 1} allowed items is unknown"
+    assert [len(one) for one in model.similar_items_many(["i3"], among=[])] == [0]
+
+
 def test_similar_items_of_a_double_leave_out_only_the_item_itself() -> None:
     data = interactions()
     item_points = points(len(data.items), "hyperboloid", 2)

@@ -246,12 +246,7 @@ class Model:
             raise InputError("give either a history, with weights if you like, or a user")
         never = rows_of(self.items, exclude, "exclude")
         never = never[never != UNKNOWN]
-        allowed: NDArray[np.int64] | None = None
-        fallbacks: tuple[Fallback, ...] = ()
-        if items is not None:
-            allowed = rows_of(self.items, items, "items")
-            fallbacks = unknown_fallbacks(Cause.UNKNOWN_ALLOWED_ITEMS, allowed)
-            allowed = allowed[allowed != UNKNOWN]
+        allowed, fallbacks = self._allowed(items, "items")
         if wanted := plain_list(categories, "categories"):
             in_categories, unknown = rows_of_categories(self.items, item_table, wanted)
             allowed = in_categories if allowed is None else np.intersect1d(allowed, in_categories)
@@ -276,15 +271,19 @@ class Model:
         return self.similar_items_many([item], k)[0]
 
     def similar_items_many(
-        self, items: Iterable[Id], k: int = 10, *, threads: int | None = None
+        self, items: Iterable[Id], k: int = 10, *, among: Iterable[Id] | None = None, threads: int | None = None
     ) -> RecommendationBatch:
-        """`similar_items` for each of many items, on all cores; in `to_frame()`, the column query has the item."""
+        """`similar_items` for each of many items, on all cores; in `to_frame()`, the column query has the item.
+
+        among: an allow-list; no other items are found.
+        """
         check_count(k)
         wanted = plain_list(items, "items")
         rows = known_rows(self.items, wanted, "item")
         points = self.ranker.precise_items(rows)
-        ranked = self._nearest.top_many(points, k, list(rows[:, None]), threads=threads)
-        found = [Recommendations(self.items.ids(nearest), scores) for nearest, scores in ranked]
+        allowed, fallbacks = self._allowed(among, "among")
+        ranked = self._nearest.top_many(points, k, list(rows[:, None]), allowed, threads)
+        found = [Recommendations(self.items.ids(nearest), scores, fallbacks) for nearest, scores in ranked]
         return RecommendationBatch(found, queries=wanted)
 
     def similar_users(self, user: Id, k: int = 10) -> Recommendations:
@@ -393,6 +392,13 @@ class Model:
             queries = self.ranker.queries(self.histories.item_rows, offsets, self.histories.weights)
             points = queries.astype(np.float32)
         return owners, Ranker(points, geometry=self.config.geometry, score="distance")
+
+    def _allowed(self, items: Iterable[Id] | None, name: str) -> tuple[NDArray[np.int64] | None, tuple[Fallback, ...]]:
+        """The rows of an allow-list, if there is one, without unknown items, which are reported."""
+        if items is None:
+            return None, ()
+        rows = rows_of(self.items, items, name)
+        return rows[rows != UNKNOWN], unknown_fallbacks(Cause.UNKNOWN_ALLOWED_ITEMS, rows)
 
     def _recommend(
         self, queries: list[Query], excluded: list[NDArray[Any]], options: _Options

@@ -1,4 +1,7 @@
-"""The largest scores: the only place that selects them, for recommendations, evaluation and nearest neighbours.
+"""Selection of the largest scores, for recommendations, evaluation and nearest neighbours.
+
+`batch/kernels.py` selects among the candidates of many customers, in compiled code, and the service keeps the popular
+items sorted (`LiveRanker.popular`).
 
 `np.partition` of all scores costs more than computing them, and far more where most are equal. So columns are cut into
 groups, and only the groups' maxima are sorted: at least `count` scores reach the count-th highest of them, and few do.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import polars as pl
@@ -117,6 +118,22 @@ def test_cold_items_are_evaluated_next_to_baselines(described: Path, informed: P
         "without the events of 30% of the items"
         in run("evaluate", informed, described, "--cold", "--share", "0.3").stdout
     )
+
+
+def test_cold_items_are_evaluated_without_training_on_held_out_customers(
+    informed: Path, events_file: Path, items_file: Path, tmp_path: Path
+) -> None:
+    split = ("--split", "held_out_customers:share=0.3")
+    run("prepare", events_file, "--out", tmp_path / "data", "--items", items_file, "--attributes", "brand", *split)
+    trained, held_out = (
+        int((open_dataset(tmp_path / "data").interactions(part).lengths > 0).sum()) for part in ("train", "test")
+    )
+    assert trained > 2 * held_out
+    result = run("evaluate", informed, tmp_path / "data", "--cold", "--share", "0.3", "--json")
+    assert f" of {trained} users " in result.stderr
+    systems = {one["system"]: one for one in json.loads(result.stdout)["systems"]}
+    users = [systems["model"][kind]["counts"]["users"] for kind in ("cold", "warm")]
+    assert sum(users) == held_out
 
 
 def test_attributes_are_exported_and_drawn(informed: Path, model: Path, tmp_path: Path) -> None:

@@ -35,6 +35,22 @@ def test_cold_items_have_no_training_event() -> None:
     assert other.cold_items != task.cold_items
 
 
+def test_customers_who_are_held_out_have_histories_and_are_not_trained_on() -> None:
+    train, history, test = DATA.split("held_out_customers", share=0.4)
+    task = hold_out_items(train, test, 0.2, histories=history)
+    cold = set(task.cold_items.series.to_list())
+    for part, found in ((train, task.train), (train, task.learned), (history, task.histories)):
+        for row in range(len(DATA.users)):
+            kept = [item for item in part.items.ids(part.history(row)) if item not in cold]
+            assert found.items.ids(found.history(row)) == kept
+    tested = set(task.cold.user_rows.tolist()) | set(task.warm.user_rows.tolist())
+    assert tested == set(np.flatnonzero(task.histories.lengths).tolist())
+    assert len(tested) > 5
+    assert not task.train.lengths[list(tested)].any()
+    shared = hold_out_items(TRAIN, TEST, 0.2)
+    assert shared.histories is shared.learned
+
+
 def test_some_items_are_ranked_before_all_others() -> None:
     task = hold_out_items(TRAIN, TEST, 0.2)
     scores = AmongItems(Popularity(task.histories), task.cold_items).score_histories(task.histories, np.array([0]))

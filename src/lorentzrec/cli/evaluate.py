@@ -100,7 +100,7 @@ def evaluate(
 def _evaluate_cold(
     model: Path, data: str, k: int, share: float, seed: int, json: bool, file_options: dict[str, str | None]
 ) -> None:
-    from lorentzrec.data.splitting import before_test
+    from lorentzrec.data.splitting import events_to_train_on
     from lorentzrec.model.artifact import load
     from lorentzrec.tuning.cold_start import evaluate_cold
 
@@ -110,8 +110,8 @@ def _evaluate_cold(
         raise InputError(f"{data} has no attributes: make a dataset with lorentzrec prepare --items --attributes")
     parts = require_test(dataset)
     config = _settings_of(load(model), next(iter(parts.values())))
-    options: dict[str, Any] = {"share": share, "seed": seed, "k": k, "say": say}
-    found = list(evaluate_cold(before_test(parts), parts["test"], attributes, config, **options))
+    options: dict[str, Any] = {"share": share, "seed": seed, "k": k, "say": say, "histories": parts.get("history")}
+    found = list(evaluate_cold(events_to_train_on(parts), parts["test"], attributes, config, **options))
     metric = f"ndcg@{k}"
     rows = [
         (

@@ -191,11 +191,14 @@ all but their last event, `test` that event: can the model serve customers it ha
     return tuple(replace(part, notes=part.notes + tuple(notes)) for part in parts)
 
 
-def before_test(parts: dict[str, Interactions]) -> Interactions:
-    """The histories that the test part continues: the part `history` if there is one, else all parts but the test."""
-    if "history" in parts:
-        return parts["history"]
-    earlier = [part for name, part in parts.items() if name != "test"]
+def before_test(parts: Mapping[str, Interactions]) -> Interactions:
+    """The histories that the test part continues: the part `history` if there is one, else `events_to_train_on`."""
+    return parts["history"] if "history" in parts else events_to_train_on(parts)
+
+
+def events_to_train_on(parts: Mapping[str, Interactions]) -> Interactions:
+    """All parts but the test and `history`, whose customers are held out."""
+    earlier = [part for name, part in parts.items() if name not in ("history", "test")]
     return earlier[0] if len(earlier) == 1 else concatenate(earlier)
 
 

@@ -25,26 +25,42 @@ class ColdTask(NamedTuple):
     train: Interactions
     """With warm items only."""
     cold_items: Vocabulary
-    histories: Interactions
+    learned: Interactions
     """The same events in the rows of all items: warm ones, then cold ones."""
+    histories: Interactions
+    """In the same rows, the events before the test of its customers: `learned`, unless these customers are held out."""
     cold: Interactions
     warm: Interactions
 
 
-def hold_out_items(train: Interactions, test: Interactions, share: float = 0.2, seed: int = 0) -> ColdTask:
+def hold_out_items(
+    train: Interactions,
+    test: Interactions,
+    share: float = 0.2,
+    seed: int = 0,
+    *,
+    histories: Interactions | None = None,
+) -> ColdTask:
     """Make a random `share` of the items cold: their training events are left out.
 
-    The test events of customers who have training events left are divided into those of cold and of warm items.
+    histories: the events before the test of its customers, if these are held out of training; None: `train`.
+    The test events of customers who have other events left are divided into those of cold and of warm items.
     """
     if not 0 < share < 1:
         raise ConfigError(f"share={share}: give a share of the items between 0 and 1")
     count = round(share * len(train.items))
     chosen = np.random.default_rng([seed, count]).permutation(len(train.items))
     warm_rows, cold_rows = np.sort(chosen[count:]), np.sort(chosen[:count])
-    everything = take_items(train, np.concatenate([warm_rows, cold_rows]))
-    histories = everything.select(everything.item_rows < len(warm_rows))
-    events = take_items(test, np.concatenate([warm_rows, cold_rows]))
-    events = events.select(histories.lengths[events.user_rows] > 0)
+    order = np.concatenate([warm_rows, cold_rows])
+
+    def without_cold(part: Interactions) -> Interactions:
+        everything = take_items(part, order)
+        return everything.select(everything.item_rows < len(warm_rows))
+
+    learned = without_cold(train)
+    before = learned if histories is None else without_cold(histories)
+    events = take_items(test, order)
+    events = events.select(before.lengths[events.user_rows] > 0)
     is_cold = events.item_rows >= len(warm_rows)
     if not is_cold.any() or is_cold.all():
         raise InputError(
@@ -54,7 +70,8 @@ def hold_out_items(train: Interactions, test: Interactions, share: float = 0.2, 
     return ColdTask(
         take_items(train, warm_rows),
         Vocabulary(train.items.series.gather(cold_rows), name="item"),
-        histories,
+        learned,
+        before,
         events.select(is_cold),
         events.select(~is_cold),
     )

@@ -45,6 +45,7 @@ def evaluate_cold(
     attributes: ItemAttributes,
     config: TrainingConfig | None = None,
     *,
+    histories: Interactions | None = None,
     share: float = 0.2,
     seed: int = 0,
     k: int = 10,
@@ -52,11 +53,12 @@ def evaluate_cold(
 ) -> Iterator[ColdResult]:
     """Hold out all events of a share of the items, train with and without attributes, and rank what came next.
 
-    data: the events before those of `test`.
+    data: the events to train on, before those of `test`.
+    histories: the events before `test` of its customers, if these are held out of training; None: `data`.
     seed: chooses the cold items.
     """
-    task = hold_out_items(data, test, share, seed)
-    known = attributes.align(task.histories.items).seen_with(task.histories.item_counts > 0)
+    task = hold_out_items(data, test, share, seed, histories=histories)
+    known = attributes.align(task.learned.items).seen_with(task.learned.item_counts > 0)
     say(f"training on {task.train!r}, with attributes")
     informed = train(task.train, config, attributes=known.align(task.train.items), progress=False)
     say("training without attributes")
@@ -66,9 +68,9 @@ def evaluate_cold(
         "model": grown,
         "model, points alone": replace(grown, memory=None),
         "category midpoint": _at_category_midpoints(plain, task, known),
-        "attribute neighbours": AttributeNeighbours(task.histories, known),
-        "category popularity": CategoryPopularity(task.histories, known),
-        "random": Chance(task.histories),
+        "attribute neighbours": AttributeNeighbours(task.learned, known),
+        "category popularity": CategoryPopularity(task.learned, known),
+        "random": Chance(task.learned),
     }
     warm = {"model": informed, "without attributes": plain}
     options: dict[str, Any] = {"k": k, "histories": task.histories}
@@ -96,10 +98,10 @@ def _at_category_midpoints(model: Model, task: ColdTask, attributes: ItemAttribu
     item_points, separate = grow(model.item_points), model.history_points is not model.item_points
     return replace(
         model,
-        items=task.histories.items,
+        items=task.learned.items,
         item_points=item_points,
         history_points=grow(model.history_points) if separate else item_points,
-        item_counts=task.histories.item_counts,
+        item_counts=task.learned.item_counts,
         users=None,
         histories=None,
         memory=None,

@@ -9,7 +9,7 @@ import numpy as np
 
 from lorentzrec.data.arrays import mask_of
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.data.splitting import before_test
+from lorentzrec.data.splitting import events_to_train_on
 from lorentzrec.errors import InputError
 
 VALIDATION_RATIO = 0.1
@@ -33,13 +33,12 @@ class TuningTask:
         """From the parts of a dataset, by name. Without a validation part, the last training event of every customer is
         held out, or a random tenth of the training events if they have no times."""
         train, validation = parts["train"], parts.get("validation")
-        before = before_test({name: part for name, part in parts.items() if name != "history"})
-        histories = before_test(dict(parts))
+        before = events_to_train_on(parts)
         if validation is None:
             train, validation = (
                 train.split("leave_last_out") if train.ordered else train.split("random", ratio=VALIDATION_RATIO)
             )
-        return cls(train, validation, before, parts.get("test"), histories)
+        return cls(train, validation, before, parts.get("test"), parts.get("history", before))
 
     def require_test(self) -> Interactions:
         """The test part; an `InputError` if there is none."""

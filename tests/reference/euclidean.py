@@ -1,4 +1,7 @@
-"""Flat space, the twin of `reference.hyperboloid` and `reference.midpoint` under the same names."""
+"""Flat space, the twin of `reference.hyperboloid` and `reference.midpoint` under the same names.
+
+Every gradient is the ordinary one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The formulas of `lorentzrec.geometry.hyperboloid`, and those that training computes in its kernels alone."""
+"""The formulas of `lorentzrec.geometry.hyperboloid`, and those that training computes in its kernels alone.
+
+A gradient, unless its name states otherwise, is a Minkowski gradient: the h with df = <h, dx>. Its projection to the
+tangent space is the Riemannian gradient, so any multiple of x may be added to h without changing a step.
+"""
 
 from __future__ import annotations
 

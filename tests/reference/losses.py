@@ -1,6 +1,6 @@
 """Scores, losses and the penalty of one example, with their gradients: what the kernels compute, written to be read.
 
-A gradient is a Minkowski gradient (see `lorentzrec.geometry.hyperboloid`): a multiple of the point it belongs to may be
+A gradient is a Minkowski gradient (see `reference.hyperboloid`): a multiple of the point it belongs to may be
 added, and falls away in the projection of the step. In flat space it is the ordinary gradient.
 """
 

@@ -1,4 +1,4 @@
-"""Every formula, in NumPy.
+"""The formulas, in NumPy; `tests/reference` has those that only the kernels of training compute.
 
 Points are rows: the last axis holds the coordinates, all axes before it are batch and follow NumPy's broadcasting.
 Results keep the dtype of what goes in; a pure function never changes its arguments. The base point comes first.

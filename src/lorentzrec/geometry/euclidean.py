@@ -1,7 +1,7 @@
 """Flat space, the twin of `lorentzrec.geometry.hyperboloid` and `lorentzrec.geometry.midpoint` under the same names.
 
 Every formula is the flat limit of its twin, so that one code path serves both and a comparison changes nothing else.
-A point is (x1, ..., xd), all tangent spaces are the space itself, and every gradient is the ordinary one.
+A point is (x1, ..., xd), and all tangent spaces are the space itself.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 A point is x = (x0, x1, ..., xd) with <x, x> = -1 and x0 > 0: a time part x0 = sqrt(1 + |space part|^2), then the space
 part. The origin is (1, 0, ..., 0). A tangent vector at x is a v with <x, v> = 0.
-
-A gradient, unless its name states otherwise, is a Minkowski gradient: the h with df = <h, dx>. Its projection to the
-tangent space is the Riemannian gradient, so any multiple of x may be added to h without changing a step.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import pytest
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ArtifactError, InputError
+from lorentzrec.geometry import euclidean, hyperboloid
 from lorentzrec.memory import build_memory
 from lorentzrec.model.artifact import load
 from lorentzrec.model.catalogue import EVENTS_OF_ATTRIBUTES
@@ -67,16 +68,27 @@ def test_an_item_without_events_is_the_midpoint_of_its_attributes(geometry: str,
     assert grown.recommend(["n1", "i3"], k=3)
 
 
-def test_the_more_events_the_less_attributes_count() -> None:
-    model = with_attributes()
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_the_more_events_the_less_attributes_count(geometry: str) -> None:
+    model = with_attributes(geometry)
     rows = [("u3", "n1", 1000), ("u5", "n1", 1001), ("u5", "i6", 1003)]
     users, items, times = zip(*rows, strict=True)
     events = Interactions.from_pairs(list(users), list(items), list(times))
-    by_events = model.add_items(events=events).item_points[-1]
-    by_attributes = model.add_items(attributes=new_items()[:1]).item_points[-1]
+    by_events, by_attributes = model.add_items(events=events), model.add_items(attributes=new_items()[:1])
     both = model.add_items(events=events, attributes=new_items()[:1])
-    expected = slow_midpoint([by_events, by_attributes], [2, EVENTS_OF_ATTRIBUTES], "hyperboloid")
-    np.testing.assert_allclose(both.item_points[-1], expected, rtol=1e-5)
+    weights = [2, EVENTS_OF_ATTRIBUTES]
+    points, histories = (
+        [getattr(one, side)[-1] for one in (by_events, by_attributes)] for side in ("item_points", "history_points")
+    )
+    np.testing.assert_allclose(both.history_points[-1], slow_midpoint(histories, weights, geometry), rtol=1e-5)
+    # As far from the centre as both are on average, in the direction of their midpoint, which is nearer to it.
+    distance = (hyperboloid if geometry == "hyperboloid" else euclidean).distance
+    centre = slow_midpoint([*model.history_points], model.item_counts.tolist(), geometry)
+    middle, found = slow_midpoint(points, weights, geometry), both.item_points[-1].astype(np.float64)
+    mean = np.average([distance(centre, point.astype(np.float64)) for point in points], weights=weights)
+    assert distance(centre, middle) < mean
+    assert distance(centre, found) == pytest.approx(mean, rel=1e-5)
+    assert distance(middle, found) == pytest.approx(mean - distance(centre, middle), rel=1e-4)
     assert both.item_counts[-1] == 2
 
 

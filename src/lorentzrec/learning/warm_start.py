@@ -95,10 +95,14 @@ def start_from(
     points = {"items": ranker.item_points} | ({"histories": ranker.history_points} if separate else {})
     places = np.arange(count)
     if count < len(known):
+        surroundings = surroundings_of(model.ranker, model.item_counts, model.user_points)
         placed = place_from_histories(
             ranker,
-            data,
-            surroundings_of(model.ranker, model.item_counts, model.user_points),
+            data.offsets,
+            data.item_rows,
+            data.weights,
+            len(known) - count,
+            surroundings,
             ordered=config.history == "causal",
             user_points=None if users is None else model.user_points[users],  # type: ignore[index]
             own=None if users is None else users != UNKNOWN,
@@ -106,7 +110,8 @@ def start_from(
         if attributes is not None and model.attributes is not None:
             described = attributes.in_terms_of(model.attributes.of_items)
             described = described.align(Vocabulary(data.items.series[count:], name="item"))
-            placed = with_attributes(placed, data.item_counts[count:], described, model.attributes, config)
+            events = data.item_counts[count:]
+            placed = with_attributes(placed, events, described, model.attributes, surroundings.centre, config)
         new_points = {"items": placed.item_points, "histories": placed.history_points}
         new = np.flatnonzero(placed.placed)
         places = np.append(places, count + new)

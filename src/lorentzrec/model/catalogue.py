@@ -14,11 +14,12 @@ from lorentzrec.data.interactions import Interactions, refuse_other_data
 from lorentzrec.data.joining import append, reindex, take_items
 from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
 from lorentzrec.errors import InputError
+from lorentzrec.geometry import FloatArray
 from lorentzrec.memory import Memory, remember
 from lorentzrec.model.composing import AttributePoints, compose, precise
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.notes import Note, NoteKind
-from lorentzrec.model.placement import PlacedItems, midpoints, place_from_histories, surroundings_of
+from lorentzrec.model.placement import PlacedItems, midpoints, place_between, place_from_histories, surroundings_of
 
 if TYPE_CHECKING:
     from lorentzrec.model.model import Model
@@ -51,17 +52,22 @@ def add_items(model: Model, events: Interactions | None, attributes: Any = None)
         raise InputError("the model knows all items that were given: add new ones, or update the model")
     histories = reindex(histories, users, items)
     own = None if user_points is None else np.arange(len(users)) < len(user_points)
+    surroundings = surroundings_of(model.ranker, model.item_counts, user_points)
     found = place_from_histories(
         model.ranker,
-        histories,
-        surroundings_of(model.ranker, model.item_counts, user_points),
+        histories.offsets,
+        histories.item_rows,
+        histories.weights,
+        len(items) - known,
+        surroundings,
         ordered=model.config.history == "causal",
         user_points=user_points,
         own=own,
     )
     if described is not None and model.attributes is not None:
         described = described.align(Vocabulary(items.series[known:], name="item"))
-        found = with_attributes(found, histories.item_counts[known:], described, model.attributes, model.config)
+        events_of_items = histories.item_counts[known:]
+        found = with_attributes(found, events_of_items, described, model.attributes, surroundings.centre, model.config)
     item_points, history_points, placed = found
     if not placed.any():
         raise InputError(
@@ -139,23 +145,29 @@ def _described(model: Model, attributes: Any) -> tuple[ItemAttributes, list[Note
 
 
 def with_attributes(
-    placed: PlacedItems, events: Integers, described: ItemAttributes, known: AttributePoints, config: TrainingConfig
+    placed: PlacedItems,
+    events: Integers,
+    described: ItemAttributes,
+    known: AttributePoints,
+    centre: FloatArray,
+    config: TrainingConfig,
 ) -> PlacedItems:
     """New items between where their events place them, as many as they have, and their attributes."""
     with_any = described.counts > 0
-    weights = np.stack([np.where(placed.placed, events, 0), EVENTS_OF_ATTRIBUTES * with_any], axis=1)
-    weights[weights.sum(axis=1) == 0] = 1.0  # not placed
-    rows = np.repeat(np.arange(len(described)), 2)
+    by_events, by_attributes = np.flatnonzero(placed.placed), np.flatnonzero(with_any)
 
-    def between(points: NDArray[np.float32], vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-        by_attributes = compose(points, ~with_any, described, vectors, config)
-        both = precise(np.stack([points, by_attributes], axis=1).reshape(-1, points.shape[1]), config)
-        return midpoints(both, rows, len(described), hyperbolic=config.hyperbolic, weights=weights.ravel())[0]
+    def parts(points: NDArray[np.float32], vectors: NDArray[np.float32]) -> FloatArray:
+        composed = compose(points, ~with_any, described, vectors, config)
+        return precise(np.concatenate([points[by_events], composed[by_attributes]]), config)
 
-    return PlacedItems(
-        between(placed.item_points, known.points),
-        between(placed.history_points, known.history_points),
-        placed.placed | with_any,
+    return place_between(
+        parts(placed.item_points, known.points),
+        None if placed.history_points is placed.item_points else parts(placed.history_points, known.history_points),
+        np.concatenate([by_events, by_attributes]),
+        len(described),
+        np.concatenate([events[by_events], np.full(len(by_attributes), EVENTS_OF_ATTRIBUTES)]),
+        centre,
+        hyperbolic=config.hyperbolic,
     )
 
 

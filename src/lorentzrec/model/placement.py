@@ -4,6 +4,9 @@ The midpoint of the queries of the customers who interacted with an item, as the
 items, gives its direction from the centre of all queries. Its distance from there is that of the median item: midpoints
 of more queries are nearer to the centre, and so to everyone, and new items would be recommended in place of all others.
 With separate targets, the history point of an item is the midpoint of the targets that followed it.
+
+What else is known about an item, such as its attributes, are further points. The item is placed between all of them, at
+the mean of their distances from the centre, for the same reason.
 """
 
 from __future__ import annotations
@@ -14,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.data.arrays import Booleans, Floats, Integers, gather_groups, offsets_of
-from lorentzrec.data.interactions import Interactions
 from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
 from lorentzrec.geometry.midpoint import normalise_sum
 from lorentzrec.model.ranking import Ranker
@@ -87,31 +89,62 @@ def midpoints(
     return found.astype(np.float32), placed
 
 
+def place_between(
+    points: FloatArray,
+    histories: FloatArray | None,
+    items: Integers,
+    count: int,
+    weights: Floats,
+    centre: FloatArray,
+    *,
+    hyperbolic: bool,
+) -> PlacedItems:
+    """`count` items between some points each, which have weights: `points[i]` is one of item `items[i]`.
+
+    Their midpoint gives the direction from `centre`, and the mean of their distances from there the distance, since a
+    midpoint is nearer to the centre than they are.
+
+    histories: what is known of an item's history point, next to each point; None if it is the same as its point.
+    """
+    found, placed = midpoints(points, items, count, hyperbolic=hyperbolic, weights=weights)
+    distances = (hyperboloid if hyperbolic else euclidean).distance(centre, points)
+    sums = np.bincount(items, weights * distances, count), np.bincount(items, weights, count)
+    mean = sums[0][placed] / sums[1][placed]
+    found[placed] = move_to_distance(found[placed], centre, mean, hyperbolic=hyperbolic)
+    if histories is None:
+        return PlacedItems(found, found, placed)
+    return PlacedItems(found, midpoints(histories, items, count, hyperbolic=hyperbolic, weights=weights)[0], placed)
+
+
 def place_from_histories(
     ranker: Ranker,
-    histories: Interactions,
+    offsets: Integers,
+    item_rows: NDArray[np.integer[Any]],
+    weights: NDArray[Any] | None,
+    count: int,
     surroundings: Surroundings,
     *,
     ordered: bool,
     user_points: NDArray[np.float32] | None = None,
     own: Booleans | None = None,
 ) -> PlacedItems:
-    """Points for the items of `histories` that follow those of the `ranker`, from the histories they occur in.
+    """Points for the `count` items that follow those of the `ranker`, from the histories they occur in.
 
     The query of an event is made of the known items before it; if there are none, or no order, of all others that its
     customer has. An item without any such event is not placed. One that nothing has followed yet gets the same point
     for histories as for recommendations.
 
+    offsets, item_rows, weights: histories, as in `Interactions`.
     ordered: whether the order of events means something.
     user_points: the points of customers, in a symmetric model: the query of those who are `own`.
     """
-    known, count = len(ranker.item_points), len(histories.items) - len(ranker.item_points)
-    events = np.flatnonzero(histories.item_rows >= known)
-    owners = histories.user_rows[events].astype(np.int64)
-    new_rows = histories.item_rows[events].astype(np.int64) - known
-    past = histories.select(histories.item_rows < known)
-    before = offsets_of((histories.item_rows < known).astype(np.int64))[events]  # known events before each event
-    starts, ends = past.offsets[owners], past.offsets[owners + 1]
+    old = item_rows < len(ranker.item_points)
+    events = np.flatnonzero(~old)
+    owners = np.searchsorted(offsets, events, side="right") - 1
+    new_rows = item_rows[events].astype(np.int64) - len(ranker.item_points)
+    past, past_weights = item_rows[old], None if weights is None else weights[old]
+    counts = offsets_of(old.astype(np.int64))  # known events before each event
+    before, starts, ends = counts[events], counts[offsets[owners]], counts[offsets[owners + 1]]
     stops = np.where((before > starts) & ordered, before, ends)
     with_point = np.zeros(len(events), bool) if own is None else own[owners]
     right = with_point | (stops > starts)
@@ -119,17 +152,19 @@ def place_from_histories(
     if user_points is not None:
         queries[with_point] = ranker.precise(user_points[owners[with_point]])
     made = right & ~with_point
-    queries[made] = _queries(ranker, past, starts[made], stops[made])
-    weights = None if histories.weights is None else histories.weights[events[right]]
+    places, lengths = _spans(np.maximum(starts, stops - _reach(ranker.recency))[made], stops[made])
+    used_weights = None if past_weights is None else past_weights[places]
+    queries[made] = ranker.queries(past[places], offsets_of(lengths), used_weights)
+    event_weights = None if weights is None else weights[events[right]]
     item_points, placed = midpoints(
-        queries[right], new_rows[right], count, hyperbolic=ranker.hyperbolic, weights=weights
+        queries[right], new_rows[right], count, hyperbolic=ranker.hyperbolic, weights=event_weights
     )
     item_points[placed] = move_to_distance(item_points[placed], *surroundings, hyperbolic=ranker.hyperbolic)
     if ranker.history_points is ranker.item_points:
         return PlacedItems(item_points, item_points, placed)
     followers, steps = _spans(before, np.minimum(ends, before + _reach(ranker.recency)))
     history_points, followed = midpoints(
-        ranker.precise(ranker.item_points[past.item_rows[followers]]),
+        ranker.precise_items(past[followers]),
         np.repeat(new_rows, steps),
         count,
         hyperbolic=ranker.hyperbolic,
@@ -137,13 +172,6 @@ def place_from_histories(
     )
     history_points[~followed] = item_points[~followed]
     return PlacedItems(item_points, history_points, placed)
-
-
-def _queries(ranker: Ranker, past: Interactions, starts: Integers, stops: Integers) -> FloatArray:
-    """The queries of the events `starts[i]` to `stops[i] - 1`, the newest last."""
-    places, lengths = _spans(np.maximum(starts, stops - _reach(ranker.recency)), stops)
-    weights = None if past.weights is None else past.weights[places]
-    return ranker.queries(past.item_rows[places], offsets_of(lengths), weights)
 
 
 def _spans(starts: Integers, stops: Integers) -> tuple[Integers, Integers]:

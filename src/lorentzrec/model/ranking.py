@@ -203,12 +203,12 @@ class Ranker:
         return self.precise(self.history_points[rows])
 
     def query(self, history: Rows, event_weights: NDArray[Any] | None = None) -> FloatArray:
-        """The query point of a history (rows, oldest first, at least one), weighted by recency.
-
-        Hyperboloid: the Einstein midpoint, S / sqrt(-<S, S>) with S = sum_i w_i x_i. Euclidean: the weighted mean.
-        """
+        """The query point of a history (rows, oldest first, at least one): its midpoint, weighted by recency."""
         weights = recency_weights(len(history), self.recency, event_weights)
-        points = self.precise_histories(history)
+        return self.midpoint(self.precise_histories(history), weights)
+
+    def midpoint(self, points: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+        """Hyperboloid: the Einstein midpoint, S / sqrt(-<S, S>) with S = sum_i w_i x_i. Euclidean: the mean."""
         return einstein_midpoint(points, weights) if self.hyperbolic else euclidean.midpoint(points, weights)
 
     def queries(

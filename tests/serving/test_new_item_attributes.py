@@ -12,12 +12,16 @@ import polars as pl
 import pytest
 
 from lorentzrec.data.attributes import ItemAttributes
+from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ArtifactError
 from lorentzrec.model.composing import AttributePoints
 from lorentzrec.model.model import Model
-from lorentzrec.serving.recommending.new_items import Placer
+from lorentzrec.serving.recommending.new_items import NewItems, Placer, details_of
+from lorentzrec.serving.recommending.query import RankingOptions
+from lorentzrec.serving.recommending.recommender import Recommender
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.new_items import ItemDetails, NewItem
+from lorentzrec.serving.stores.store import HistoryEvent
 from lorentzrec.serving.stores.version_files import read_manifest
 from lorentzrec.serving.versions.version import open_version, write_version
 from serving.running_service import service_here, shop_store, wait_until
@@ -32,6 +36,13 @@ FRAME = pl.DataFrame(
     }
 )
 SENT = {"kind": "Shoes > Boots", "colour": "blue", "price": "3"}
+EVENTS = {
+    "ann": [("i3", 2.0), ("i7", 1.0), ("boot", 4.0), ("hat", 1.0), ("i2", 3.0), ("boot", 1.0), ("i4", 1.0)],
+    "bob": [("boot", 1.0), ("i5", 2.0)],
+    "cyd": [("boot", 1.0), ("hat", 2.0)],
+    "dan": [("i8", 1.0), ("hat", 1.0)],
+}
+"""Items and weights, oldest first."""
 
 
 def described_model(**options: Any) -> Model:
@@ -50,12 +61,57 @@ def test_an_item_without_events_is_where_the_model_would_add_it(tmp_path: Path, 
     row = {"item": ["boot"], **{name: [text] for name, text in SENT.items()}}
     larger = model.add_items(attributes=pl.DataFrame(row).with_columns(pl.col("price").cast(pl.Float64)))
     item = NewItem("boot", ItemDetails(category="hats", attributes=SENT))
-    (point,) = Placer(version).place([item], {})
-    assert point is not None
-    assert point.item == pytest.approx(larger.item_points[-1], rel=1e-3, abs=1e-4)
-    assert point.history == pytest.approx(larger.history_points[-1], rel=1e-3, abs=1e-4)
-    assert point.twin_item is not None
-    assert not np.allclose(point.twin_item, 0)
+    (points,) = Placer(version).place([item], {})
+    assert points is not None
+    point, twin = points
+    assert point.item == pytest.approx(larger.item_points[-1], rel=1e-4, abs=1e-5)
+    assert point.history == pytest.approx(larger.history_points[-1], rel=1e-4, abs=1e-5)
+    assert not np.allclose(twin.item, 0)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"targets": "separate"},
+        {"geometry": "euclidean", "targets": "separate"},
+        {"history": "folds", "recency": 1.0},
+    ],
+)
+@pytest.mark.parametrize("attributes", [{}, SENT])
+def test_an_item_with_events_is_where_the_model_would_add_it(
+    tmp_path: Path, options: dict[str, Any], attributes: dict[str, str]
+) -> None:
+    model = described_model(**options)
+    rows = [(user, item, time, weight) for user, own in EVENTS.items() for time, (item, weight) in enumerate(own)]
+    users, items, times, weights = zip(*rows, strict=True)
+    events = Interactions.from_pairs(users, items, times, weights)
+    row = {"item": ["boot"], **{name: [text] for name, text in SENT.items()}}
+    frame = pl.DataFrame(row).with_columns(pl.col("price").cast(pl.Float64))
+    larger = model.add_items(events=events, attributes=frame if attributes else None)
+    histories = {
+        user: [HistoryEvent(item, time, weight) for time, (item, weight) in enumerate(own)]
+        for user, own in EVENTS.items()
+    }
+    boot = NewItem("boot", ItemDetails(attributes=attributes), ("ann", "bob", "cyd"))
+    hat = NewItem("hat", None, ("ann", "cyd", "dan"))
+    found = Placer(shop_version(tmp_path / "v", model)).place([boot, hat], histories)
+    for id, points in zip(("boot", "hat"), found, strict=True):
+        assert points is not None
+        place = larger.items.row(id)
+        assert points[0].item == pytest.approx(larger.item_points[place], rel=1e-4, abs=1e-5)
+        assert points[0].history == pytest.approx(larger.history_points[place], rel=1e-4, abs=1e-5)
+
+
+def test_an_item_that_only_attributes_place_is_not_recommended_by_a_twin_without_them(tmp_path: Path) -> None:
+    version = shop_version(tmp_path / "v", described_model(), twin=shop_model(geometry="euclidean"))
+    items = [NewItem("boot", ItemDetails(attributes=SENT)), NewItem("hat", ItemDetails(like=("i3",), attributes=SENT))]
+    points = Placer(version).place(items, {})
+    new = NewItems([details_of(item) for item in items], [one for one in points if one is not None])
+    recommender = Recommender(version).with_new_items(new)
+    for twin, expected in ((False, {"boot", "hat"}), (True, {"hat"})):
+        found = recommender.recommend(["i3"], RankingOptions(k=ITEMS + 2, twin=twin)).items
+        assert {item.id for item in found if item.new} == expected
 
 
 def test_a_version_whose_attributes_do_not_fit_is_damaged(tmp_path: Path) -> None:

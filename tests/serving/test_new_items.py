@@ -14,7 +14,7 @@ from lorentzrec.geometry.midpoint import einstein_midpoint
 from lorentzrec.memory import build_memory
 from lorentzrec.model.placement import Surroundings, midpoints, move_to_distance, surroundings_of
 from lorentzrec.serving.recommending.live_ranker import explore
-from lorentzrec.serving.recommending.new_items import NewItems, Placer, details_of
+from lorentzrec.serving.recommending.new_items import NewItems, NewPoint, Placer, details_of
 from lorentzrec.serving.recommending.query import RankingOptions
 from lorentzrec.serving.recommending.recommender import Recommender
 from lorentzrec.serving.stores.new_items import ItemDetails, NewItem
@@ -27,6 +27,10 @@ HISTORIES = {
     "bob": [HistoryEvent("boot", 1), HistoryEvent("i5", 2)],
     "cyd": [HistoryEvent("boot", 1), HistoryEvent("hat", 2)],
 }
+
+
+def own_points(version: Version, *items: NewItem) -> list[NewPoint | None]:
+    return [None if points is None else points[0] for points in Placer(version).place(items, HISTORIES)]
 
 
 def placed(version: Version, *items: NewItem) -> NewItems:
@@ -58,14 +62,19 @@ def test_a_new_item_is_placed_by_the_queries_of_its_customers(tmp_path: Path, ge
     hyperbolic = ranker.hyperbolic
     middle, _ = midpoints(queries, np.zeros(2, np.int64), 1, hyperbolic=hyperbolic, weights=np.array([4.0, 1.0]))
     expected = move_to_distance(middle, *around(version), hyperbolic=hyperbolic)
-    (point,) = Placer(version).place([NewItem("boot", None, ("ann", "bob", "cyd"))], HISTORIES)
+    (point,) = own_points(version, NewItem("boot", None, ("ann", "bob", "cyd")))
     assert point is not None
     assert point.item == pytest.approx(expected[0], rel=1e-4)
     # What followed the boot: i9 for Ann and i5 for Bob.
     midpoint = einstein_midpoint if geometry == "hyperboloid" else euclidean.midpoint
     assert point.history == pytest.approx(midpoint(ranker.precise_items(np.array([9, 5]))), rel=1e-5)
-    (alone,) = Placer(version).place([NewItem("boot", None, ("cyd",))], HISTORIES)
-    assert alone is None
+    assert own_points(version, NewItem("boot", None, ("cyd",))) == [None]
+    # An event that is not in the history any more, and a customer whose history cannot be read.
+    (older,) = own_points(version, NewItem("old", None, ("ann", "zoe")))
+    assert older is not None
+    query = ranker.query(np.array([3, 7, 9]), np.array([2.0, 1.0, 1.0])).astype(np.float32)
+    expected = move_to_distance(query[None], *around(version), hyperbolic=hyperbolic)
+    assert older.item == pytest.approx(expected[0], rel=1e-4)
 
 
 def test_similar_items_and_categories_place_a_new_item(tmp_path: Path) -> None:
@@ -78,13 +87,15 @@ def test_similar_items_and_categories_place_a_new_item(tmp_path: Path) -> None:
         NewItem("both", ItemDetails(like=("i1",)), ("bob",)),
         like("nothing", "unknown", category="sofas"),
     ]
-    copy, boot, cap, both, nothing = Placer(version).place(items, HISTORIES)
+    copy, boot, cap, both, nothing = own_points(version, *items)
     assert nothing is None
     assert copy is not None
     assert copy.item == pytest.approx(ranker.item_points[1], rel=1e-4)
     assert copy.history == pytest.approx(ranker.history_points[1], rel=1e-4)
     rows, hats = np.array([1, 2]), np.flatnonzero(version.category_codes == version.categories.index("hats"))
-    with_bob = np.stack([ranker.precise_items(np.array([1]))[0], ranker.query(np.array([5]))])
+    (by_bob,) = own_points(version, NewItem("both", None, ("bob",)))
+    assert by_bob is not None
+    with_bob = np.stack([ranker.precise_items(np.array([1]))[0], ranker.precise(by_bob.item)])
     far = [float(hyperboloid.distance(centre, point)) for point in ranker.precise_items(rows)]
     for found, parts, distance in (
         (boot, ranker.precise_items(rows), np.mean(far)),

@@ -39,7 +39,8 @@ class NewItemWatcher:
         self._placer: Placer | None = None
         self.waiting: dict[str, None] = {}
         """Ids that are to be placed; if there are any, the next poll should follow at once."""
-        self._points: dict[str, NewPoint | None] = {}  # of those that the version does not contain; None: not placed
+        # Of those that the version does not contain; None: not placed.
+        self._points: dict[str, tuple[NewPoint, ...] | None] = {}
         self._changed = False  # since the last recommender was extended
         self._full = False
 

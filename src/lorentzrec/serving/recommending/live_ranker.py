@@ -81,8 +81,9 @@ class LiveRanker:
         self._new_ranker = _rank_others(ranker, ranker.item_points[:0])
 
     def extended(self, new: PlacedItems, live: NDArray[np.bool_]) -> LiveRanker:
-        """The same with new items, whose rows follow those of the version. `live`: which of them may be recommended."""
-        extended = copy(self)
+        """The same with new items, whose rows follow those of the version. `live`: which of them may be recommended, if
+        they are placed."""
+        extended, live = copy(self), live & new.placed
         extended.all_items = ExtendedRanker(self.all_items, new)
         extended._new = len(self._counts) + np.flatnonzero(live)
         extended._new_ranker = _rank_others(self.all_items, new.item_points[live])

@@ -8,16 +8,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.data.arrays import offsets_of
 from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.errors import InputError
-from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
+from lorentzrec.geometry import FloatArray
 from lorentzrec.model.catalogue import EVENTS_OF_ATTRIBUTES
-from lorentzrec.model.placement import PlacedItems, Surroundings, midpoints, move_to_distance, surroundings_of
+from lorentzrec.model.placement import (
+    PlacedItems,
+    Surroundings,
+    move_to_distance,
+    place_between,
+    place_from_histories,
+    surroundings_of,
+)
 from lorentzrec.model.ranking import Ranker
 from lorentzrec.serving.stores.new_items import ItemDetails, NewItem
 from lorentzrec.serving.stores.store import HistoryEvent
@@ -30,12 +38,11 @@ _SEARCHING = Lock()
 
 
 class NewPoint(NamedTuple):
-    """Where a new item is in the model, and in its twin if the version has one."""
+    """Where a new item is in a model: a row of `PlacedItems`."""
 
     item: NDArray[np.float32]
     history: NDArray[np.float32]
-    twin_item: NDArray[np.float32] | None = None
-    twin_history: NDArray[np.float32] | None = None
+    placed: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,20 +50,17 @@ class NewItems:
     """The new items of a version: the placed ones first, which have rows after those of the version."""
 
     items: list[Item]
-    points: list[NewPoint]
-    """Of the first items; the others are not placed."""
+    points: list[tuple[NewPoint, ...]]
+    """Of the first items, in the model and in its twin if there is one; the other items are not placed."""
 
     @cached_property
     def places(self) -> dict[str, int]:
         return {item.id: place for place, item in enumerate(self.items)}
 
-    @cached_property
-    def own(self) -> PlacedItems:
-        return _stack([point.item for point in self.points], [point.history for point in self.points])
-
-    @cached_property
-    def twin(self) -> PlacedItems:
-        return _stack([point.twin_item for point in self.points], [point.twin_history for point in self.points])
+    def in_model(self, number: int) -> PlacedItems:
+        """The points in the model (0) or in its twin (1)."""
+        rows = [points[number] for points in self.points]
+        return PlacedItems(*(np.array(column) for column in zip(*rows, strict=True)))
 
     @cached_property
     def _words(self) -> sqlite3.Connection:
@@ -79,10 +83,6 @@ class NewItems:
         return [self.items[place] for place in places][:limit]
 
 
-def _stack(items: Sequence[object], histories: Sequence[object]) -> PlacedItems:
-    return PlacedItems(np.array(items, np.float32), np.array(histories, np.float32), np.ones(len(items), bool))
-
-
 def details_of(item: NewItem) -> Item:
     """A new item as one of the directory; it is not on the map."""
     details = item.details
@@ -92,122 +92,126 @@ def details_of(item: NewItem) -> Item:
 
 
 class Placer:
-    """Places new items in one version.
+    """Places new items in one version, between what is known about each, as `add_items` of a model does.
 
-    The midpoint of the queries of its customers and of similar items, each of which counts once, gives the direction of
-    an item from the centre of all queries, as in `placement.py`. Its distance from there is the mean of those of the
-    similar items and, for each customer, that of the median item. Known attributes count as `EVENTS_OF_ATTRIBUTES`
-    similar items at their midpoint. Without similar items and attributes, its category counts as one customer. With
-    separate targets, its history point is the midpoint of the targets that followed it, and of the history points of
-    similar items, attributes or the category; if there are none, it is the same as its point.
+    The histories of its customers place it, see `placement.py`; this point counts once for every event with the item. A
+    similar item counts as one event, and known attributes, at their midpoint, as `EVENTS_OF_ATTRIBUTES`. Without
+    similar items and attributes, its category counts as one, at the distance of the median item.
+
+    A symmetric model adds items by the points of their customers. A version does not contain these, so that an item is
+    placed by histories there, too.
     """
 
     def __init__(self, version: Version) -> None:
         self.version = version
-        self._codes = {name: code for code, name in enumerate(version.categories)}
-        self._centres: dict[tuple[int, int], tuple[FloatArray, FloatArray]] = {}
-        self._surroundings: dict[int, Surroundings] = {}
+        self._models = [_Model(version, version.ranker, version.attributes)]
+        if version.twin_ranker is not None:
+            self._models.append(_Model(version, version.twin_ranker, version.twin_attributes))
 
-    def place(self, items: Sequence[NewItem], histories: Mapping[str, Sequence[HistoryEvent]]) -> list[NewPoint | None]:
-        """The point of each item; None for one about which nothing helpful is known. `histories`: of its customers."""
+    def place(
+        self, items: Sequence[NewItem], histories: Mapping[str, Sequence[HistoryEvent]]
+    ) -> list[tuple[NewPoint, ...] | None]:
+        """The points of each item in the model and in its twin; None for one about which nothing helpful is known.
+
+        histories: of its customers.
+        """
         ids = {event.item for events in histories.values() for event in events}
         ids.update(*(item.details.like for item in items if item.details is not None))
         listed = sorted(ids)
         rows = dict(zip(listed, self.version.items.rows(listed).tolist(), strict=True))
-        own = self._place(self.version.ranker, items, histories, rows, self.version.attributes)
-        twin_ranker = self.version.twin_ranker
-        twin = None
-        if twin_ranker is not None:
-            twin = self._place(twin_ranker, items, histories, rows, self.version.twin_attributes)
-        return [
-            None
-            if not placed
-            else NewPoint(own.item_points[place], own.history_points[place])
-            if twin is None
-            else NewPoint(
-                own.item_points[place], own.history_points[place], twin.item_points[place], twin.history_points[place]
-            )
-            for place, placed in enumerate(own.placed)
-        ]
+        events = self._events(items, histories, rows)
+        placed = [model.place(items, events, rows) for model in self._models]
+        points = [[NewPoint(*row) for row in zip(*found, strict=True)] for found in placed]
+        return [of_item if of_item[0].placed else None for of_item in zip(*points, strict=True)]
 
-    def _place(
-        self,
-        ranker: Ranker,
-        items: Sequence[NewItem],
-        histories: Mapping[str, Sequence[HistoryEvent]],
-        rows: Mapping[str, int],
-        attributes: VersionAttributes | None,
-    ) -> PlacedItems:
-        queries, followers = _Parts(ranker), _Parts(ranker)
-        centre, usual = self._surroundings_of(ranker)
-        distance = hyperboloid.distance if ranker.hyperbolic else euclidean.distance
-        distances: list[list[float]] = [[] for _ in items]
-        for place, item in enumerate(items):
+    def _events(
+        self, items: Sequence[NewItem], histories: Mapping[str, Sequence[HistoryEvent]], rows: Mapping[str, int]
+    ) -> _Events:
+        """A history for each customer of each item: the events with items of the version, and with that item."""
+        found: list[tuple[int, float]] = []
+        lengths: list[int] = []
+        for row, item in enumerate(items, start=len(self.version.items)):
             for user in item.customers:
-                events = histories.get(user, ())
-                first = next((number for number, event in enumerate(events) if event.item == item.id), len(events))
-                known = [(rows[event.item], event.weight) for event in events[:first] if rows[event.item] != UNKNOWN]
-                after = [(rows[event.item], event.weight) for event in events[first:] if rows[event.item] != UNKNOWN]
-                later = [row for row, _ in after]
-                known = known or after  # if nothing known came before
-                if known:
-                    of_items, weights = zip(*known, strict=True)
-                    weight = events[first].weight if first < len(events) else 1.0
-                    queries.add(place, ranker.query(np.array(of_items), np.array(weights))[None], np.array([weight]))
-                    distances[place].append(usual)
-                followers.add(
-                    place,
-                    ranker.precise_items(np.array(later, np.int64)),
-                    np.power(ranker.recency, np.arange(len(later))),
-                )
+                events = [
+                    (row if event.item == item.id else rows[event.item], event.weight)
+                    for event in histories.get(user, ())
+                    if event.item == item.id or rows[event.item] != UNKNOWN
+                ]
+                if events and all(other != row for other, _ in events):
+                    events.append((row, 1.0))  # it is not among the newest events, of which the history consists
+                found += events
+                lengths.append(len(events))
+        item_rows, weights = np.array(found).reshape(-1, 2).T
+        return _Events(offsets_of(np.array(lengths, np.int64)), item_rows.astype(np.int64), weights)
+
+
+class _Events(NamedTuple):
+    """Histories, as `place_from_histories` takes them."""
+
+    offsets: NDArray[np.int64]
+    item_rows: NDArray[np.int64]
+    weights: FloatArray
+
+
+class _Model:
+    """The model of a version, or its twin, as a place for new items."""
+
+    def __init__(self, version: Version, ranker: Ranker, attributes: VersionAttributes | None) -> None:
+        self._version, self._ranker, self._attributes = version, ranker, attributes
+        self._ordered = version.manifest["model"]["history"] == "causal"
+        self._codes = {name: code for code, name in enumerate(version.categories)}
+        self._categories: dict[int, tuple[FloatArray, FloatArray]] = {}
+
+    @cached_property
+    def _surroundings(self) -> Surroundings:
+        return surroundings_of(self._ranker, self._version.item_counts)
+
+    def place(self, items: Sequence[NewItem], events: _Events, rows: Mapping[str, int]) -> PlacedItems:
+        ranker, attributes, known = self._ranker, self._attributes, len(self._version.items)
+        by_events = place_from_histories(ranker, *events, len(items), self._surroundings, ordered=self._ordered)
+        placed = np.flatnonzero(by_events.placed)
+        counts = np.bincount(events.item_rows[events.item_rows >= known] - known, minlength=len(items))
+        points = ranker.precise(by_events.item_points[placed]), ranker.precise(by_events.history_points[placed])
+        parts: list[tuple[NDArray[Any], ...]] = [(placed, *points, counts[placed])]
+
+        def put_near(place: int, points: FloatArray, histories: FloatArray, events: float = 1.0) -> None:
+            parts.append((np.full(len(points), place), points, histories, np.full(len(points), events)))
+
+        for place, item in enumerate(items):
             details = item.details or ItemDetails()
-            values = None if attributes is None else _known_values(attributes, details)
-            if attributes is not None and values:
-                for parts, of in ((queries, attributes.points), (followers, attributes.history_points)):
-                    middle = self._midpoint(ranker, ranker.precise(of[values]))
-                    parts.add(place, middle, np.full(1, EVENTS_OF_ATTRIBUTES))
-                    if parts is queries:
-                        distances[place] += distance(centre, middle).tolist() * round(EVENTS_OF_ATTRIBUTES)
             like = np.array([rows[id] for id in details.like if rows[id] != UNKNOWN], np.int64)
+            values = [] if attributes is None else _known_values(attributes, details)
             if len(like):
-                queries.add(place, ranker.precise_items(like))
-                distances[place] += distance(centre, ranker.precise_items(like)).tolist()
-                followers.add(place, ranker.precise_histories(like))
-            elif (
-                not values and details.category is not None and (code := self._codes.get(details.category)) is not None
-            ):
-                of_category = self._centre(ranker, code)
-                queries.add(place, of_category[0])
-                distances[place].append(usual)
-                followers.add(place, of_category[1])
-        item_points, placed = queries.midpoints(len(items))
-        wanted = np.array([np.mean(some) for some in distances if some])
-        item_points[placed] = move_to_distance(item_points[placed], centre, wanted, hyperbolic=ranker.hyperbolic)
-        if ranker.history_points is ranker.item_points:
-            return PlacedItems(item_points, item_points, placed)
-        history_points, followed = followers.midpoints(len(items))
-        history_points[~followed] = item_points[~followed]
-        return PlacedItems(item_points, history_points, placed)
+                put_near(place, ranker.precise_items(like), ranker.precise_histories(like))
+            if attributes is not None and values:
+                histories = self._midpoint(attributes.history_points[values])
+                put_near(place, self._midpoint(attributes.points[values]), histories, EVENTS_OF_ATTRIBUTES)
+            if not len(like) and not values and details.category in self._codes:
+                put_near(place, *self._category(self._codes[details.category]))
+        places, item_points, history_points, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return place_between(
+            item_points,
+            None if ranker.history_points is ranker.item_points else history_points,
+            places,
+            len(items),
+            weights,
+            self._surroundings.centre,
+            hyperbolic=ranker.hyperbolic,
+        )
 
-    def _surroundings_of(self, ranker: Ranker) -> Surroundings:
-        if id(ranker) not in self._surroundings:
-            self._surroundings[id(ranker)] = surroundings_of(ranker, self.version.item_counts)
-        return self._surroundings[id(ranker)]
+    def _category(self, code: int) -> tuple[FloatArray, FloatArray]:
+        """The midpoint of the items of a category, at the distance of the median item, and that of their history
+        points."""
+        if code not in self._categories:
+            ranker, rows = self._ranker, np.flatnonzero(self._version.category_codes == code)
+            middle = self._midpoint(ranker.item_points[rows])
+            moved = move_to_distance(middle, *self._surroundings, hyperbolic=ranker.hyperbolic)
+            self._categories[code] = ranker.precise(moved), self._midpoint(ranker.history_points[rows])
+        return self._categories[code]
 
-    def _centre(self, ranker: Ranker, code: int) -> tuple[FloatArray, FloatArray]:
-        """The midpoints of the items of a category, and of their history points."""
-        key = (id(ranker), code)
-        if key not in self._centres:
-            rows = np.flatnonzero(self.version.category_codes == code)
-            points = ranker.precise_items(rows), ranker.precise_histories(rows)
-            self._centres[key] = self._midpoint(ranker, points[0]), self._midpoint(ranker, points[1])
-        return self._centres[key]
-
-    def _midpoint(self, ranker: Ranker, points: FloatArray) -> FloatArray:
-        """The midpoint of some points, as a row."""
-        parts = _Parts(ranker)
-        parts.add(0, points)
-        return ranker.precise(parts.midpoints(1)[0])
+    def _midpoint(self, points: NDArray[np.float32]) -> FloatArray:
+        """As a row."""
+        return self._ranker.midpoint(self._ranker.precise(points))[None]
 
 
 def _known_values(attributes: VersionAttributes, details: ItemDetails) -> list[int]:
@@ -217,28 +221,3 @@ def _known_values(attributes: VersionAttributes, details: ItemDetails) -> list[i
         return attributes.rows_of(known)[0]
     except InputError:
         return []
-
-
-class _Parts:
-    """Points, with weights, whose midpoints are those of new items."""
-
-    def __init__(self, ranker: Ranker) -> None:
-        self._ranker = ranker
-        self._points: list[FloatArray] = []
-        self._weights: list[FloatArray] = []
-        self._items: list[int] = []
-
-    def add(self, item: int, points: FloatArray, weights: FloatArray | None = None) -> None:
-        self._points.append(points)
-        self._weights.append(np.ones(len(points)) if weights is None else weights)
-        self._items += [item] * len(points)
-
-    def midpoints(self, count: int) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        nothing = np.empty((0, self._ranker.item_points.shape[1]))
-        return midpoints(
-            np.concatenate([nothing, *self._points]),
-            np.array(self._items, np.int64),
-            count,
-            hyperbolic=self._ranker.hyperbolic,
-            weights=np.concatenate([np.empty(0), *self._weights]),
-        )

@@ -78,8 +78,8 @@ class Recommender:
             codes = [extended._code_of.get(item.category or "", UNKNOWN) for item in placed]
             extended._codes = np.concatenate([base._codes, codes])
             live = np.array([(item.id in self._unknown) == self._listed for item in placed])
-            extended._own = base._own.extended(new.own, live)
-            extended._twin = base._twin and base._twin.extended(new.twin, live)
+            extended._own = base._own.extended(new.in_model(0), live)
+            extended._twin = base._twin and base._twin.extended(new.in_model(1), live)
         return extended
 
     def warm_up(self) -> None:

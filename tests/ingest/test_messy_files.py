@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from lorentzrec import Interactions
 from lorentzrec.errors import InputError
 from lorentzrec.ingest import lines as lines_module
+from lorentzrec.ingest import text as text_module
 from lorentzrec.ingest.layouts import detect_layout, split_line
 from lorentzrec.ingest.lines import scan_lines
 from lorentzrec.ingest.sources import Source
@@ -75,6 +76,41 @@ def test_book_crossing_without_the_lines_that_cannot_be_read(tmp_path: Path) -> 
     assert data.notes[-1] == (
         "3 faulty rows skipped: quotes escaped with a backslash (2), bytes that are not utf-8 (1)"
     )
+
+
+def test_escapes_in_the_header_are_those_of_the_rows(tmp_path: Path) -> None:
+    path = written(tmp_path, r'"user","it\"em","note \\"' + "\n" + r'"u","i \"q\"","x \\"' + "\n")
+    data = Interactions.from_file(path, item_column='it"em', escape="\\")
+    assert data.history_ids("u") == ['i "q"']
+    layout = detect_layout(path, Source(item_column='it"em', escape="\\"), str(path))
+    assert layout.names == ("user", 'it"em', "note \\")
+
+
+def test_an_escape_for_csv_does_not_change_json(tmp_path: Path) -> None:
+    path = written(tmp_path, r'{"user": "u", "item": "a \"b\" \\"}' + "\n", "events.jsonl")
+    assert Interactions.from_file(path, escape="\\").history_ids("u") == ['a "b" \\']
+
+
+@settings(deadline=None)
+@given(
+    text=st.text(st.sampled_from('ab\\",\n\ré€'), max_size=30),
+    encoding=st.sampled_from(["utf-8", "cp1252", "utf-16"]),
+    size=st.integers(1, 5),
+)
+def test_text_is_the_same_in_blocks_of_any_size(
+    tmp_path_factory: pytest.TempPathFactory, text: str, encoding: str, size: int
+) -> None:
+    folder = tmp_path_factory.mktemp("blocks")
+    path = written(folder, text.encode(encoding))
+    source = Source(encoding=encoding, escape="\\")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_module, "_PIECE", size)
+        assert text_module.copy_as_utf8(path, source, "events.csv", folder / "plain")
+        lines = list(text_module.read_lines(path, source, "events.csv"))
+    resolved = re.sub(r'\\(["\\])', lambda found: '""' if found[1] == '"' else "\\", text)
+    assert (folder / "plain").read_bytes().decode() == resolved
+    ends = resolved.split("\n")
+    assert lines == [line.rstrip("\r") for line in (ends if ends[-1] else ends[:-1])]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "cp1252", "utf-16"])

@@ -21,7 +21,7 @@ from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.ingest.prepare import PrepareConfig, prepare
 from lorentzrec.ingest.storage import parquet_faults
-from lorentzrec.ingest.text import LONGEST_LINE, decompress, limit_lines
+from lorentzrec.ingest.text import LONGEST_LINE, LimitedLines, decompress
 
 TEXT = "user,item,time\n" + "".join(f"u{row % 50},i{row * 7 % 31},{row}\n" for row in range(500))
 SMALL = Interactions.from_pairs(["a", "a", "b"], ["x", "y", "x"])
@@ -116,7 +116,7 @@ class Endless(io.RawIOBase):
 @pytest.mark.parametrize("read", [lambda content: content.readline(), lambda content: content.read()])
 def test_memory_holds_at_most_one_line(read: Callable[[Any], bytes]) -> None:
     with pytest.raises(InputError, match="bomb line 1 is longer"):
-        read(limit_lines(Endless(), "bomb"))
+        read(io.BufferedReader(LimitedLines(Endless(), "bomb")))
 
 
 def test_long_lines_of_sound_files_are_read(tmp_path: Path) -> None:

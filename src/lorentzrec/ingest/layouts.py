@@ -6,13 +6,20 @@ import csv
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lorentzrec.errors import InputError, RowFault
 from lorentzrec.ingest.sources import ROLES, Source
 from lorentzrec.ingest.storage import file_name, parquet_faults
-from lorentzrec.ingest.text import detect_encoding, has_unreadable, is_utf8, read_first_lines, suggest_encoding
+from lorentzrec.ingest.text import (
+    detect_encoding,
+    has_unreadable,
+    is_utf8,
+    read_first_lines,
+    read_lines,
+    suggest_encoding,
+)
 
 KNOWN_NAMES = {
     "user": "(user|visitor|customer|client|member)(id)?|uid|reviewerid",
@@ -71,6 +78,8 @@ def detect_layout(path: Path, source: Source, label: str, wanted: Mapping[str, s
     if path.stat().st_size == 0:
         raise InputError(f"{label} is empty: give a file with content")
     file_format, usual = _detect_format(path, label, source)
+    if file_format != "csv":
+        source = replace(source, escape=None)  # in JSON, a backslash has its own meaning
     separator, notes = usual, []
     if file_format == "adjacency":
         roles = {"user": "user", "item": "item"}
@@ -81,7 +90,7 @@ def detect_layout(path: Path, source: Source, label: str, wanted: Mapping[str, s
         roles = {role: role for role in ("user", "item", "weight")}
         return Layout(label, source, "csr", "", tuple(roles), roles, dict.fromkeys(roles, "integer"))
     if file_format == "csv" and source.separator is None:
-        lines = read_first_lines(path, source.encoding, label, _FIRST_LINES)
+        lines = read_first_lines(path, source, label, _FIRST_LINES)
         spaces = Path(file_name(label)).suffix not in _SEPARATORS
         count = len(source.columns) or None
         separator = detect_separator(lines, usual, source.quote, header=source.has_header, fields=count, spaces=spaces)
@@ -155,7 +164,7 @@ def _detect_format(path: Path, label: str, source: Source) -> tuple[str, str]:
         return _FORMATS[suffix], separator
     if suffix in _SEPARATORS or source.columns or source.separator:
         return "csv", separator
-    lines = read_first_lines(path, source.encoding, label, _FIRST_LINES)
+    lines = read_first_lines(path, source, label, _FIRST_LINES)
     headed = detect_separator(lines, separator, source.quote, header=True, fields=None, spaces=True)
     names = _split_header(lines[0] if lines else "", headed, source, label)
     if _find_known(names, "user") and _find_known(names, "item"):
@@ -180,7 +189,7 @@ def _read_columns(path: Path, source: Source, label: str, file_format: str, sepa
             schema = pl.read_parquet_schema(path)
         return {name: "integer" if kind.is_integer() else "text" for name, kind in schema.items()}
     kinds: dict[str, str] = {}
-    for line in read_first_lines(path, source.encoding, label, 100):
+    for line in read_first_lines(path, source, label, 100):
         try:
             record = json.loads(line)
         except ValueError:
@@ -195,9 +204,7 @@ def _read_columns(path: Path, source: Source, label: str, file_format: str, sepa
 
 
 def _read_header(path: Path, source: Source, label: str, separator: str) -> list[str]:
-    line = next(iter(read_first_lines(path, source.encoding, label, 1, blank=True)), "")
-    if source.escape and source.quote:
-        line = line.replace(source.escape + source.quote, source.quote * 2)
+    line = next(read_lines(path, source, label), "")
     if not line.strip():
         raise InputError(f"{label} line 1 is empty: remove it")
     names = _split_header(line, separator, source, label)

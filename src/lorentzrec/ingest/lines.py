@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lorentzrec.errors import RowFault
 from lorentzrec.ingest.layouts import Layout, quote_fault, split_line
-from lorentzrec.ingest.text import copy_as_utf8, has_unreadable, show_unreadable, suggest_encoding
+from lorentzrec.ingest.text import has_unreadable, read_lines, show_unreadable, suggest_encoding
 
 if TYPE_CHECKING:
     import polars as pl
@@ -31,24 +31,20 @@ def scan_lines(path: Path, layout: Layout, folder: Path) -> pl.LazyFrame:
     import polars as pl
 
     folder.mkdir()
-    plain = folder / "plain.txt"
-    copy_as_utf8(path, layout.source, layout.label, plain)
     schema = dict.fromkeys([*layout.names, "__line", "__text", "__fault"], pl.String) | {"__line": pl.Int64}
-    with plain.open(encoding="utf-8", newline="\n") as lines:
-        records, number = _split_records(lines, layout), 0
-        while (batch := list(islice(records, _RECORDS_PER_BATCH))) or number == 0:
-            frame = pl.DataFrame(dict(zip(schema, zip(*batch, strict=True), strict=False)), schema=schema)
-            frame = frame.with_columns(pl.col(layout.names).replace("", None))
-            frame.write_parquet(folder / f"{number:09d}.parquet", compression="lz4")
-            number += 1
-    plain.unlink()
+    records, number = _split_records(read_lines(path, layout.source, layout.label), layout), 0
+    while (batch := list(islice(records, _RECORDS_PER_BATCH))) or number == 0:
+        frame = pl.DataFrame(dict(zip(schema, zip(*batch, strict=True), strict=False)), schema=schema)
+        frame = frame.with_columns(pl.col(layout.names).replace("", None))
+        frame.write_parquet(folder / f"{number:09d}.parquet", compression="lz4")
+        number += 1
     return pl.scan_parquet(folder)
 
 
 def _split_records(lines: Iterable[str], layout: Layout) -> Iterator[tuple[Any, ...]]:
     """(fields, line, text, fault) of every record; with a fault, the fields are None."""
     source = layout.source
-    rest, ahead = enumerate((line.rstrip("\r\n") for line in lines), 1), deque[tuple[int, str]]()
+    rest, ahead = enumerate(lines, 1), deque[tuple[int, str]]()
     if layout.format == "csv" and source.has_header:
         next(rest, None)
     while (entry := ahead.popleft() if ahead else next(rest, None)) is not None:

@@ -9,23 +9,20 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING
 
 from lorentzrec.errors import InputError
 from lorentzrec.ingest.sources import Source
 
 if TYPE_CHECKING:
+    from _typeshed import SupportsRead
     from typing_extensions import Buffer
-
-
-class Readable(Protocol):
-    def read(self, size: int = -1, /) -> bytes: ...
-
 
 LONGEST_LINE = 16 * 2**20
 """Bytes; an event or an item with its description has a few thousand at most."""
@@ -41,6 +38,7 @@ _MARKS = {
 
 UNREADABLE = 0x10FF00
 """Byte b that the encoding does not allow is decoded as the private character `UNREADABLE` + b."""
+_UNREADABLE = re.compile(f"[{chr(UNREADABLE)}-{chr(UNREADABLE + 255)}]")
 
 
 def _mark_bytes(error: UnicodeError) -> tuple[str, int]:
@@ -61,16 +59,14 @@ def open_bytes(path: Path, label: str) -> Iterator[IO[bytes]]:
 
     try:
         with path.open("rb") as file:
-            content: Readable = file
+            content: SupportsRead[bytes] = file
             match _compression(file, label):
                 case "gzip":
                     content = gzip.open(file)  # noqa: SIM115, it only reads the file, which is closed
                 case "zstd":
                     content = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-            yield limit_lines(content, label)
-    except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
-        if getattr(error, "errno", None) is not None:
-            raise  # a fault of the disk, not of the file
+            yield io.BufferedReader(LimitedLines(content, label), _PIECE)
+    except (gzip.BadGzipFile, EOFError, zlib.error, zstandard.ZstdError) as error:
         raise InputError(f"{label} cannot be read ({error}): check the file and its name") from None
 
 
@@ -83,13 +79,10 @@ def _compression(file: IO[bytes], label: str) -> str | None:
     return None
 
 
-def limit_lines(content: Readable, label: str) -> IO[bytes]:
+class LimitedLines(io.RawIOBase):
     """The same bytes; an `InputError` after more than `LONGEST_LINE` of them without a line end."""
-    return io.BufferedReader(_LimitedLines(content, label), _PIECE)
 
-
-class _LimitedLines(io.RawIOBase):
-    def __init__(self, content: Readable, label: str) -> None:
+    def __init__(self, content: SupportsRead[bytes], label: str) -> None:
         self._content, self._label = content, label
         self._lines, self._open = 0, 0
 
@@ -141,34 +134,37 @@ def detect_encoding(path: Path, encoding: str, label: str) -> str:
     return "utf-8-sig"
 
 
-def read_first_lines(path: Path, encoding: str, label: str, count: int, *, blank: bool = False) -> list[str]:
-    """The first lines without their ends, in any encoding and compression; blank ones only if `blank`."""
-    encoding = detect_encoding(path, encoding, label)
+def read_text(path: Path, source: Source, label: str) -> Iterator[str]:
+    """The text of a file in any encoding and compression, in blocks of whole lines, with escaped quotes doubled.
+
+    Bytes that cannot be decoded are marked, see `UNREADABLE`.
+    """
+    encoding = detect_encoding(path, source.encoding, label)
     with open_bytes(path, label) as binary:
-        lines = (line.rstrip("\r\n") for line in io.TextIOWrapper(binary, encoding, "lorentzrec-mark", newline="\n"))
-        return list(islice((line for line in lines if blank or line.strip()), count))
+        text = io.TextIOWrapper(binary, encoding, "lorentzrec-mark", newline="\n")
+        while block := text.read(_PIECE) + text.readline():
+            yield block if source.escape is None else _double_quotes(block, source.escape, source.quote)
+
+
+def read_lines(path: Path, source: Source, label: str) -> Iterator[str]:
+    """The lines of the same text, without their ends."""
+    for block in read_text(path, source, label):
+        yield from (line.rstrip("\r\n") for line in io.StringIO(block, newline="\n"))
+
+
+def read_first_lines(path: Path, source: Source, label: str, count: int) -> list[str]:
+    """The first lines that are not blank."""
+    return list(islice((line for line in read_lines(path, source, label) if line.strip()), count))
 
 
 def copy_as_utf8(path: Path, source: Source, label: str, target: Path) -> bool:
-    """Write the file as uncompressed UTF-8, escaped quotes doubled; whether all of it could be decoded.
-
-    Bytes that could not be decoded are marked, see `UNREADABLE`.
-    """
-    readable, ahead, escape = True, "", source.escape
-    decoder = codecs.getincrementaldecoder(detect_encoding(path, source.encoding, label))("lorentzrec-mark")
-    with open_bytes(path, label) as binary, target.open("w", encoding="utf-8", newline="") as plain:
-        while True:
-            chunk = binary.read(4 * _PIECE)
-            text = ahead + decoder.decode(chunk, final=not chunk)
-            ahead = ""
-            readable = readable and not has_unreadable(text)
-            if escape is not None:
-                if chunk and (len(text) - len(text.rstrip(escape))) % 2:
-                    text, ahead = text[:-1], escape
-                text = _double_quotes(text, escape, source.quote)
-            plain.write(text)
-            if not chunk:
-                return readable
+    """Write the same text as uncompressed UTF-8; whether all of it could be decoded."""
+    readable = True
+    with target.open("w", encoding="utf-8", newline="") as plain:
+        for block in read_text(path, source, label):
+            readable = readable and not has_unreadable(block)
+            plain.write(block)
+    return readable
 
 
 def _double_quotes(text: str, escape: str, quote: str | None) -> str:
@@ -180,7 +176,7 @@ def _double_quotes(text: str, escape: str, quote: str | None) -> str:
 
 
 def has_unreadable(text: str) -> bool:
-    return not text.isascii() and max(text) >= chr(UNREADABLE)
+    return not text.isascii() and _UNREADABLE.search(text) is not None
 
 
 def show_unreadable(text: str) -> str:

@@ -174,11 +174,12 @@ all but their last event, `test` that event: can the model serve customers it ha
         parts, names, notes = _split_given(interactions, **options)
     else:
         rule = find_rule(how, options, ordered=interactions.ordered)
-        masks = rule.masks(_columns_of(interactions), **options)
+        columns = _columns_of(interactions)
+        masks = rule.masks(columns, **options)
         names = rule.parts
         elsewhere = np.logical_or.reduce(list(masks.values()))
         parts = [interactions.select(~elsewhere), *(interactions.select(masks[name]) for name in names)]
-        notes = _notes(interactions, how, rule, masks)
+        notes = _notes(interactions, how, rule, columns, masks)
     if drop_unseen_items:
         seen = parts[0].item_counts > 0
         for number, name in enumerate(names, 1):
@@ -239,13 +240,14 @@ def positions(interactions: Interactions) -> tuple[Integers, Integers]:
     return position + views_first, targets + views_first
 
 
-def _notes(interactions: Interactions, how: str, rule: Rule, masks: dict[str, Booleans]) -> list[str]:
+def _notes(
+    interactions: Interactions, how: str, rule: Rule, columns: EventColumns, masks: dict[str, Booleans]
+) -> list[str]:
     notes = []
     if rule.last_event_rule and not interactions.ordered:
         notes.append(random_note(how))
     needed = {"leave_last_out": 2, "leave_last_two": 3}.get(how, 0)
-    _, length = positions(interactions)
-    short = len(np.unique(interactions.user_rows[length < needed]))
+    short = len(np.unique(interactions.user_rows[columns.length < needed]))
     if short:
         what = "events" if interactions.labels is None else "targets, or a target after another event,"
         customers = f"{Count(short):customer|customers} with fewer than {needed} {what}"

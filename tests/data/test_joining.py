@@ -25,6 +25,16 @@ def test_later_events_follow_those_of_the_same_customer() -> None:
     assert both.times.tolist() == [1, 2, 4, 5, 1, 3]
 
 
+def test_events_without_labels_are_targets_and_whole_seconds_become_fractions() -> None:
+    later = Interactions.from_pairs(["ann", "bob"], ["cup", "cup"], [2.5, 3.5], labels=[True, False])
+    both = append(EARLIER, later)
+    assert both.labels is not None
+    assert both.labels.tolist() == [True, True, True, True, False]
+    assert both.times is not None
+    assert both.times.tolist() == [1, 2, 2.5, 1, 3.5]
+    assert append(later, EARLIER).labels is not None
+
+
 def test_times_are_lost_if_one_part_has_none() -> None:
     without = Interactions(EARLIER.users, EARLIER.items, EARLIER.offsets, EARLIER.item_rows)
     assert append(without, LATER).times is None

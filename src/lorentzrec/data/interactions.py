@@ -295,9 +295,13 @@ class Interactions:
 
     def select(self, keep: Booleans, *, notes: tuple[str, ...] = ()) -> Interactions:
         """The events where `keep` is true, with the same vocabularies."""
-        counts = np.bincount(self.user_rows[keep], minlength=len(self.users))
-        chosen: dict[str, Any] = {name: values[keep] for name, values in self.event_columns().items()}
-        return replace(self, offsets=offsets_of(counts), notes=self.notes + notes, **chosen)
+        lengths = np.bincount(self.user_rows[keep], minlength=len(self.users))
+        return self.take(keep, lengths, notes=self.notes + notes)
+
+    def take(self, events: Integers | Booleans, lengths: Integers, **changes: Any) -> Interactions:
+        """These events, in histories of these lengths; `changes`: other fields that are to differ."""
+        taken: dict[str, Any] = {name: values[events] for name, values in self.event_columns().items()}
+        return replace(self, offsets=offsets_of(lengths), **(taken | changes))
 
     def split(self, how: str = "leave_last_out", **options: Any) -> tuple[Interactions, ...]:
         """Training part first, then validation where there is one, then test; names and options in `data.splitting`."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from lorentzrec.data.arrays import Integers, offsets_of
+from lorentzrec.data.arrays import Integers
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
 
@@ -26,14 +25,8 @@ def reindex(data: Interactions, users: Vocabulary, items: Vocabulary) -> Interac
     item_rows = items.rows(data.items.series)[data.item_rows].astype(np.int32)
     known = np.flatnonzero((user_rows != UNKNOWN) & (item_rows != UNKNOWN))
     order = known[np.argsort(user_rows[known], kind="stable")]
-    columns: dict[str, Any] = data.event_columns() | {"item_rows": item_rows}
-    return replace(
-        data,
-        users=users,
-        items=items,
-        offsets=offsets_of(np.bincount(user_rows[order], minlength=len(users))),
-        **{name: values[order] for name, values in columns.items()},
-    )
+    lengths = np.bincount(user_rows[order], minlength=len(users))
+    return data.take(order, lengths, users=users, items=items, item_rows=item_rows[order])
 
 
 def concatenate(parts: Sequence[Interactions]) -> Interactions:
@@ -41,22 +34,14 @@ def concatenate(parts: Sequence[Interactions]) -> Interactions:
 
     Weights and labels that only some parts have are 1 and true in the others; times are kept if all parts have them.
     """
-    user_rows = np.concatenate([part.user_rows for part in parts])
-    order = np.argsort(user_rows, kind="stable")
-    columns: dict[str, Any] = {"item_rows": [part.item_rows for part in parts], "times": None}
-    if all(part.times is not None for part in parts):
-        columns["times"] = [part.times for part in parts]
-    for name, dtype in (("weights", np.float32), ("labels", bool)):
-        known = [getattr(part, name) for part in parts]
-        if any(values is not None for values in known):
-            columns[name] = [
-                np.ones(len(part), dtype) if values is None else values
-                for part, values in zip(parts, known, strict=True)
-            ]
-    joined: dict[str, Any] = {
-        name: None if arrays is None else np.concatenate(arrays)[order] for name, arrays in columns.items()
-    }
-    return replace(parts[0], offsets=offsets_of(np.bincount(user_rows, minlength=len(parts[0].users))), **joined)
+    import polars as pl
+
+    events = pl.concat([part.to_frame() for part in parts], how="diagonal_relaxed")
+    if not all(part.ordered for part in parts):
+        events = events.drop("time", strict=False)
+    events = events.with_columns(pl.col("^weight$").fill_null(1.0), pl.col("^label$").fill_null(True))
+    events = events.sort("user_row", maintain_order=True)
+    return Interactions.from_sorted(parts[0].users, parts[0].items, events, parts[0].notes)
 
 
 def append(earlier: Interactions, later: Interactions) -> Interactions:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from lorentzrec.data.arrays import Booleans, gather_groups, offsets_of
+from lorentzrec.data.arrays import Booleans, gather_groups
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import Vocabulary
 
@@ -36,11 +35,6 @@ def next_events(data: Interactions, chosen: Booleans, *, most: int | None = None
     users = Vocabulary.numbered(len(events), name="user")
     spans = np.stack([starts, events], axis=1).ravel()
     _, before = gather_groups(spans, np.arange(0, len(spans), 2))
-    columns = data.event_columns()
-    columns.pop("labels", None)
-
-    def of(places: Any, lengths: Any) -> Interactions:
-        taken: dict[str, Any] = {name: values[places] for name, values in columns.items()}
-        return replace(data, users=users, offsets=offsets_of(lengths), labels=None, notes=(), **taken)
-
-    return NextEvents(of(events, np.ones(len(events), np.int64)), of(before, events - starts))
+    changes: dict[str, Any] = {"users": users, "labels": None, "notes": ()}
+    test = data.take(events, np.ones(len(events), np.int64), **changes)
+    return NextEvents(test, data.take(before, events - starts, **changes))

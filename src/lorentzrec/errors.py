@@ -88,6 +88,11 @@ def explain_missing(reason: str, action: str, error_class: type[LorentzrecError]
         raise error_class(f"{reason.replace('{name}', error.name or str(error))}: {action}") from error
 
 
+def first_line(error: BaseException) -> str:
+    """What an error of another library says, short enough for a message; the name of its type if it says nothing."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:200]
+
+
 @dataclass(frozen=True)
 class RowFault:
     """What is wrong with a row of a file, and the option that may resolve it. Written as text, `reason (option)`."""

@@ -117,6 +117,11 @@ def test_other_objects_are_refused() -> None:
         ItemAttributes.from_frame({"item": ["a"]})
 
 
+def test_a_column_of_mixed_values_is_refused() -> None:
+    with pytest.raises(InputError, match="the values of 'x' cannot be read as one column"):
+        ItemAttributes.from_frame(pd.DataFrame({"item": ["a", "b"], "x": ["red", {1, 2}]}))
+
+
 def test_long_values_are_left_out_and_counted() -> None:
     long = "x" * 10_000
     frame = pl.DataFrame({"item": ["a", "b", "c"], "x": [f"short|{long}", f"short|{long}", "short"]})

@@ -44,8 +44,7 @@ def test_times_with_a_time_zone_are_converted_to_utc(times: Any) -> None:
     assert data.times.tolist() == IN_UTC
 
 
-def test_a_time_zone_needs_no_pyarrow() -> None:
-    script = """
+WITHOUT_PYARROW = """
 import importlib.util, sys
 real = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *more: None if name.startswith("pyarrow") else real(name, *more)
@@ -56,12 +55,46 @@ class Without:
 sys.meta_path.insert(0, Without())
 import pandas as pd
 from lorentzrec import Interactions
+"""
+
+
+def printed_without_pyarrow(script: str) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_PYARROW + script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_time_zone_needs_no_pyarrow() -> None:
+    script = """
 times = pd.to_datetime(pd.Series(["2024-01-01 10:00", "2024-06-01 00:00"])).dt.tz_localize("Europe/Berlin")
 print(Interactions.from_pairs(["u", "u"], ["a", "b"], times).times.tolist())
 print(Interactions.from_pairs(["u", "u"], ["a", "b"], pd.Series([7, 8], dtype="Int64")).times.tolist())
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.split("\n")[:2] == [str(IN_UTC), "[7, 8]"]
+    assert printed_without_pyarrow(script) == [str(IN_UTC), "[7, 8]"]
+
+
+def test_frames_of_pandas_need_no_pyarrow() -> None:
+    script = """
+from lorentzrec.data.attributes import ItemAttributes
+from lorentzrec.model.categories import rows_of_categories
+frame = pd.DataFrame({"user": ["u", "v"], "item": ["a", "b"], "time": pd.to_datetime(["2024-01-01", "2024-01-02"])})
+data = Interactions.from_frame(frame)
+print(data.times.tolist())
+table = pd.DataFrame({
+    "item": ["a", "b", "c"],
+    "category": ["x > y", "x", None],
+    "kind": pd.Categorical(["k", None, "k"]),
+    "size": pd.array([None, 1, 1], dtype="Int64"),
+    "price": [2.5, 2.5, float("nan")],
+})
+attributes = ItemAttributes.from_frame(table)
+print(attributes.values.series.to_list(), attributes.counts.tolist())
+print(attributes.encode(table.tail(1)).counts.tolist())
+print(rows_of_categories(data.items, table, ["x > y"])[0].tolist())
+"""
+    values = ["category=x", "kind=k", "price=2.5", "size=1"]
+    expected = ["[1704067200, 1704153600]", f"{values} [3, 3, 2]", "[2]", "[0]"]
+    assert printed_without_pyarrow(script) == expected
 
 
 def test_time_units_and_formats() -> None:

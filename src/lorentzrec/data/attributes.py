@@ -22,7 +22,8 @@ from lorentzrec.data.arrays import (
     spans_within,
     update_digest,
 )
-from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary, id_series
+from lorentzrec.data.frames import polars_frame
+from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.topk import strongest_entries
 
@@ -288,20 +289,11 @@ class ItemAttributes:
 
 
 def _table(frame: Any, item: str) -> pl.DataFrame:
-    """A frame as a Polars frame, with one row per item."""
-    import narwhals.stable.v2 as nw
-
-    try:
-        table: pl.DataFrame = nw.from_native(frame, eager_only=True).to_polars()
-    except TypeError:
-        raise InputError(
-            f"attributes are a {type(frame).__name__}: give a pandas, Polars or pyarrow frame with a row per item"
-        ) from None
+    """A frame of any library as a Polars frame with a column of items."""
+    kind = type(frame).__name__
+    table = polars_frame(frame, f"attributes are a {kind}: give a pandas, Polars or pyarrow frame with a row per item")
     if item not in table.columns:
         raise InputError(f"the frame of attributes has no column {item!r}, only {', '.join(table.columns)}: name it")
-    twice = table.filter(table[item].is_duplicated())
-    if len(twice):
-        raise InputError(f"the item {twice[item][0]!r} occurs twice among the attributes: give each item once")
     return table
 
 
@@ -358,7 +350,7 @@ def _read(table: pl.DataFrame, item: str, columns: tuple[AttributeColumn, ...]) 
     """All attributes in a table, in the order of items and, for each, of columns."""
     import polars as pl
 
-    ids = Vocabulary(id_series(table[item], "item"), name="item")
+    ids = Vocabulary(table[item], name="item")
     rows = pl.Series("row", np.arange(len(table), dtype=np.int64))
     parts, notes = [], []
     for column in columns:

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from lorentzrec.atomic import read_directory
 from lorentzrec.counting import Count
 from lorentzrec.data.arrays import Booleans, Integers, gather_groups, update_digest
 from lorentzrec.data.arrays import offsets_of as offsets_of
+from lorentzrec.data.frames import open_frame, polars_series
 from lorentzrec.data.times import TimeUnit, convert_to_seconds
 from lorentzrec.data.vocabulary import Id, Vocabulary, id_series
 from lorentzrec.errors import ConfigError, InputError
@@ -118,15 +119,11 @@ class Interactions:
 
         The columns `time` and `weight` are used if they are there. For more options see `from_pairs`.
         """
-        import narwhals.stable.v2 as nw
-
-        try:
-            columns = nw.from_native(frame, eager_only=True)
-        except TypeError:
-            raise InputError(
-                f"from_frame takes a pandas, Polars or pyarrow frame, not {type(frame).__name__}: "
-                "use from_pairs(users, items, times)"
-            ) from None
+        columns = open_frame(
+            frame,
+            f"from_frame takes a pandas, Polars or pyarrow frame, not {type(frame).__name__}: "
+            "use from_pairs(users, items, times)",
+        )
         for role, name in (("user", user), ("item", item)):
             if name not in columns.columns:
                 names = ", ".join(map(str, columns.columns))
@@ -136,10 +133,9 @@ class Interactions:
                 raise InputError(f"the frame has no column {name!r} for the {role}: check the name")
         arrow = columns.implementation.is_pyarrow()
         wanted = {"users": user, "items": item, "times": time, "weights": weight}
-        given = {role: columns[name] for role, name in wanted.items() if name in columns.columns}
-        return cls.from_pairs(
-            **{role: column.to_polars() if arrow else column.to_native() for role, column in given.items()}
-        )
+        present = {role: columns[name] for role, name in wanted.items() if name in columns.columns}
+        given: dict[str, Any] = {role: one.to_polars() if arrow else one.to_native() for role, one in present.items()}
+        return cls.from_pairs(**given)
 
     @classmethod
     def from_sorted(
@@ -423,20 +419,7 @@ def _series(values: Any, name: str) -> pl.Series:
     """A column of numbers, times or booleans without missing values."""
     import polars as pl
 
-    if type(getattr(values, "dtype", None)).__name__ == "DatetimeTZDtype":
-        values = values.to_numpy(dtype="datetime64[us]")  # pandas with a time zone: the same moments in UTC
-    elif isinstance(values, np.ndarray) and values.dtype.kind == "M":
-        values = values.astype("datetime64[us]")
-    try:
-        if not isinstance(values, pl.Series):
-            try:
-                values = pl.Series(name, values, strict=False)
-            except ImportError:  # pandas columns that Polars reads through pyarrow only
-                values = pl.Series(name, values.to_numpy(dtype=object, na_value=None).tolist(), strict=False)
-    except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"the {name}s cannot be read as one column ({reason}): give one number per event") from None
-    series = cast("pl.Series", values)
+    series = polars_series(values, f"the {name}s", "give one number per event")
     missing = series.is_null()
     if series.dtype.is_float():
         missing |= ~series.fill_null(0.0).is_finite()

@@ -41,7 +41,7 @@ class Vocabulary:
         self.series: pl.Series = id_series(ids, name)
         if self.series.n_unique() != len(self.series):
             twice = self.series.filter(self.series.is_duplicated())[0]
-            raise InputError(f"the {name} {twice!r} occurs twice in a vocabulary: give each {name} once")
+            raise InputError(f"the {name} {twice!r} occurs twice: give each {name} once")
 
     @classmethod
     def numbered(cls, count: int, *, name: str = "id") -> Vocabulary:

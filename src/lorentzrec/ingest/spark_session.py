@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from lorentzrec.errors import InputError, TrainingError, explain_missing, how_to_get
+from lorentzrec.errors import InputError, TrainingError, explain_missing, first_line, how_to_get
 from lorentzrec.ingest.storage import credentials
 
 if TYPE_CHECKING:
@@ -117,7 +117,3 @@ def report_in_one_line() -> Iterator[None]:
         raised = re.findall(r"^ *\w*(?:Error|Exception): .+", str(error), re.MULTILINE)
         reason = raised[-1].strip() if raised else first_line(error)
         raise InputError(f"Spark could not finish ({reason}): see its log") from error
-
-
-def first_line(error: BaseException) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:200]

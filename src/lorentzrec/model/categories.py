@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.data.frames import polars_frame
 from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
 from lorentzrec.errors import InputError
 from lorentzrec.model.fallbacks import Cause, Fallback, unknown_fallbacks
@@ -21,16 +22,11 @@ def rows_of_categories(
     table: a pandas, Polars or pyarrow frame with the columns item (or id) and category. As in the service, the first of
     several categories, separated by |, counts.
     """
-    import narwhals.stable.v2 as nw
-
     from lorentzrec.ingest.item_table import first_category
 
     if table is None:
         raise InputError("a model does not know the categories of its items: give item_table=, a frame with them")
-    try:
-        frame = nw.from_native(table, eager_only=True).to_polars()
-    except TypeError:
-        raise InputError(f"item_table is a {type(table).__name__}: give a pandas, Polars or pyarrow frame") from None
+    frame = polars_frame(table, f"item_table is a {type(table).__name__}: give a pandas, Polars or pyarrow frame")
     key = next((name for name in ("item", "id") if name in frame.columns), None)
     if key is None or "category" not in frame.columns:
         raise InputError(

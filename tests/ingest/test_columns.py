@@ -108,8 +108,27 @@ def test_time_units_and_formats() -> None:
 
 
 @pytest.mark.parametrize(
+    ("times", "options"),
+    [
+        ([-86_400_000, -1_500], {"time_unit": "milliseconds"}),
+        ([-86_400_000_000.0, -1_500_000.0], {"time_unit": "microseconds"}),
+        (["-86400", "-1.5"], {}),
+        ([-86_400, -1.5], {}),
+        ([datetime(1969, 12, 31, tzinfo=UTC), datetime(1969, 12, 31, 23, 59, 58, 500_000, tzinfo=UTC)], {}),
+    ],
+)
+def test_times_before_1970_are_kept_in_every_notation(times: list[Any], options: dict[str, Any]) -> None:
+    data = Interactions.from_pairs(["u", "u"], ["b", "a"], times, **options)
+    assert data.times is not None
+    assert data.times.tolist() == [-86_400, -1.5]
+
+
+@pytest.mark.parametrize(
     ("times", "complaint"),
     [
+        ([-(10**12), 0], "row 1 is -1000000000000, before the year 1: fix the row"),
+        ([0, -(2**63)], "row 2 is -9223372036854775808, before the year 1"),
+        (["0", "-1e12"], "row 2 is '-1e12', before the year 1"),
         (
             [1_577_836_800_000, 1_577_836_800_001],
             r"row 1 is 1577836800000, after the year 2099: give `time_unit='milli",

@@ -351,6 +351,9 @@ except InputError as error:
         ({"k_core": True}, "`k_core` without minimum counts"),
         ({"split": "given"}, "go together"),
         ({"since": "yesterday"}, "neither ISO text nor unix seconds"),
+        ({"since": "nan"}, "neither ISO text nor unix seconds"),
+        ({"since": "inf"}, "neither ISO text nor unix seconds"),
+        ({"until": 1e300}, "neither ISO text nor unix seconds"),
     ],
 )
 def test_impossible_options_are_refused(tmp_path: Path, options: dict[str, Any], complaint: str) -> None:

@@ -15,6 +15,8 @@ MICROSECONDS = 1_000_000
 """In one second."""
 NEWEST_TIME = 4_102_444_800 * MICROSECONDS
 """The first moment of the year 2100. Times from here on, in microseconds, are taken for mistakes."""
+OLDEST_TIME = -62_135_596_800 * MICROSECONDS
+"""The first moment of the year 1. Times before it are taken for mistakes."""
 
 SAMPLE = 100
 """How many first values of a column decide its notation."""
@@ -62,13 +64,13 @@ def convert_to_microseconds(
             "or `time_unit='seconds'` if they are unix seconds"
         )
     factor = _UNITS["seconds" if unit == "auto" else unit]
-    # Later times are faults anyway; clipping them keeps the product within 64 bits.
-    beyond = 2 * NEWEST_TIME // factor
-    whole = field.cast(pl.Int64, strict=False).clip(-1, beyond) * factor
+    # Earlier and later times are faults anyway; clipping them keeps the product within 64 bits.
+    beyond = -2 * OLDEST_TIME // factor
+    whole = field.cast(pl.Int64, strict=False).clip(-beyond, beyond) * factor
     if kind.is_integer():
         return whole, RowFault("does not fit 64 bits with sign")
     number = field.cast(pl.Float64, strict=False)
-    fraction = pl.when(number.is_finite()).then((number.clip(-1, beyond) * factor).round()).cast(pl.Int64)
+    fraction = pl.when(number.is_finite()).then((number.clip(-beyond, beyond) * factor).round()).cast(pl.Int64)
     return (pl.coalesce(whole, fraction) if kind == pl.String else fraction), RowFault("not a number")
 
 
@@ -99,7 +101,12 @@ def convert_to_seconds(series: pl.Series, *, unit: TimeUnit = "auto", time_forma
         pl.col("time"), series.dtype, sample, "the times", unit=unit, time_format=time_format
     )
     instants = series.to_frame("time").select(converted).to_series()
-    for wrong, fault in ((instants.is_null(), reason), (instants >= NEWEST_TIME, fault_of_late_times(sample))):
+    early, late = RowFault("before the year 1"), fault_of_late_times(sample)
+    for wrong, fault in (
+        (instants.is_null(), reason),
+        (instants < OLDEST_TIME, early),
+        (instants >= NEWEST_TIME, late),
+    ):
         if wrong.any():
             row = int(wrong.arg_true()[0])
             action = f"give {fault.option}" if fault.option else "fix the row"
@@ -117,12 +124,12 @@ def parse_moment(text: str | float, name: str) -> int:
     digits = str(text).strip().isdigit() and len(str(text).strip()) == 8
     seconds = None if digits else column.cast(pl.Float64, strict=False)[0]
     iso = column.to_frame().select(_parse_iso(pl.col("time"))).item()
-    found = iso if seconds is None else round(seconds * MICROSECONDS)
-    if found is None:
+    found: float | None = iso if seconds is None else seconds * MICROSECONDS
+    if found is None or not abs(found) < 2**63:  # NaN and infinity are numbers, too
         raise ConfigError(
             f"the time {text!r} of `{name}` is neither ISO text nor unix seconds: give 2024-01-31, or a number"
         )
-    return int(found)
+    return round(found)
 
 
 def _parse_iso(field: pl.Expr) -> pl.Expr:

@@ -20,7 +20,7 @@ from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError
 from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.ingest.prepare import PrepareConfig, prepare
-from lorentzrec.ingest.storage import fetch_outline, list_files
+from lorentzrec.ingest.storage import fetch_outline, list_files, remove
 from lorentzrec_paper.servers import Azurite, MissingServer, free_port
 
 pytest.importorskip("obstore", reason="obstore is not installed")
@@ -97,6 +97,17 @@ def test_patterns_folders_and_single_files_are_listed(container: Any) -> None:
     assert [file.address for file in list_files(f"{root}/*/*.csv")] == [f"{root}/d/a.csv", f"{root}/d/b.csv"]
     assert [file.address for file in list_files(f"{root}/e.csv")] == [f"{root}/e.csv"]
     assert len(Interactions.from_file(f"{root}/e.csv")) == 600
+
+
+def test_a_file_a_folder_or_nothing_is_removed(container: Any) -> None:
+    root = f"az://{container.container_name}"
+    for name in ("d/a.json", "d/a.json2", "d/e/b.json", "f/c.json"):
+        container.upload_blob(name, "{}")
+    remove(f"{root}/d/a.json")
+    assert names(container) == ["d/a.json2", "d/e/b.json", "f/c.json"]
+    remove(f"{root}/d/a.json")
+    remove(f"{root}/d")
+    assert names(container) == ["f/c.json"]
 
 
 def test_an_outline_shows_the_layout_of_a_large_file(container: Any, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -131,10 +131,15 @@ def write_file(address: str) -> Iterator[Path]:
 
 
 def remove(address: str) -> None:
-    """Delete every remote file below an address."""
+    """Delete every remote file below an address, or the one that has this address, if there is any."""
     with _open_container(address) as (store, path):
+        below = False
         for batch in store.list(path):
             store.delete([entry["path"] for entry in batch])
+            below = True
+        if path and not below:
+            with suppress(FileNotFoundError):
+                store.delete(path)
 
 
 def read_content(address: str) -> bytes | None:
@@ -186,11 +191,11 @@ def _remote_files(address: str) -> list[StoredFile]:
     prefix = address
     if wild := min((address.find(mark) for mark in _WILD if mark in address), default=None):
         prefix = address[:wild].rpartition("/")[0]
+    root = "/".join(address.split("/")[:3])
     with _open_container(prefix) as (store, path):
         entries = [entry for batch in store.list(path or None) for entry in batch]
-        root = address.partition("://")[0] + "://" + address.partition("://")[2].partition("/")[0]
         if not entries and path:
-            entries = [store.head(path)]
+            entries = [store.head(path)]  # a listing has only what is below the path
     found = [StoredFile(f"{root}/{entry['path']}", entry["size"], str(entry.get("e_tag"))) for entry in entries]
     if wild:
         found = [file for file in found if fnmatch.fnmatchcase(file.address, address)]

@@ -110,14 +110,15 @@ def test_a_file_a_folder_or_nothing_is_removed(container: Any) -> None:
     assert names(container) == ["f/c.json"]
 
 
-def test_an_outline_shows_the_layout_of_a_large_file(container: Any, tmp_path: Path) -> None:
+def test_an_outline_shows_the_layout_of_a_large_file_of_any_name(container: Any, tmp_path: Path) -> None:
     frame = pl.DataFrame({"user": np.random.default_rng(1).integers(0, 2**62, 1_500_000)}).with_columns(item=pl.lit(7))
-    frame.write_parquet(tmp_path / "large.parquet")
-    container.upload_blob("large.parquet", (tmp_path / "large.parquet").read_bytes())
-    outline = fetch_outline(f"az://{container.container_name}/large.parquet", tmp_path)
-    assert pl.read_parquet_schema(outline) == frame.schema
-    assert pl.scan_parquet(outline).select(pl.len()).collect().item() == 1_500_000
-    assert outline.stat().st_blocks * 512 < outline.stat().st_size == (tmp_path / "large.parquet").stat().st_size
+    frame.write_parquet(tmp_path / "large")
+    for name in ("large.parquet", "part-0001"):
+        container.upload_blob(name, (tmp_path / "large").read_bytes())
+        outline = fetch_outline(f"az://{container.container_name}/{name}", tmp_path)
+        assert pl.read_parquet_schema(outline) == frame.schema
+        assert pl.scan_parquet(outline).select(pl.len()).collect().item() == 1_500_000
+        assert outline.stat().st_blocks * 512 < outline.stat().st_size == (tmp_path / "large").stat().st_size
 
 
 @pytest.mark.spark

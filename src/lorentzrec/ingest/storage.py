@@ -89,13 +89,14 @@ def fetch_outline(address: str, folder: Path) -> Path:
         size = store.head(path)["size"]
         if size <= 2 * _OUTLINE or address.endswith(".zst"):
             return fetch(address, folder)
-        footer = int.from_bytes(bytes(store.get_range(path, start=size - 8, length=4)), "little") + 8
-        start = size - footer if footer < size else size - 8
+        end = bytes(store.get_range(path, start=size - 8, length=8))
         target = folder / "outlines" / address.partition("://")[2]
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("wb") as file:
             file.write(bytes(store.get_range(path, start=0, length=_OUTLINE)))
-            if address.endswith(".parquet"):
+            if end.endswith(b"PAR1"):
+                footer = int.from_bytes(end[:4], "little") + 8
+                start = size - footer if footer < size else size - 8
                 file.seek(start)
                 file.write(bytes(store.get_range(path, start=start, length=size - start)))
     return target

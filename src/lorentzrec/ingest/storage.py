@@ -22,6 +22,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lorentzrec.atomic import atomic_file
 from lorentzrec.errors import ArtifactError, InputError, explain_missing, how_to_get
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ def is_remote(address: str | Path) -> bool:
 def list_files(address: str | Path, *, name: str | None = None) -> list[StoredFile]:
     """The files at an address: a file, the files of a folder, or those that match a pattern, in name order.
 
-    Files in folders whose names begin with a dot or an underscore are skipped, as Spark writes such files. `name`: the
-    one file to take if the address is a folder.
+    In a folder, files and folders whose names begin with a dot or an underscore are skipped: Spark writes such files.
+    `name`: the one file to take if the address is a folder.
     """
     found = _remote_files(str(address)) if is_remote(address) else _local_files(Path(address))
     if not found:
@@ -119,10 +120,14 @@ def parquet_faults(place: str | Path, action: str, kind: type[InputError] = Arti
 
 @contextmanager
 def write_file(address: str) -> Iterator[Path]:
-    """A local path to write a file to; if the address is remote, the file is uploaded at the end of the block."""
+    """A local path to write a file to, which appears at the address complete at the end of the block, or not at all."""
     if not is_remote(address):
-        Path(address).parent.mkdir(parents=True, exist_ok=True)
-        yield Path(address)
+        try:
+            Path(address).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"cannot write {address} ({error.strerror}): check the disk and the permissions") from None
+        with atomic_file(address) as file:
+            yield file
         return
     with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
         file = Path(scratch, address.rpartition("/")[2])

@@ -25,7 +25,7 @@ from lorentzrec.ingest.storage import fetch, is_remote, join, read_content, remo
 from lorentzrec.model.artifact import load
 from lorentzrec.model.model import Model
 from lorentzrec.serving.versions.index import INDEX
-from lorentzrec.spark.scratch import absolute, read_record, write_record, writing
+from lorentzrec.spark.scratch import absolute, read_record, write_record
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -129,7 +129,7 @@ def _write_parts(
         for place in rows.column(0).to_pylist():
             number = numbers[place]
             frame = batch.part(number)
-            with writing(join(folder, part_name(number))) as file:
+            with write_file(join(folder, part_name(number))) as file:
                 frame.write_parquet(file)
             write_record(_record(folder, number), {"rows": len(frame)})
             yield pa.RecordBatch.from_arrays([pa.array([number])], names=["number"])

@@ -14,15 +14,14 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.atomic import atomic_file, checksum
+from lorentzrec.atomic import checksum
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.ingest.storage import fetch, is_remote, join, read_content, remove, write_file
 
@@ -41,7 +40,7 @@ def write_arrays(address: str, arrays: dict[str, NDArray[Any]]) -> str:
     from safetensors.numpy import save_file
 
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    with writing(address) as path:
+    with write_file(address) as path:
         save_file(contiguous, path)
         return checksum(path)
 
@@ -64,7 +63,7 @@ def read_arrays(address: str, expected: str) -> dict[str, NDArray[Any]]:
 
 def write_record(address: str, record: dict[str, Any]) -> None:
     """Write a small JSON file, which marks the files that it lists as complete."""
-    with writing(address) as path:
+    with write_file(address) as path:
         path.write_text(json.dumps(record), encoding="utf-8")
 
 
@@ -90,18 +89,3 @@ def remove_files(address: str) -> None:
 def round_folder(run: str, epoch: int, number: int) -> str:
     """The folder of a round of an epoch; both are counted from 1, and round 0 is the state before the first."""
     return join(run, "rounds", f"{epoch:04d}-{number:02d}")
-
-
-@contextmanager
-def writing(address: str) -> Iterator[Path]:
-    """A local path to write a file to, which is written atomically."""
-    if is_remote(address):
-        with write_file(address) as path:
-            yield path
-        return
-    try:
-        Path(address).parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot write {address} ({error.strerror}): check the disk and the permissions") from None
-    with atomic_file(address) as path:
-        yield path

@@ -6,8 +6,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -33,10 +32,9 @@ from lorentzrec.ingest.item_table import attribute_columns, attributes_of, read_
 from lorentzrec.ingest.layouts import Layout, detect_layout
 from lorentzrec.ingest.pipeline import Pipeline, Step
 from lorentzrec.ingest.sources import Source, source_named
-from lorentzrec.ingest.storage import StoredFile, fetch, fetch_outline, list_files
+from lorentzrec.ingest.storage import StoredFile, fetch, fetch_outline, list_files, polars_faults
 
-STAGES = ("reading", "checking", "numbering ids", "cleaning", "ordering", "writing")
-"""What preparation does, in order."""
+_STOPPED = ("preparation stopped", "check the files and the space on disk (`scratch`)")
 
 Count = Annotated[int, Range(1)]
 FILTERS = (
@@ -258,7 +256,7 @@ def prepare(
     """Make the dataset that `config` describes. `engine`: Polars on this machine by default; see also `spark_engine`.
 
     `scratch`: a folder for intermediate files, for inputs too large for the usual folder of temporary files. `watch` is
-    called with the name of each of the `STAGES` when it begins.
+    called with the name of each stage when it begins: reading, checking, numbering ids, cleaning, ordering, writing.
     """
     started = time.perf_counter()
     files = _list_inputs(config)
@@ -269,7 +267,7 @@ def prepare(
         if manifest.get("fingerprint") == fingerprint:
             return _report(config, manifest, started, unchanged=True)
         notes = _note_replacement(manifest, config)
-    with _report_in_one_line(), scratch_directory("prepare", within=scratch) as folder:
+    with polars_faults(*_STOPPED), scratch_directory("prepare", within=scratch) as folder:
         # Polars needs the whole files; where tasks read them, an outline is enough to detect their layout.
         layouts = _detect_layouts(config, files, folder, fetch_outline if engine else fetch)
         engine = engine or PolarsEngine(folder)
@@ -322,7 +320,7 @@ def read_interactions(path: str | Path, reader: str | None = None, **options: An
     source = source_named(reader, **{name: value for name, value in options.items() if name in of_source})
     filters: dict[str, Any] = {name: value for name, value in options.items() if name in FILTERS}
     config = PrepareConfig(events=(str(path),), out="", source=source, reader=reader, **filters)
-    with _report_in_one_line(), scratch_directory("prepare") as folder:
+    with polars_faults(*_STOPPED), scratch_directory("prepare") as folder:
         engine = PolarsEngine(folder)
         layouts = _detect_layouts(config, _list_inputs(config), folder, fetch)
         pipeline = Pipeline(config, engine, layouts, lambda stage: None)
@@ -400,19 +398,6 @@ def _check_roles(config: PrepareConfig, first: Layout) -> None:
         rule = find_rule(str(config.split), config.split_options, ordered="time" in roles or ordered)
         if rule.needs_times and ordered:
             raise InputError(f"the `split` {config.split} needs times, and positions are not times: use another split")
-
-
-@contextmanager
-def _report_in_one_line() -> Iterator[None]:
-    import polars as pl
-
-    try:
-        yield
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(
-            f"preparation stopped ({reason}): check the files and the space on disk (`scratch`)"
-        ) from error
 
 
 def _report(

@@ -16,14 +16,14 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lorentzrec.atomic import atomic_file
-from lorentzrec.errors import ArtifactError, InputError, explain_missing, how_to_get
+from lorentzrec.errors import ArtifactError, InputError, explain_missing, first_line, how_to_get
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -103,9 +103,16 @@ def fetch_outline(address: str, folder: Path) -> Path:
     return target
 
 
+def parquet_faults(
+    place: str | Path, action: str, kind: type[InputError] = ArtifactError
+) -> AbstractContextManager[None]:
+    """Report all errors about a Parquet file in one line; `place` names it in the message."""
+    return polars_faults(f"{place} cannot be read", action, kind)
+
+
 @contextmanager
-def parquet_faults(place: str | Path, action: str, kind: type[InputError] = ArtifactError) -> Iterator[None]:
-    """Report all errors of Polars about a Parquet file in one line; `place` names it in the message.
+def polars_faults(what: str, action: str, kind: type[InputError] = InputError) -> Iterator[None]:
+    """Report all errors of Polars and of the disk in one line: what happened, why, and the action to take.
 
     Polars panics on some damaged files, and its panic is not even an `Exception`.
     """
@@ -114,8 +121,7 @@ def parquet_faults(place: str | Path, action: str, kind: type[InputError] = Arti
     try:
         yield
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)[:200]
-        raise kind(f"{place} cannot be read ({reason}): {action}") from None
+        raise kind(f"{what} ({first_line(error)}): {action}") from error
 
 
 @contextmanager

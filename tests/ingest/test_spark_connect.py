@@ -21,12 +21,16 @@ pytestmark = [
 ]
 
 SCRIPT = """
+import os, sys
+os.environ["PYSPARK_PYTHON"] = sys.executable
 from dataclasses import replace
+from pyspark.sql import SparkSession
 from lorentzrec.ingest.prepare import PrepareConfig, prepare
 from lorentzrec.ingest.spark_engine import spark_engine
 
 config = PrepareConfig(events=("events.csv",), out="there", split="leave_last_out")
-with spark_engine(remote="local[2]") as engine:
+SparkSession.builder.remote("local[2]").getOrCreate()  # starts a server in this process
+with spark_engine(master="sc://localhost") as engine:
     assert "connect" in type(engine._session).__module__
     there = prepare(config, engine)
 here = prepare(replace(config, out="here"))
@@ -48,6 +52,6 @@ def test_an_address_without_a_server_is_reported_at_once() -> None:
         port = probe.getsockname()[1]  # bound but not listening
         with (
             pytest.raises(InputError, match=f"no server at 127.0.0.1:{port}"),
-            spark_engine(remote=f"sc://127.0.0.1:{port}"),
+            spark_engine(master=f"sc://127.0.0.1:{port}"),
         ):
             pass

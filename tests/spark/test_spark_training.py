@@ -188,14 +188,17 @@ def test_a_killed_driver_is_resumed_by_the_command(shop: Path, tmp_path: Path, t
 
 
 CONNECT = """
-import sys
+import os, sys
+os.environ["PYSPARK_PYTHON"] = sys.executable
+from pyspark.sql import SparkSession
 from lorentzrec import TrainingConfig
 from lorentzrec.ingest.spark_session import spark_session
 from lorentzrec.spark import train
 
 shop, out, scratch = sys.argv[1:]
 config = TrainingConfig(dimension=4, epochs=2, negative_count=16, validation=0.2, seed=3, threads=1)
-with spark_session(remote="local[2]") as session:
+SparkSession.builder.remote("local[2]").getOrCreate()  # starts a server in this process
+with spark_session(master="sc://localhost") as session:
     assert "connect" in type(session).__module__
     train(shop, config, session=session, workers=2, rounds=2, scratch=scratch).save(out)
 """

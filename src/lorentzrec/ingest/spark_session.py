@@ -23,32 +23,28 @@ if TYPE_CHECKING:
 def spark_session(
     *,
     master: str | None = None,
-    remote: str | None = None,
     session: Any = None,
     memory: str = "4g",
     name: str = "lorentzrec",
 ) -> Iterator[Any]:
     """A session: an existing one, or a new one, which is stopped at the end: at `master`, by default all cores of this
-    machine, or on Spark Connect (`master="sc://host:15002"`, or `remote`).
+    machine, or on Spark Connect (`master="sc://host:15002"`).
 
     `memory`: for the one process of a local master.
     """
-    if sum(option is not None for option in (master, remote, session)) > 1:
-        raise InputError("master, remote and session name three different places: give one of them")
-    if master is not None and master.startswith("sc://"):
-        master, remote = None, master
+    if master is not None and session is not None:
+        raise InputError("master and session name two different places: give one of them")
     with explain_missing("the spark engine needs pyspark", f"{how_to_get('spark')}, and Java 17 or newer"):
         from pyspark.sql import SparkSession
     own = session is None
     if own:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder: Any = SparkSession.builder
-        if remote is not None:
-            if remote.startswith("sc://"):
-                _check_listening(remote, 15002, "Spark Connect")
-            builder = builder.remote(remote)
+        master = master or "local[*]"
+        if master.startswith("sc://"):
+            _check_listening(master, 15002, "Spark Connect")
+            builder = builder.remote(master)
         else:
-            master = master or "local[*]"
             if master.startswith("spark://"):
                 _check_listening(master.partition(",")[0], 7077, "Spark's master")
             builder = builder.master(master).appName(name)
@@ -66,7 +62,7 @@ def spark_session(
         try:
             session = builder.getOrCreate()
         except Exception as error:  # Java missing, a master that does not respond, ...: each has a type of its own
-            raise InputError(f"Spark does not start at {remote or master} ({first_line(error)}): check it") from None
+            raise InputError(f"Spark does not start at {master} ({first_line(error)}): check it") from None
     try:
         yield session
     finally:

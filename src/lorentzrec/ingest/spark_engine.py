@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,17 +29,11 @@ if TYPE_CHECKING:
 EVENTS_PER_TASK = 2_000_000
 """Events that one task reads from a Parquet file, or sorts and writes."""
 
+_ReadTask = tuple[Layout, int, int | None]
+"""A file, the first of its events to read, and how many; None: all."""
+
 _TYPES = {"part": "int", "weight": "double", "rating": "double"} | dict.fromkeys(("time", "sequence", "line"), "bigint")
 _ARROW = {"bigint": "int64", "double": "float64", "int": "int32", "string": "string"}
-
-
-@dataclass(frozen=True)
-class _ReadTask:
-    layout: Layout
-    folder: str
-    """The current folder of the driver: a task runs in a folder of its own."""
-    start: int = 0
-    length: int | None = None
 
 
 @contextmanager
@@ -64,7 +58,8 @@ class SparkEngine:
         columns = {name: types.get(name) or _TYPES.get(name, "string") for name in names}
         numbers = self._session.range(0, len(tasks), 1, len(tasks))
         schema = ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
-        reading = in_tasks(_read, tasks=tasks, id_types=id_types, columns=columns)
+        folder = str(Path.cwd())  # a task runs in a folder of its own
+        reading = in_tasks(_read, tasks=tasks, folder=folder, id_types=id_types, columns=columns)
         events: Frame = nw.from_native(numbers.mapInArrow(reading, schema))
         return self.persist(events)
 
@@ -103,19 +98,21 @@ class SparkEngine:
             ranged = native.withColumn("block", F.floor(F.col("user_row") / F.lit(USERS_PER_BLOCK)))
             ranged = ranged.repartitionByRange(tasks, "block").sortWithinPartitions(*order).drop("block")
             schema = "name string, checksum string, part_counts array<bigint>, blocks binary"
-            written = ranged.mapInArrow(in_tasks(_write, address=address, part_count=part_count), schema).collect()
+            task = in_tasks(_write, write=lambda frame: asdict(write_events(frame, address, part_count=part_count)))
+            written = ranged.mapInArrow(task, schema).collect()
         return [EventFile(row.name, row.checksum, tuple(row.part_counts), bytes(row.blocks)) for row in written]
 
     def write_rejected(self, frame: Frame, address: str, name: str) -> str:
         one = frame.to_native().coalesce(1)
+        task = in_tasks(_write, write=lambda frame: {"checksum": write_frame(frame, address, name)})
         with report_in_one_line():
-            (row,) = one.mapInArrow(in_tasks(_write_rejected, address=address, name=name), "checksum string").collect()
+            (row,) = one.mapInArrow(task, "checksum string").collect()
         return str(row.checksum)
 
 
 def _read_tasks(layout: Layout) -> Iterator[_ReadTask]:
     if layout.format != "parquet":
-        yield _ReadTask(layout, str(Path.cwd()))
+        yield layout, 0, None
         return
     import polars as pl
 
@@ -123,12 +120,13 @@ def _read_tasks(layout: Layout) -> Iterator[_ReadTask]:
         path = fetch_outline(layout.label, Path(scratch))
         rows = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
     for start in range(0, max(rows, 1), EVENTS_PER_TASK):
-        yield _ReadTask(layout, str(Path.cwd()), start, EVENTS_PER_TASK)
+        yield layout, start, EVENTS_PER_TASK
 
 
 def _read(
     batches: Iterator[pa.RecordBatch],
     tasks: Sequence[_ReadTask],
+    folder: str,
     id_types: dict[str, str],
     columns: dict[str, str],
 ) -> Iterator[pa.RecordBatch]:
@@ -139,10 +137,9 @@ def _read(
     schema = pa.schema([(name, _ARROW[kind]) for name, kind in columns.items()])
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            task = tasks[number]
+            layout, start, length = tasks[number]
             with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
-                events = read_events(task.layout, Path(scratch), id_types, task.folder)
-                events = events.slice(task.start, task.length)
+                events = read_events(layout, Path(scratch), id_types, folder).slice(start, length)
                 sound = events.filter(pl.col("fault").is_null()).with_columns(file=None, line=None, text=None)
                 for frame in (sound, events.filter(pl.col("fault").is_not_null())):
                     for piece in frame.select(list(columns)).collect_batches(chunk_size=100_000):
@@ -150,30 +147,15 @@ def _read(
                         yield from table.cast(schema).combine_chunks().to_batches()
 
 
-def _frame_of(batches: Iterator[pa.RecordBatch]) -> pl.DataFrame | None:
+def _write(
+    batches: Iterator[pa.RecordBatch], write: Callable[[pl.DataFrame], dict[str, Any]]
+) -> Iterator[pa.RecordBatch]:
+    """In a task: the record of the file that `write` makes of all rows, if there are any."""
     import polars as pl
     import pyarrow as pa
 
     together = list(batches)
-    if not sum(batch.num_rows for batch in together):
-        return None
-    frame = pl.from_arrow(pa.Table.from_batches(together))
-    assert isinstance(frame, pl.DataFrame)
-    return frame
-
-
-def _write(batches: Iterator[pa.RecordBatch], address: str, part_count: int) -> Iterator[pa.RecordBatch]:
-    """In a task: one file of the dataset from the sorted events of whole blocks of customers."""
-    import pyarrow as pa
-
-    frame = _frame_of(batches)
-    if frame is not None:
-        yield pa.RecordBatch.from_pylist([asdict(write_events(frame, address, part_count=part_count))])
-
-
-def _write_rejected(batches: Iterator[pa.RecordBatch], address: str, name: str) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
-    frame = _frame_of(batches)
-    if frame is not None:
-        yield pa.RecordBatch.from_pylist([{"checksum": write_frame(frame, address, name)}])
+    if sum(batch.num_rows for batch in together):
+        frame = pl.from_arrow(pa.Table.from_batches(together))
+        assert isinstance(frame, pl.DataFrame)
+        yield pa.RecordBatch.from_pylist([write(frame)])

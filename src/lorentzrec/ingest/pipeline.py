@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, count
 from operator import and_
 from typing import TYPE_CHECKING
 
@@ -258,7 +258,7 @@ class Pipeline:
         if not bounds:
             return events
         why = " and ".join(f"fewer than {bound} events per {role}" for role, bound in bounds.items())
-        for turn in range(1, 10_000):
+        for turn in count(1):
             before, kept = self._rows_now, events
             for role, bound in bounds.items():
                 counts = events.group_by(f"{role}_code").agg(nw.len().alias("events"))

@@ -14,6 +14,8 @@ import pytest
 
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError, InputError
+from lorentzrec.ingest.dataset import open_dataset
+from lorentzrec.ingest.prepare import PrepareConfig, prepare
 from lorentzrec.ingest.sources import READERS, source_named
 
 Rows = list[tuple[Any, Any, Any]]
@@ -57,6 +59,23 @@ def test_every_text_format_gives_the_same_events(
     raw = content.encode()
     data = read(tmp_path, gzip.compress(raw) if packed else raw, name + ".gz" * packed, **options)
     assert rows(data) == THREE
+
+
+def test_names_with_brackets_are_no_patterns(tmp_path: Path) -> None:
+    folder, scratch = tmp_path / "d[1]", tmp_path / "scratch[1]"
+    folder.mkdir()
+    scratch.mkdir()
+    pl.DataFrame({"user": ["a"], "item": ["x"], "time": [1]}).write_parquet(folder / "e[1].parquet")
+    (folder / "e[2].csv").write_text("user,item,time\nb,x,2\nfaulty\n")
+    (folder / "e[3].jsonl").write_text('{"user": "c", "item": "x", "time": 3}\n')
+    (folder / "e[4].csv").write_bytes("user,item,time\nd,x,4\n".encode("utf-16"))
+    pl.DataFrame({"item": ["x"], "title": ["X"]}).write_parquet(tmp_path / "items[1].parquet")
+    config = PrepareConfig(
+        events=(str(folder),), out=str(tmp_path / "out[1]"), items=str(tmp_path / "items[1].parquet"), on_error="skip"
+    )
+    report = prepare(config, scratch=scratch)
+    assert (report.counts["events"], report.rejected) == (4, 1)
+    assert open_dataset(config.out).items["title"].to_list() == ["X"]
 
 
 def test_zstd_and_other_encodings(tmp_path: Path) -> None:

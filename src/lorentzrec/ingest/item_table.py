@@ -77,7 +77,7 @@ def read_item_table(
             layout = detect_layout(path, source, file.address, wanted)
             if layout.format == "parquet":
                 with parquet_faults(file.address, "it is not a Parquet file, give one", InputError):
-                    table = pl.read_parquet(path, columns=list(dict.fromkeys(layout.roles.values())))
+                    table = pl.read_parquet(path, columns=list(dict.fromkeys(layout.roles.values())), glob=False)
             else:
                 table = scan_lines(path, layout, Path(scratch, str(number))).collect()
                 about = {name: pl.col(f"__{name}") for name in ("line", "fault", "text")}

@@ -186,7 +186,7 @@ def _read_columns(path: Path, source: Source, label: str, file_format: str, sepa
         import polars as pl
 
         with parquet_faults(label, "it is not a Parquet file, give one", InputError):
-            schema = pl.read_parquet_schema(path)
+            schema = pl.scan_parquet(path, glob=False).collect_schema()
         return {name: "integer" if kind.is_integer() else "text" for name, kind in schema.items()}
     kinds: dict[str, str] = {}
     for line in read_first_lines(path, source, label, 100):

@@ -38,7 +38,7 @@ def scan_lines(path: Path, layout: Layout, folder: Path) -> pl.LazyFrame:
         frame = frame.with_columns(pl.col(layout.names).replace("", None))
         frame.write_parquet(folder / f"{number:09d}.parquet", compression="lz4")
         number += 1
-    return pl.scan_parquet(folder)
+    return pl.scan_parquet(folder, glob=False)
 
 
 def _split_records(lines: Iterable[str], layout: Layout) -> Iterator[tuple[Any, ...]]:

@@ -7,6 +7,7 @@ to the roles that were found, a frame of events has four columns about faults: `
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import re
 from collections.abc import Iterable
@@ -56,7 +57,7 @@ def scan_events(path: Path, layout: Layout, scratch: Path) -> pl.LazyFrame:
     if not sound:
         lines = scan_lines(path, layout, scratch / name)
         _convert(lines, layout).sink_parquet(staged, compression="lz4")
-    return pl.scan_parquet(staged)
+    return pl.scan_parquet(staged, glob=False)
 
 
 def fault_error(row: dict[str, Any], *, count: int = 1, kinds: Iterable[str] = ()) -> InputError:
@@ -104,7 +105,7 @@ def _stage_quickly(path: Path, layout: Layout, staged: Path) -> bool:
     try:
         typed = _convert(_scan_text(path, layout), layout, keep=[last] if suspect else [])
         typed.sink_parquet(staged, compression="lz4")
-        signs = pl.scan_parquet(staged).select(
+        signs = pl.scan_parquet(staged, glob=False).select(
             fault=pl.col("fault").is_not_null().any(),
             # Polars fills up lines that end too early: an empty last field may be one of them.
             short=pl.col(last).is_null().any() if suspect else pl.lit(False),
@@ -141,7 +142,8 @@ def _scan_text(path: Path, layout: Layout) -> pl.LazyFrame:
         pairs = words.select(user=pl.col("words").list.first(), item=pl.col("words").list.slice(1))
         return pairs.filter(pl.col("item").list.len() > 0).explode("item").with_columns(**nothing)
     if layout.format == "json":
-        frame = pl.scan_ndjson(path, schema=dict.fromkeys(layout.roles.values(), pl.String))
+        # It has no `glob=False`, and reads nothing where a pattern matches no file.
+        frame = pl.scan_ndjson(glob.escape(str(path)), schema=dict.fromkeys(layout.roles.values(), pl.String))
         wanted = list(layout.roles.values())
     elif len(layout.separator.encode()) == 1:
         frame = pl.scan_csv(

@@ -276,11 +276,7 @@ class Dataset:
     @cached_property
     def items(self) -> pl.DataFrame:
         """The item table: row, id, count, and the columns of an item file."""
-        import polars as pl
-
-        self._vocabulary("item")
-        with parquet_faults(join(self.address, "items.parquet"), AGAIN):
-            return pl.read_parquet(self._verify("items.parquet"), glob=False)
+        return self._read_vocabulary("item")[0]
 
     @property
     def prepared_attributes(self) -> tuple[str, ...]:
@@ -307,9 +303,9 @@ class Dataset:
                 raise ConfigError(f"{self.address} has no attributes {given!r}, {have}: prepare it with `attributes`")
         return attributes_of(self.items, [known.get(name, name) for name in wanted], like)
 
-    def _vocabulary(self, name: str) -> Vocabulary:
+    def _read_vocabulary(self, name: str, columns: list[str] | None = None) -> tuple[pl.DataFrame, Vocabulary]:
         ((file, path),) = self._table(f"{name}s.parquet").items()
-        return read_vocabulary(path, name, join(self.address, file), self.manifest["counts"][f"{name}s"])
+        return read_vocabulary(path, name, join(self.address, file), self.manifest["counts"][f"{name}s"], columns)
 
     def interactions(self, part: str | None = None) -> Interactions:
         """The events of one part by its name, or all of them. All parts share their vocabularies."""
@@ -338,7 +334,7 @@ class Dataset:
         files = {join(self.address, name): path for name, path in self._table(EVENTS).items()}
         with parquet_faults(join(self.address, EVENTS), AGAIN):
             events = pl.read_parquet(list(files.values()), columns=columns, glob=False).rechunk()
-        users, items = self._vocabulary("user"), self._vocabulary("item")
+        users, items = (self._read_vocabulary(name, ["row", "id"])[1] for name in ("user", "item"))
         check_events(events, self.manifest, join(self.address, EVENTS), files)
         whole = Interactions.from_sorted(users, items, events, tuple(self.manifest.get("notes", ())))
         return whole, events["part"].to_numpy() if "part" in columns else np.empty(0, np.uint8)

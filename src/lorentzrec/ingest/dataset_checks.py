@@ -77,18 +77,21 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def read_vocabulary(path: Path, name: str, place: str, count: int) -> Vocabulary:
-    """The ids of users.parquet or items.parquet, `count` of them by the manifest."""
+def read_vocabulary(
+    path: Path, name: str, place: str, count: int, columns: list[str] | None = None
+) -> tuple[pl.DataFrame, Vocabulary]:
+    """The table users.parquet or items.parquet, all of it or some columns, and its ids, `count` by the manifest."""
     import polars as pl
 
     with parquet_faults(place, AGAIN):
-        frame = pl.read_parquet(path, columns=["row", "id"], glob=False)
+        frame = pl.read_parquet(path, columns=columns, glob=False)
+        rows, ids = frame["row"], frame["id"]
     if len(frame) != count:
         raise ArtifactError(f"{place} has {len(frame):,} rows instead of {count:,}: {AGAIN}")
-    if not frame["row"].dtype.is_integer() or not np.array_equal(frame["row"].to_numpy(), np.arange(len(frame))):
+    if not rows.dtype.is_integer() or not np.array_equal(rows.to_numpy(), np.arange(len(frame))):
         raise ArtifactError(f"{place} is damaged (its rows are not numbered 0, 1, 2, ...): {AGAIN}")
     try:
-        return Vocabulary(frame["id"], name=name)
+        return frame, Vocabulary(ids, name=name)
     except InputError as error:
         raise ArtifactError(f"{place} is damaged ({error}): {AGAIN}") from None
 

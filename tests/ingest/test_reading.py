@@ -137,6 +137,19 @@ def test_a_sparse_matrix_is_read(tmp_path: Path) -> None:
     assert rows(data) == [(0, 1, None), (1, 0, None)]
     assert data.weights is not None
     assert sorted(data.weights.tolist()) == [1.0, 2.0]
+    sparse.save_npz(tmp_path / "true.npz", sparse.csr_array(np.array([[False, True], [True, False]])))
+    assert rows(Interactions.from_file(tmp_path / "true.npz")) == rows(data)
+
+
+def test_wrong_entries_of_a_matrix_are_faults(tmp_path: Path) -> None:
+    from scipy import sparse
+
+    sparse.save_npz(tmp_path / "m.npz", sparse.csr_array(np.array([[5, -2.0], [np.nan, 1]])))
+    complaint = r"line 2: column 'value': not positive, in '\(0, 1\)' \(and 1 more faulty row\)"
+    with pytest.raises(InputError, match=complaint):
+        Interactions.from_file(tmp_path / "m.npz")
+    data = Interactions.from_file(tmp_path / "m.npz", on_error="skip")
+    assert rows(data) == [(0, 0, None), (1, 1, None)]
 
 
 def test_readers_take_the_folder_or_the_file(tmp_path: Path) -> None:

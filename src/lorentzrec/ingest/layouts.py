@@ -87,8 +87,8 @@ def detect_layout(path: Path, source: Source, label: str, wanted: Mapping[str, s
     if file_format == "csr":
         if source.ordered:
             raise InputError(f"{label} is a matrix and has no order: leave `ordered` out")
-        roles = {role: role for role in ("user", "item", "weight")}
-        return Layout(label, source, "csr", "", tuple(roles), roles, dict.fromkeys(roles, "integer"))
+        roles = {"user": "row", "item": "column", "weight": "value"}
+        return Layout(label, source, "csr", "", tuple(roles.values()), roles, dict.fromkeys(roles, "integer"))
     if file_format == "csv" and source.separator is None:
         lines = read_first_lines(path, source, label, _FIRST_LINES)
         spaces = Path(file_name(label)).suffix not in _SEPARATORS

@@ -43,7 +43,7 @@ def scan_events(path: Path, layout: Layout, scratch: Path) -> pl.LazyFrame:
 
     source, label = layout.source, layout.label
     if layout.format == "csr":
-        return _read_matrix(path, label)
+        return _convert(_read_matrix(path, label), layout)
     if layout.format == "parquet":
         frame = pl.scan_parquet(path, glob=False, row_index_name="__line", row_index_offset=1)
         return _convert(frame, layout)
@@ -238,6 +238,7 @@ def _detect_decimal(first: pl.Series) -> str:
 
 
 def _read_matrix(path: Path, label: str) -> pl.LazyFrame:
+    """Row, column and value of every entry."""
     import polars as pl
     from scipy import sparse
 
@@ -251,13 +252,6 @@ def _read_matrix(path: Path, label: str) -> pl.LazyFrame:
         raise
     except Exception as error:  # a damaged archive raises any error of zipfile, zlib, NumPy and SciPy
         raise InputError(f"{label} is no SciPy sparse matrix ({error}): save one with scipy.sparse.save_npz") from None
-    rows, columns = matrix.coords
-    weight = matrix.data.astype(np.float32).astype(np.float64)
-    frame = pl.LazyFrame({"user": rows.astype(np.int64), "item": columns.astype(np.int64), "weight": weight})
-    sound = pl.col("weight").is_finite() & (pl.col("weight") > 0)
-    return frame.with_columns(
-        file=pl.lit(label),
-        line=pl.int_range(1, pl.len() + 1, dtype=pl.Int64),
-        fault=pl.when(~sound).then(pl.lit("value: not positive and finite")),
-        text=pl.format("({}, {})", "user", "item"),
-    )
+    rows, columns = (places.astype(np.int64) for places in matrix.coords)
+    frame = pl.LazyFrame({"row": rows, "column": columns, "value": matrix.data.astype(np.float64)})
+    return frame.with_row_index("__line", offset=1).with_columns(__text=pl.format("({}, {})", "row", "column"))

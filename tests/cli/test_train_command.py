@@ -186,4 +186,4 @@ def test_a_damaged_dataset(events_file: Path, tmp_path: Path) -> None:
     damaged = tmp_path / "shop" / "items.parquet"
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
     line = error_of("train", tmp_path / "shop", "--out", tmp_path / "model")
-    assert line.endswith("items.parquet is not as it was written: prepare the dataset again")
+    assert line.endswith("items.parquet is not as it was written: prepare the dataset again with --force")

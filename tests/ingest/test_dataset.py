@@ -211,7 +211,7 @@ def test_an_invalid_dataset_is_refused_before_it_is_used(
     reseal(place)
     with pytest.raises(ArtifactError, match=message) as caught:
         Interactions.from_dataset(place, "train")
-    assert str(caught.value).endswith(": prepare the dataset again")
+    assert str(caught.value).endswith(": prepare the dataset again with `force`")
     assert "\n" not in str(caught.value)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-AGAIN = "prepare the dataset again"
+AGAIN = "prepare the dataset again with `force`"
 DATASET = FolderKind(
     "lorentzrec-dataset",
     1,

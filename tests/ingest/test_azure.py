@@ -20,7 +20,7 @@ from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError
 from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.ingest.prepare import PrepareConfig, prepare
-from lorentzrec.ingest.storage import fetch_outline, list_files, remove
+from lorentzrec.ingest.storage import fetch, fetch_outline, list_files, remove
 from lorentzrec_paper.servers import Azurite, MissingServer, free_port
 
 pytest.importorskip("obstore", reason="obstore is not installed")
@@ -97,6 +97,14 @@ def test_patterns_folders_and_single_files_are_listed(container: Any) -> None:
     assert [file.address for file in list_files(f"{root}/*/*.csv")] == [f"{root}/d/a.csv", f"{root}/d/b.csv"]
     assert [file.address for file in list_files(f"{root}/e.csv")] == [f"{root}/e.csv"]
     assert len(Interactions.from_file(f"{root}/e.csv")) == 600
+
+
+def test_a_file_that_could_not_be_fetched_is_fetched_again(container: Any, tmp_path: Path) -> None:
+    address = f"az://{container.container_name}/a.csv"
+    with pytest.raises(InputError, match="not found"):
+        fetch(address, tmp_path)
+    container.upload_blob("a.csv", TEXT)
+    assert fetch(address, tmp_path).read_text() == TEXT
 
 
 def test_a_file_a_folder_or_nothing_is_removed(container: Any) -> None:

@@ -73,9 +73,11 @@ def fetch(address: str, folder: Path) -> Path:
     target = folder / address.partition("://")[2]
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _open_container(address) as (store, path), target.open("wb") as file:
+        partial = target.with_name(f"{target.name}.partial")
+        with _open_container(address) as (store, path), partial.open("wb") as file:
             for chunk in store.get(path).stream(min_chunk_size=8 * 2**20):
                 file.write(chunk)
+        partial.rename(target)
     return target
 
 

@@ -225,6 +225,8 @@ def test_a_broken_line_is_named(tmp_path: Path, content: str | bytes, complaint:
         ("[1]", "line 2: JSON, but not an object"),
         ('{"user":"u"}', "line 2: column 'item': missing"),
         ('{"user":"u","item":null}', "line 2: column 'item': missing"),
+        ('{"user":' * 100_000, "line 2: no JSON"),
+        ('{"user":"u","item":' + "[" * 100_000 + "]" * 100_000 + "}", "line 2: no JSON"),
     ],
 )
 def test_broken_json_is_named(tmp_path: Path, line: str, complaint: str) -> None:
@@ -250,6 +252,7 @@ def test_an_empty_last_field_is_no_fault(tmp_path: Path) -> None:
         ("no parquet", "e.parquet", {}, "it is not a Parquet file"),
         ("not gzip", "e.csv.gz", {}, "cannot be read"),
         ("hello\n", "e.jsonl", {}, "not JSON objects"),
+        ("[" * 100_000, "e.jsonl", {}, "not JSON objects"),
         ("no matrix", "e.npz", {}, "is no SciPy sparse matrix"),
     ],
 )

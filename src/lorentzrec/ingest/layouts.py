@@ -192,7 +192,7 @@ def _read_columns(path: Path, source: Source, label: str, file_format: str, sepa
     for line in read_first_lines(path, source, label, 100):
         try:
             record = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue  # reported with its line number when the file is read
         for name, value in record.items() if isinstance(record, dict) else ():
             kinds[name] = "text" if isinstance(value, str) else kinds.get(name, "either")

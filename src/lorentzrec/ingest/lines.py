@@ -89,7 +89,7 @@ def _split_record(text: str, layout: Layout) -> list[Fields]:
 def _split_json(text: str, layout: Layout) -> tuple[str | None, ...]:
     try:
         record = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"no JSON ({error})") from None
     if not isinstance(record, dict):
         raise ValueError("JSON, but not an object")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import threading
 import time
 from typing import Any
 
@@ -20,7 +19,7 @@ from scipy.sparse import csr_matrix
 
 from lorentzrec import Interactions, TrainingConfig
 from lorentzrec.learning.run import TrainingRun
-from measuring import like_movielens, report
+from measuring import best_rate, like_movielens, report
 
 DIMENSION, RATE, REGULARISATION = 50, 0.05, 0.01
 
@@ -49,9 +48,7 @@ def lorentzrec_rate(data: Interactions, threads: int, **settings: Any) -> float:
         threads=threads,
         **settings,
     )
-    run = TrainingRun(data, config)
-    results = [run.runner.run(epoch, RATE, lambda *_: None, threading.Event()) for epoch in (1, 2, 3)]
-    return max(result.record.events_per_second for result in results)
+    return best_rate(TrainingRun(data, config), RATE, epochs=3)
 
 
 def main() -> None:

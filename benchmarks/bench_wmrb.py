@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import argparse
-import threading
 import time
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 
 from lorentzrec import Interactions, TrainingConfig
 from lorentzrec.learning.run import TrainingRun
-from measuring import like_movielens, report, sgemm_rate
+from measuring import best_rate, like_movielens, report, sgemm_rate
 
 DIMENSION = 50
 
@@ -24,8 +23,7 @@ DIMENSION = 50
 def rate(data: Interactions, threads: int, **settings: Any) -> float:
     """Positives per second of the faster of two epochs."""
     run = TrainingRun(data, TrainingConfig(loss="wmrb", dimension=DIMENSION, threads=threads, **settings))
-    results = [run.runner.run(epoch, 0.05, lambda *_: None, threading.Event()) for epoch in (1, 2)]
-    return max(result.record.events_per_second for result in results)
+    return best_rate(run, 0.05, epochs=2)
 
 
 def geoopt_rate(data: Interactions, threads: int, negatives: int, seconds: float) -> float:

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from lorentzrec import Interactions
 from lorentzrec.data.interactions import offsets_of
 from lorentzrec.data.vocabulary import Vocabulary
+from lorentzrec.learning.run import TrainingRun
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -50,6 +52,16 @@ def best_seconds(job: Callable[[], object], times: int = 3) -> float:
         job()
         seconds.append(time.perf_counter() - start)
     return min(seconds)
+
+
+def best_rate(run: TrainingRun, learning_rate: float, epochs: int) -> float:
+    """Positives per second of the fastest of some epochs; the first may compile."""
+    rates = []
+    for epoch in range(1, epochs + 1):
+        start = time.perf_counter()
+        result = run.runner.run(epoch, learning_rate, lambda *_: None, threading.Event())
+        rates.append(result.positives / (time.perf_counter() - start))
+    return max(rates)
 
 
 def sgemm_rate(threads: int, size: int = 1024) -> float:

@@ -125,7 +125,7 @@ class WatchedRun:
 
     def epoch(self, validation: Interactions) -> None:
         started = time.process_time()
-        with TrainingProgress(False, self.run.config.epochs, self.run.runner.positives, done=0) as silent:
+        with TrainingProgress(False, self.run.config.epochs, self.run.positives, done=0) as silent:
             seconds = self.run.epoch(silent, threading.Event()).seconds
         for clock, spent in zip(CLOCKS, (seconds, time.process_time() - started), strict=True):
             self.curves[clock].append(spent + sum(self.curves[clock][-1:]))

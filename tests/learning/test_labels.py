@@ -51,8 +51,8 @@ def test_only_labelled_events_are_positives(options: dict[str, Any]) -> None:
     labels[in_order] = marked
     run = TrainingRun(labelled(data, labels), quick(**options, negative_count=1))
     causal = options.get("history") == "causal"
-    assert run.runner.learners.tolist() == sorted([rows[3]] if causal else [rows[2], rows[3]])
-    assert run.runner.positives == (2 if causal else 3)
+    assert run.learners.tolist() == sorted([rows[3]] if causal else [rows[2], rows[3]])
+    assert run.positives == (2 if causal else 3)
     assert Note(NoteKind.NO_PREDICTABLE_LABEL, {"customers": 3 if causal else 2}) in run.notes
 
 

@@ -473,7 +473,7 @@ def test_progress_ends_where_it_said_it_would(options: dict[str, str]) -> None:
     done = []
     result = run.runner.run(1, 0.1, lambda positives, loss: done.append(positives), threading.Event())
     expected = 1500 - 60 if options["model"] == "asymmetric" else 1500  # the first event of a history has none itself
-    assert sum(done) == result.positives == run.runner.positives == expected * (3 if options["loss"] == "bpr" else 1)
+    assert sum(done) == result.positives == run.positives == expected * (3 if options["loss"] == "bpr" else 1)
 
 
 @pytest.mark.parametrize("optimiser", ["rsgd", "adagrad"])

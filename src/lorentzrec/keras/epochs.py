@@ -17,7 +17,7 @@ from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import TrainingError
 from lorentzrec.keras.blocks import Blocks
 from lorentzrec.keras.optimisers import RiemannianOptimiser
-from lorentzrec.learning.epochs import EpochResult, find_learners
+from lorentzrec.learning.epochs import EpochResult
 from lorentzrec.learning.kernels.structures import Table
 from lorentzrec.learning.run import TrainingRun
 from lorentzrec.learning.schedule import learning_rate
@@ -89,7 +89,6 @@ class KerasRunner:
 
     def __init__(self, model: Any, data: Interactions, config: ResolvedConfig, histories: Table, items: Table) -> None:
         self.model, self.config = model, config
-        _, self.learners, self.positives = find_learners(data, config)
         self._tables = [items] if histories is items else [items, histories]
         self._data = data
         self._blocks: Blocks | None = None
@@ -122,7 +121,8 @@ class KerasRunner:
         record = made.record
         if record is None or not math.isfinite(record.loss):
             raise TrainingError(f"the loss is no number in epoch {epoch}: lower scale, initial_width or the weights")
-        return EpochResult(replace(record, learning_rate=learning_rate), self.positives, 0, 0)
+        loss = record.loss * blocks.positives
+        return EpochResult(loss, blocks.positives, record.clipped_gradients, record.capped_steps)
 
 
 def _counts_of(optimizer: Any) -> tuple[int, int]:

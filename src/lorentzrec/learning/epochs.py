@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -40,7 +39,6 @@ from lorentzrec.learning.tables import (
     workspace_of,
 )
 from lorentzrec.model.config import ResolvedConfig
-from lorentzrec.model.record import EpochRecord
 from lorentzrec.threads import thread_pool
 
 _EVENTS_PER_CALL = 1 << 15
@@ -52,20 +50,22 @@ _BLOCKS_PER_CALL = 8
 
 @dataclass(frozen=True)
 class EpochResult:
-    record: EpochRecord
-    """Not validated yet."""
+    """Sums over an epoch, or a part of one."""
+
+    loss: float
     positives: int
-    coincident: int
-    saturated: int
+    clipped: int
+    """Gradients that were shortened."""
+    capped: int
+    """Steps that were shortened."""
+    coincident: int = 0
+    """Pairs of points without a direction from one to the other."""
+    saturated: int = 0
+    """Times that a customer had no negative."""
 
 
 class Runner(Protocol):
     """Runs the epochs of a training run."""
-
-    positives: int
-    """Of an epoch."""
-    learners: NDArray[np.int64]
-    """Rows of the customers to learn from."""
 
     def run(
         self, epoch: int, learning_rate: float, advance: Callable[[int, float], None], cancelled: threading.Event
@@ -138,7 +138,6 @@ class EpochRunner:
 
         part: of an epoch that is run in `parts`, one call each. The points after the last are those of one call.
         """
-        started = time.perf_counter()
         settings = settings_of(self.config, learning_rate)
         for workspace in self.workspaces:
             workspace.counters[:] = 0
@@ -154,17 +153,8 @@ class EpochRunner:
             )
         if not math.isfinite(total):
             raise TrainingError(f"the loss became {total} in epoch {epoch}: lower scale, initial_width or the weights")
-        seconds = time.perf_counter() - started
-        record = EpochRecord(
-            epoch=epoch,
-            loss=total / max(done, 1),
-            learning_rate=learning_rate,
-            clipped_gradients=int(counters[CLIPPED]),
-            capped_steps=int(counters[CAPPED]),
-            seconds=seconds,
-            events_per_second=done / max(seconds, 1e-9),
-        )
-        return EpochResult(record, done, int(counters[COINCIDENT]), int(counters[SATURATED]))
+        clipped, capped, coincident, saturated = counters[[CLIPPED, CAPPED, COINCIDENT, SATURATED]].tolist()
+        return EpochResult(total, done, clipped, capped, coincident, saturated)
 
     def _run_blocks(
         self,

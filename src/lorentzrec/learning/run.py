@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from functools import partial
@@ -18,7 +19,7 @@ from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.evaluation.protocol import cutoff_of, evaluate
 from lorentzrec.learning.checkpoint import Checkpoint
-from lorentzrec.learning.epochs import EpochRunner, Runner
+from lorentzrec.learning.epochs import EpochRunner, Runner, find_learners
 from lorentzrec.learning.kernels.structures import Table
 from lorentzrec.learning.progress import TrainingProgress
 from lorentzrec.learning.schedule import learning_rate
@@ -100,14 +101,16 @@ class TrainingRun:
             make_runner = partial(EpochRunner, attributes=attributes, known=self.known)
         tables = self.histories, self.items
         continued = [] if start is None else [*start_from(start, self.data, config, *tables, attributes)]
-        self.runner = make_runner(self.learned, config, self.histories, self.items)
+        # rows of the customers to learn from, and the positives of an epoch
+        _, self.learners, self.positives = find_learners(self.learned, config)
+        self.runner: Runner = make_runner(self.learned, config, self.histories, self.items)
         self.notes = [*map(Note.of_text, data.notes), *continued]
         if attributes is not None:
             values = {"attributes": len(attributes.values), "items": int((attributes.counts > 0).sum())}
             self.notes += [*map(Note.of_text, attributes.notes), Note(NoteKind.ATTRIBUTES, values)]
         if unused:
             self.note(NoteKind.OTHER_ITEMS, items=unused)
-        self.notes += _notes(self.learned, self.runner, config, partly=learn is not None)
+        self.notes += _notes(self.learned, len(self.learners), config, partly=learn is not None)
         self.record: list[EpochRecord] = []
         self.best_epoch = 0
         self.best: dict[str, NDArray[np.float32]] = {}
@@ -129,8 +132,11 @@ class TrainingRun:
     def epoch(self, progress: TrainingProgress, cancelled: threading.Event) -> EpochRecord:
         """Run the next epoch, validate it if it is its turn, and keep its points if they are the best so far."""
         number = len(self.record) + 1
+        rate = learning_rate(self.config, number)
         progress.begin(number)
-        result = self.runner.run(number, learning_rate(self.config, number), progress.advance, cancelled)
+        started = time.perf_counter()
+        result = self.runner.run(number, rate, progress.advance, cancelled)
+        seconds = time.perf_counter() - started
         if number == 1 and result.saturated:
             self.note(NoteKind.NO_VALID_NEGATIVE, times=result.saturated)
         if number == 1 and result.coincident:
@@ -138,7 +144,16 @@ class TrainingRun:
         metrics = None
         if self.held_out is not None and (number % self.validate_every == 0 or number == self.config.epochs):
             metrics = self.validate()
-        record = replace(result.record, validation=metrics)
+        record = EpochRecord(
+            epoch=number,
+            loss=result.loss / max(result.positives, 1),
+            learning_rate=rate,
+            clipped_gradients=result.clipped,
+            capped_steps=result.capped,
+            seconds=seconds,
+            events_per_second=result.positives / max(seconds, 1e-9),
+            validation=metrics,
+        )
         best_before = max((self._validated(earlier) for earlier in self.record), default=-1.0)
         self.record.append(record)
         if metrics is not None and self._validated(record) > best_before:
@@ -365,14 +380,14 @@ def _hold_out(
     return data.select(~out), data.select(out)
 
 
-def _notes(data: Interactions, runner: Runner, config: ResolvedConfig, *, partly: bool) -> Iterator[Note]:
+def _notes(data: Interactions, learners: int, config: ResolvedConfig, *, partly: bool) -> Iterator[Note]:
     """What is known before the first epoch; `partly`: customers without an event to learn from are wanted."""
     if config.model == "asymmetric" and not data.ordered:
         yield Note(NoteKind.NO_TIMES, {"folds": config.folds})
     elif config.model == "asymmetric" and config.history == "causal" and data.tied_share > 0:
         order = "item ids" if data.ties_by_id else "input"
         yield Note(NoteKind.EQUAL_TIMES, {"share": data.tied_share, "order": order})
-    short = int((data.lengths > 0).sum()) - len(runner.learners)
+    short = int((data.lengths > 0).sum()) - learners
     if short and not partly:
         kind = NoteKind.SINGLE_EVENT if data.labels is None else NoteKind.NO_PREDICTABLE_LABEL
         yield Note(kind, {"customers": short})

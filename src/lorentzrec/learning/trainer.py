@@ -107,7 +107,7 @@ def finish(
         run.restore(Checkpoint.load(checkpoint))
     if checkpoint is not None:
         refuse_unwritable(checkpoint)
-    with TrainingProgress(progress, run.config.epochs, run.runner.positives, done=len(run.record)) as shown:
+    with TrainingProgress(progress, run.config.epochs, run.positives, done=len(run.record)) as shown:
         shown.print([f"training {run.learned!r}", _summary(run.config), *run.notes])
         cancelled = threading.Event()
         try:

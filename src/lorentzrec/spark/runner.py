@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import Any, TypeAlias
 
-from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import LorentzrecError
 from lorentzrec.ingest.storage import join
-from lorentzrec.learning.epochs import EpochResult, find_learners
+from lorentzrec.learning.epochs import EpochResult
 from lorentzrec.learning.kernels.structures import Table
 from lorentzrec.model.config import ResolvedConfig
-from lorentzrec.model.record import EpochRecord
 from lorentzrec.spark.scratch import read_record, remove_files, round_folder, write_record
 from lorentzrec.spark.tables import load_states, state_of, write_states
 from lorentzrec.spark.tasks import (
@@ -46,13 +44,11 @@ class RoundRunner:
         execute: Execute,
         plan: Plan,
         rounds: int,
-        data: Interactions,
         config: ResolvedConfig,
         histories: Table,
         items: Table,
     ) -> None:
         self._execute, self._plan, self._rounds = execute, plan, rounds
-        _, self.learners, self.positives = find_learners(data, config)
         self._states = {"items": state_of(items, config)}
         if histories is not items:
             self._states["histories"] = state_of(histories, config)
@@ -73,7 +69,6 @@ class RoundRunner:
         self, epoch: int, learning_rate: float, advance: Callable[[int, float], None], cancelled: threading.Event
     ) -> EpochResult:
         """One epoch, from the points in the tables; they are replaced by the merged ones."""
-        started = time.perf_counter()
         plan = self._plan
         done, measured = self._latest_round(epoch)
         advance(int(measured["positives"]), measured["loss"])
@@ -100,18 +95,7 @@ class RoundRunner:
             advance(of_round["positives"], of_round["loss"])
         assert self._current is not None
         load_states(*self._current, plan.bounds, self._states)
-        seconds = time.perf_counter() - started
-        positives = int(measured["positives"])
-        record = EpochRecord(
-            epoch=epoch,
-            loss=measured["loss"] / max(positives, 1),
-            learning_rate=learning_rate,
-            clipped_gradients=int(measured["clipped"]),
-            capped_steps=int(measured["capped"]),
-            seconds=seconds,
-            events_per_second=positives / max(seconds, 1e-9),
-        )
-        return EpochResult(record, positives, int(measured["coincident"]), int(measured["saturated"]))
+        return EpochResult(**{field.name: measured[field.name] for field in fields(EpochResult)})
 
     def _latest_round(self, epoch: int) -> tuple[int, Counter[str]]:
         """The last round of an epoch that is complete, or 0; and what was counted until then."""

@@ -9,8 +9,9 @@ import json
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import InputError
 from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.ingest.storage import join
-from lorentzrec.learning.epochs import EpochRunner, find_learners
+from lorentzrec.learning.epochs import EpochRunner
 from lorentzrec.learning.kernels.compiling import cache_folder
 from lorentzrec.learning.tables import table_of
 from lorentzrec.model.config import ResolvedConfig
@@ -199,7 +200,6 @@ class _Worker:
         if histories is not items:
             self.states["histories"] = state_of(histories, config)
         try:
-            find_learners(data, config)
             self.runner: EpochRunner | None = EpochRunner(data, config, histories, items)
         except InputError:  # with as many workers as customers, some have nobody to learn from
             self.runner = None
@@ -219,6 +219,7 @@ def train_part(plan: Plan, number: int, *, task: Round) -> dict[str, Any]:
     before = {side: {name: array.copy() for name, array in state.items()} for side, state in worker.states.items()}
     measured: dict[str, Any] = {}
     if worker.runner is not None:
+        started = time.perf_counter()
         result = worker.runner.run(
             task.epoch,
             task.learning_rate,
@@ -227,15 +228,7 @@ def train_part(plan: Plan, number: int, *, task: Round) -> dict[str, Any]:
             part=task.part,
             parts=task.parts,
         )
-        measured = {
-            "loss": result.record.loss * result.positives,
-            "positives": result.positives,
-            "clipped": result.record.clipped_gradients,
-            "capped": result.record.capped_steps,
-            "coincident": result.coincident,
-            "saturated": result.saturated,
-            "seconds": result.record.seconds,
-        }
+        measured = asdict(result) | {"seconds": time.perf_counter() - started}
     changes = {side: find_changes(before[side], state) for side, state in worker.states.items()}
     checksums = [
         write_range(

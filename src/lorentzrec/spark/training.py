@@ -83,7 +83,7 @@ def train(
 
         def make_runner(learned: Interactions, resolved: ResolvedConfig, histories: Table, items: Table) -> RoundRunner:
             plan = _plan(dataset, resolved, storage, left_out(data, learned), workers, rounds, threads)
-            return RoundRunner(partial(_execute, started), plan, rounds, learned, resolved, histories, items)
+            return RoundRunner(partial(_execute, started), plan, rounds, resolved, histories, items)
 
         run = TrainingRun(data, config, validation, metric, validate_every, make_runner)
         runner = run.runner

@@ -146,12 +146,12 @@ def test_a_step_is_that_of_the_reference(geometry: str, targets: str, dropout: f
     order = order_of(runner.learners, config.seed, 1)
     bounds = block_bounds(data.lengths[order], runner.block_rows)
     assert len(bounds) == 2, "one block, so one step"
-    assert runner.composition is not None
+    assert runner.attributes is not None
     number = 1 << 32
     step = ComposedStep(
         slow_histories,
         slow_items,
-        runner.composition.attributes,
+        runner.attributes,
         settings,
         sampling.key_for(key, sampling.DROPOUT, number),
     )

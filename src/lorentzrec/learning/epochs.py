@@ -17,7 +17,7 @@ from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions, offsets_of
 from lorentzrec.errors import InputError, TrainingError
 from lorentzrec.learning.barrier import Barrier
-from lorentzrec.learning.composition import Composition
+from lorentzrec.learning.kernels.attributes import compose_points, pass_to_vectors
 from lorentzrec.learning.kernels.blocks import apply_gradients, asymmetric_gradients, symmetric_gradients
 from lorentzrec.learning.kernels.structures import (
     BROKEN,
@@ -25,6 +25,7 @@ from lorentzrec.learning.kernels.structures import (
     CLIPPED,
     COINCIDENT,
     SATURATED,
+    Attributes,
     Settings,
     Table,
 )
@@ -32,8 +33,12 @@ from lorentzrec.learning.kernels.triplets import triplet_steps
 from lorentzrec.learning.tables import (
     BLOCK_ROWS,
     FOLDED_BLOCK_ROWS,
+    attribute_lookups,
     attribute_slots,
+    attributes_of,
+    composed_of,
     events_of,
+    points_table,
     settings_of,
     step_of,
     workspace_of,
@@ -118,10 +123,16 @@ class EpochRunner:
             workspace_of(config, rows, len(histories.points), item_count, shared=histories is items, extra_slots=extra)
             for _ in range(threads)
         ]
-        known = data.item_counts > 0 if known is None else known
-        self.composition = (
-            None if attributes is None else Composition(known, config, histories, items, attributes, threads)
-        )
+        self.read = histories, items
+        """The tables of points that blocks read. With attributes, these are composed of the vectors in the others."""
+        self.attributes: Attributes | None = None
+        if attributes is not None:
+            self.attributes = attributes_of(attributes, data.item_counts > 0 if known is None else known, config)
+            shared = histories is items
+            of_items = composed_of(item_count, config.dimension)
+            self.composed = of_items if shared else composed_of(item_count, config.dimension), of_items
+            self.read = points_table(self.composed[0]), points_table(of_items)
+            self.lookups = [attribute_lookups(attributes, shared=shared) for _ in range(threads)]
 
     def run(
         self,
@@ -166,7 +177,7 @@ class EpochRunner:
         parts: int,
     ) -> tuple[float, int]:
         """The summed loss of a part of an epoch and its positives. Losses are summed in the order of the blocks."""
-        gradients, positives = self._blocks(epoch, settings)
+        gradients, positives, cut = self._blocks(epoch, settings)
         size, step, threads = len(self.step.losses), self.step, len(self.workspaces)
         firsts = range(0, len(positives), size)
         learned = np.add.reduceat(positives, firsts).tolist()
@@ -196,25 +207,28 @@ class EpochRunner:
         computed, applied = Barrier(threads, stop_if_cancelled), Barrier(threads, end_step)
         composed, passed = Barrier(threads), Barrier(threads, empty_place)
         barriers = composed, computed, passed, applied
+        vectors, key = (self.histories, self.items), epoch_key(self.config.seed, epoch)
 
         def work(thread: int) -> None:
             workspace = self.workspaces[thread]
             try:
                 while not stopped:
                     blocks = orders[number]
-                    if self.composition is not None:
-                        self.composition.compose(number, number * size, len(blocks), thread, workspace)
+                    if self.attributes is not None:
+                        first, made = number * size, (self.attributes, self.composed)
+                        share = (epoch << 32) + number, first, first + len(blocks), thread, threads
+                        compose_points(*share, *cut, self.events, *vectors, *made, settings, key, workspace)
                         composed.wait()
                     while place[0] < len(blocks) and not cancelled.is_set():
                         gradients(workspace, number * size, blocks, place, _BLOCKS_PER_CALL)
                     computed.wait()
                     if stopped:
                         return
-                    if self.composition is not None:
-                        self.composition.pass_gradients(len(blocks), place, thread, step)
+                    if self.attributes is not None:
+                        pass_to_vectors(len(blocks), place, *made, settings.curved, self.lookups[thread], step)
                         passed.wait()
                     scratch = workspace.chosen, workspace.counters
-                    apply_gradients(len(blocks), thread, threads, self.histories, self.items, settings, *scratch, step)
+                    apply_gradients(len(blocks), thread, threads, *vectors, settings, *scratch, step)
                     applied.wait()
             except threading.BrokenBarrierError:
                 return  # another thread failed, and reports why
@@ -226,24 +240,22 @@ class EpochRunner:
         self._in_threads(work, cancelled)
         return total, done
 
-    def _blocks(self, epoch: int, settings: Settings) -> tuple[Callable[..., None], NDArray[np.int64]]:
+    def _blocks(
+        self, epoch: int, settings: Settings
+    ) -> tuple[Callable[..., None], NDArray[np.int64], tuple[NDArray[np.int64], ...]]:
         """A kernel that computes the gradients of blocks into the step, for a workspace and the first arguments of
-        `symmetric_gradients`; and the positives of each block of the epoch."""
-        shared = (self.events, self.histories, self.items, settings, epoch_key(self.config.seed, epoch))
+        `symmetric_gradients`; the positives of each block of the epoch; and how an asymmetric epoch is cut into blocks:
+        its customers in order, and where blocks begin and end."""
+        shared = (self.events, *self.read, settings, epoch_key(self.config.seed, epoch))
         rows, step = self.block_rows, self.step
         if self.config.model == "symmetric":
             sizes = np.minimum(rows, self.positives - np.arange(0, self.positives, rows))
-            return lambda workspace, *taking: symmetric_gradients(*taking, rows, *shared, workspace, step), sizes
+            return lambda workspace, *taking: symmetric_gradients(*taking, rows, *shared, workspace, step), sizes, ()
         order = order_of(self.learners, self.config.seed, epoch)
         bounds = block_bounds(self.lengths[order], rows)
         positives = np.diff(offsets_of(self.targets[order])[bounds])
         cut = order, bounds
-        if self.composition is not None:
-            histories, items = self.composition.begin(
-                epoch, cut, self.events, settings, epoch_key(self.config.seed, epoch)
-            )
-            shared = (self.events, histories, items, *shared[3:])
-        return lambda workspace, *taking: asymmetric_gradients(*taking, *cut, *shared, workspace, step), positives
+        return lambda workspace, *taking: asymmetric_gradients(*taking, *cut, *shared, workspace, step), positives, cut
 
     def _run_triplets(
         self, epoch: int, settings: Settings, advance: Callable[[int, float], None], cancelled: threading.Event

@@ -94,6 +94,11 @@ def composed_of(count: int, dimension: int) -> Composed:
     )
 
 
+def points_table(composed: Composed) -> Table:
+    """Composed points as blocks read them; steps move vectors, so there is no state of an optimiser."""
+    return Table(composed.points, np.zeros(1, np.float32), np.zeros((1, 1), np.float32), np.zeros(1, np.int32))
+
+
 def events_of(data: Interactions, model: str) -> Events:
     """The histories as the kernels read them: arrays that are not writeable are copied, since numba would compile the
     kernels again for their type."""
@@ -209,6 +214,12 @@ def attribute_slots(attributes: ItemAttributes, config: ResolvedConfig, rows: in
     negatives = min(config.negative_count, len(attributes.items))
     most = int(attributes.counts.max(initial=0))
     return min(sides * len(attributes.values), _slot_count(rows, negatives) * most)
+
+
+def attribute_lookups(attributes: ItemAttributes, *, shared: bool) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Slots of attributes in a block, for histories and for targets; the same array if they share their vectors."""
+    lookup = np.full(len(attributes.values), -1, np.int32)
+    return lookup, lookup if shared else lookup.copy()
 
 
 def _slot_count(rows: int, negatives: int) -> int:

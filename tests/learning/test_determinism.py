@@ -92,7 +92,7 @@ def test_a_cancelled_epoch_ends_before_the_next_step(threads: int) -> None:
     points = run.items.points.copy()
     result = runner.run(1, 0.1, advance, cancelled)
     assert len(steps) == 1
-    assert result.positives == steps[0] < runner.positives
+    assert result.positives == steps[0] < run.positives
     assert not np.array_equal(points, run.items.points)
 
 

@@ -15,18 +15,18 @@ from typing import Any
 
 import numba
 from numba.core import event
-from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
 from numba.core.registry import CPUDispatcher
 from numba.core.typed_passes import NativeLowering
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic
 
 from lorentzrec.interrupts import deferred_interrupts
 
-COMPILING = "compiling the training kernels, once per machine: about 10 seconds"
-WAITING = "waiting for another process that is compiling the training kernels"
+COMPILING = "compiling kernels, once per machine: about 10 seconds"
+WAITING = "waiting for another process that is compiling kernels"
 
 # "nnan" and "ninf" stay out: with them the compiler may drop the checks for numbers that are not finite. Python's
 # error model would put a branch at every division, and no loop with a branch vectorises.
@@ -46,9 +46,6 @@ inlined = numba.njit(inline="always", **_OPTIONS)
 
 def kernel(function: Callable[..., Any], **options: Any) -> Any:
     """Compile at the first call, once per machine."""
-    settings: Any = numba.config
-    if settings.DISABLE_JIT:
-        return function
     options = {**_OPTIONS, **options, "nopython": True, "boundscheck": None, "no_cfunc_wrapper": True}
     made = Kernel(function, {}, options)
     made.enable_caching()
@@ -59,15 +56,7 @@ counted_kernel = partial(kernel, _nrt=True)
 """A kernel with reference counting, for NumPy functions that need it: those that may allocate."""
 
 
-def fetch_add(counter: Any, amount: int) -> int:
-    """Add to counter[0], and return what it was, in one step: no two threads that add 1 get the same number."""
-    before = int(counter[0])
-    counter[0] += amount
-    return before
-
-
-@intrinsic
-def _fetch_add_atomically(context: Any, counter: Any, amount: Any) -> Any:
+def _fetch_add(context: Any, counter: Any, amount: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
         return builder.atomic_rmw("add", array.data, arguments[1], "monotonic")
@@ -75,12 +64,8 @@ def _fetch_add_atomically(context: Any, counter: Any, amount: Any) -> Any:
     return counter.dtype(counter, counter.dtype), generate
 
 
-@overload(fetch_add, jit_options=_OPTIONS)  # type: ignore[arg-type]
-def _compiled_fetch_add(counter: Any, amount: Any) -> Any:
-    def fetched(counter: Any, amount: Any) -> Any:
-        return _fetch_add_atomically(counter, amount)  # type: ignore[call-arg]
-
-    return fetched
+fetch_add: Any = intrinsic(_fetch_add)
+"""In a kernel, add to counter[0] and return what it was, in one step: no two threads that add 1 get the same number."""
 
 
 class Kernel(CPUDispatcher):
@@ -213,31 +198,17 @@ def cache_folder() -> Path:
     return Path(home) / "lorentzrec" / f"kernels-{digest.hexdigest()[:16]}"
 
 
-class _ByContent:
-    """Names a function's cache entry by its place in the source and the content of its file, not by path and date.
-
-    Environments share the entries that way, and a cache that may only be read is still read.
+class _ByContent(UserProvidedCacheLocator):
+    """Puts all entries into one folder. Numba names an entry by the function's place in its file, and checks the
+    content of the file, not path and date: environments share the entries.
     """
-
-    def __init__(self, function: Callable[..., Any], file: str) -> None:
-        self._py_file = file
-        self._line = function.__code__.co_firstlineno
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], file: str) -> _ByContent:
-        return cls(function, file)
+        return cls(function, file)  # also if the folder cannot be written: a cache that may only be read is still read
 
     def get_cache_path(self) -> str:
         return str(cache_folder())
-
-    def ensure_cache_path(self) -> None:
-        cache_folder().mkdir(parents=True, exist_ok=True)
-
-    def get_source_stamp(self) -> str:
-        return hashlib.sha256(Path(self._py_file).read_bytes()).hexdigest()
-
-    def get_disambiguator(self) -> str:
-        return str(self._line)
 
 
 class _KernelCacheImpl(CompileResultCacheImpl):

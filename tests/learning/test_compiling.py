@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from grouped_data import grouped, quick
 from numba.core import event
@@ -186,11 +187,16 @@ class Compiled(event.Listener):
 @pytest.mark.parametrize("config", VARIANTS, ids=lambda config: f"{config.model}-{config.loss}")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_after_a_warm_up_training_compiles_nothing(config: TrainingConfig, threads: int) -> None:
-    warm_up(config)
+    warm_up(config, attributes=True)
     listener = Compiled()
+    quickly = config.replace(dimension=6, epochs=1, threads=threads, blocks_per_step=2)
     with event.install_listener("numba:compile", listener):
         for data in (grouped(), grouped(times=None), grouped(weights=[2.0] * 1500)):
-            train(data, config.replace(dimension=6, epochs=1, threads=threads))
+            train(data, quickly)
+        if config.model == "asymmetric":
+            colours = pl.DataFrame({"item": range(60), "colour": ["red", "blue"] * 30})
+            train(grouped(), quickly, attributes=colours)
+            train(grouped(), quickly.replace(targets="shared"), attributes=colours)
     assert listener.names == []
 
 
@@ -203,8 +209,33 @@ def test_kernels_are_compiled_in_the_calling_thread() -> None:
             threads.add(threading.get_ident())
 
     with event.install_listener("numba:compiler_lock", Where()):
-        train(grouped(), quick(threads=2))
+        train(grouped(), quick(threads=2, blocks_per_step=2))
     assert threads <= {threading.get_ident()}
+
+
+WITH_ATTRIBUTES = """
+import threading
+import polars as pl
+from grouped_data import grouped, quick
+from lorentzrec import train
+from test_compiling import Compiled, event
+
+class Where(Compiled):
+    def on_start(self, event):
+        self.names.append(threading.current_thread().name)
+
+colours = pl.DataFrame({"item": range(60), "colour": ["red", "blue"] * 30})
+with event.install_listener("numba:compiler_lock", Where()) as where:
+    train(grouped(), quick(threads=2, blocks_per_step=2, epochs=1), attributes=colours)
+print(set(where.names))
+"""
+
+
+def test_kernels_of_attributes_are_compiled_in_the_calling_thread() -> None:
+    """In a new process, where every kernel is at least loaded from the cache."""
+    command = [sys.executable, "-c", WITH_ATTRIBUTES]
+    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
+    assert done.stdout == "{'MainThread'}\n"
 
 
 def test_compiling_ahead_waits_for_the_result_and_ends_with_its_block() -> None:

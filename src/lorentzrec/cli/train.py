@@ -187,12 +187,13 @@ def _learn(
     from lorentzrec.learning.warm_up import compiling_ahead
 
     unused = config.model == "symmetric" and attributes is None
-    with compiling_ahead(config) as until_compiled:
+    described = None if unused else attributes_at(data, attributes, file_options, start)
+    if start is not None and attributes == "none" and start.attributes is not None:
+        start = replace(start, attributes=None, optimiser_state=None)
+    composed = described is not None or (start is not None and start.attributes is not None)
+    with compiling_ahead(config, attributes=composed) as until_compiled:
         events, validation = training_events(data, **file_options)
-        described = None if unused else attributes_at(data, attributes, file_options, start)
         if start is not None:
-            if attributes == "none" and start.attributes is not None:
-                start = replace(start, attributes=None, optimiser_state=None)
             events = with_types_of(start, events)
             validation = None if validation is None else with_types_of(start, validation)
         _say_settings(events, config.resolve_for(events, attributes=described is not None))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import cache
 from pathlib import Path
 
 from lorentzrec.cli.output import print_result, say
@@ -19,7 +20,7 @@ def warm_up(*, config: Path | None = None, settings: list[str] | None = None, js
     $ lorentzrec warm-up
     $ lorentzrec warm-up --set model=symmetric --set loss=bpr
     """
-    from lorentzrec.learning.kernels.compiling import cache_folder
+    from lorentzrec.learning.kernels.compiling import COMPILING, cache_folder
     from lorentzrec.learning.warm_up import VARIANTS
     from lorentzrec.learning.warm_up import warm_up as compile_for
 
@@ -27,14 +28,15 @@ def warm_up(*, config: Path | None = None, settings: list[str] | None = None, js
     started = time.perf_counter()
     lines: list[str] = []
 
+    @cache
     def announce(line: str) -> None:
-        if line not in lines:
-            say(line)
+        say(line)
         lines.append(line)
 
     for variant in VARIANTS if config is None and not settings else (chosen,):
-        compile_for(variant, announce)
+        compile_for(variant, announce, attributes=True)
     seconds = time.perf_counter() - started
-    result = {"folder": str(cache_folder()), "compiled": bool(lines), "seconds": seconds}
-    done = f"compiled in {seconds:.0f} s" if lines else "compiled already"
+    compiled = COMPILING in lines  # not if another process did it meanwhile
+    result = {"folder": str(cache_folder()), "compiled": compiled, "seconds": seconds}
+    done = f"compiled in {seconds:.0f} s" if compiled else "compiled already"
     print_result(result, f"The training kernels are {done}, in {cache_folder()}", json=json)

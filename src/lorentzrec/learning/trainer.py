@@ -17,7 +17,7 @@ from lorentzrec.learning.progress import TrainingProgress
 from lorentzrec.learning.run import VALIDATION_METRIC, TrainingRun
 from lorentzrec.learning.warm_start import with_items_of
 from lorentzrec.learning.warm_up import warm_up
-from lorentzrec.model.config import ResolvedConfig, TrainingConfig
+from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import NoteKind
 from lorentzrec.model.record import EpochRecord
@@ -84,6 +84,10 @@ def train(
     return finish(run, checkpoint, resume, progress, watch, callbacks)
 
 
+def _compile(run: TrainingRun, announce: Callable[[str], None]) -> None:
+    warm_up(run.config, announce, attributes=run.attributes is not None)
+
+
 def finish(
     run: TrainingRun,
     checkpoint: str | Path | None = None,
@@ -92,12 +96,12 @@ def finish(
     watch: Callable[[EpochRecord], None] | None = None,
     callbacks: Sequence[Callable[[EpochRecord], None]] = (),
     *,
-    prepare: Callable[[ResolvedConfig, Callable[[str], None]], None] = warm_up,
+    prepare: Callable[[TrainingRun, Callable[[str], None]], None] = _compile,
     every_epoch: bool = False,
 ) -> Model:
     """Run the epochs that a run has left, and make its model; the arguments are those of `train`.
 
-    prepare: called before the first of these epochs, with a function that prints a line.
+    prepare: called before the first of these epochs, with the run and a function that prints a line.
     every_epoch: write a checkpoint after each epoch, however short.
     """
     called = [*callbacks, *([] if watch is None else [watch])]
@@ -112,7 +116,7 @@ def finish(
         cancelled = threading.Event()
         try:
             if not run.finished:
-                prepare(run.config, shown.announce)
+                prepare(run, shown.announce)
             _run_epochs(run, shown, cancelled, checkpoint, called, every_epoch)
         except KeyboardInterrupt:
             try:  # Polars raises as soon as it sees the signal, and Python's own handler then raises once more, here

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 
 import numpy as np
 
@@ -20,25 +21,29 @@ VARIANTS = (
     TrainingConfig(model="symmetric", loss="softmax"),
     TrainingConfig(model="symmetric", loss="bpr"),
 )
-"""Configs that together call every kernel."""
+"""Configs that together, and with attributes, call every kernel."""
 
 
-def warm_up(config: TrainingConfig | None = None, announce: Callable[[str], None] = lambda line: None) -> None:
+def warm_up(
+    config: TrainingConfig | None = None,
+    announce: Callable[[str], None] = lambda line: None,
+    *,
+    attributes: bool = False,
+) -> None:
     """Compile what training with this config calls, or load it from the cache on disk.
 
     It runs an epoch on a few events in the calling thread, so that Ctrl-C ends it; the types that the kernels are
     compiled for are those of every training run. `announce` is called with a line if there is something to compile.
+
+    attributes: also what training with attributes calls, if the model can have them.
     """
-    config = config or TrainingConfig()
-    run = TrainingRun(_events(), config.replace(dimension=2, negative_count=2, validation=0.0, threads=1))
-    announcements: set[str] = set()
+    import polars as pl
 
-    def announce_once(line: str) -> None:
-        if line not in announcements:
-            announcements.add(line)
-            announce(line)
-
-    with announced(announce_once):
+    config = (config or TrainingConfig()).replace(dimension=2, negative_count=2, validation=0.0, threads=1)
+    described = pl.DataFrame({"item": [0, 1, 2], "colour": ["red", "red", "red"]})
+    composed = attributes and config.model == "asymmetric"
+    run = TrainingRun(_events(), config, attributes=described if composed else None)
+    with announced(cache(announce)):
         run.runner.run(1, learning_rate(run.config, 1), lambda positives, loss: None, threading.Event())
         Barrier(2)  # which the single thread does not use
 
@@ -49,7 +54,9 @@ def _events() -> Interactions:
 
 
 @contextmanager
-def compiling_ahead(config: TrainingConfig) -> Iterator[Callable[[Callable[[str], None]], None]]:
+def compiling_ahead(
+    config: TrainingConfig, *, attributes: bool = False
+) -> Iterator[Callable[[Callable[[str], None]], None]]:
     """Compile in a thread while the block does something else, such as reading data.
 
     The block gets a function that waits until that is done; it calls its argument with a line if there is still
@@ -65,7 +72,7 @@ def compiling_ahead(config: TrainingConfig) -> Iterator[Callable[[Callable[[str]
     def work() -> None:
         # an error is reported by the training that follows
         with suppress(_Cancelled, Exception), between_passes(end_if_cancelled):
-            warm_up(config, lines.append)
+            warm_up(config, lines.append, attributes=attributes)
 
     def wait(announce: Callable[[str], None]) -> None:
         while thread.is_alive():

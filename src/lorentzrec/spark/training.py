@@ -93,7 +93,7 @@ def train(
         checkpoint = options.get("checkpoint")
         if options.get("resume") and checkpoint is not None:
             _refuse_other_workers(Checkpoint.load(checkpoint), workers, rounds)
-        model = finish(run, **options, prepare=lambda config, announce: runner.write_shards(), every_epoch=True)
+        model = finish(run, **options, prepare=lambda run, announce: runner.write_shards(), every_epoch=True)
         runner.remove_files()
     return model
 

@@ -69,7 +69,7 @@ def test_own_vectors_are_found_from_points(geometry: str) -> None:
 
 
 def test_the_run_begins_with_the_points_and_sums_of_the_model(start: Model) -> None:
-    data, _ = with_items_of(start, with_new_item())
+    data = with_items_of(start, with_new_item())
     colours = [["red", "blue"][item % 2] for item in data.items.series.to_list()]
     run = TrainingRun(data, start=start, attributes=frame_of(data.items.series.to_list(), colour=colours))
     begun, count = run._model(run._points()), len(start.items)
@@ -122,7 +122,7 @@ def test_without_a_table_known_items_keep_their_attributes(start: Model) -> None
 def test_items_that_have_no_events_yet_stay_where_attributes_place_them() -> None:
     start = train(OLD, quick(), attributes=frame(), progress=False)
     grown = start.add_items(attributes=frame_of([NEW]))
-    run = TrainingRun(with_items_of(grown, DATA)[0], start=grown)
+    run = TrainingRun(with_items_of(grown, DATA), start=grown)
     np.testing.assert_allclose(run._points()["items"][-1], grown.item_points[-1], rtol=1e-4, atol=1e-5)
     updated = update(grown, DATA, progress=False)
     assert NEW in updated.recommend(history=[21, 22, 23], k=20).ids
@@ -144,7 +144,7 @@ def test_the_memory_has_items_without_events_next_to_similar_ones() -> None:
 
 def test_attributes_for_a_start_model_without_any() -> None:
     start = train(OLD, quick(), progress=False)
-    run = TrainingRun(with_items_of(start, DATA)[0], start=start, attributes=frame())
+    run = TrainingRun(with_items_of(start, DATA), start=start, attributes=frame())
     np.testing.assert_allclose(run._points()["items"], start.item_points, rtol=1e-4, atol=1e-5)
     assert NoteKind.FRESH_OPTIMISER in {note.kind for note in run.notes}
     with pytest.raises(InputError, match="the model was trained without attributes"):

@@ -48,7 +48,7 @@ def started(request: pytest.FixtureRequest) -> Model:
 
 
 def test_the_run_begins_with_the_points_and_sums_of_the_model(started: Model) -> None:
-    data, _ = with_items_of(started, with_new_items(DATA))
+    data = with_items_of(started, with_new_items(DATA))
     run = TrainingRun(data, start=started)
     points, count = points_of(run.items, run.config), len(started.items)
     np.testing.assert_allclose(points[:count], started.item_points, rtol=1e-6)

@@ -11,6 +11,7 @@ from typing import Any, TypedDict
 
 from lorentzrec.atomic import refuse_unwritable
 from lorentzrec.data.interactions import Interactions, refuse_other_data
+from lorentzrec.data.joining import reindex
 from lorentzrec.errors import ConfigError, InputError, LorentzrecError, StopTraining, TrainingInterrupted
 from lorentzrec.learning.checkpoint import Checkpoint
 from lorentzrec.learning.progress import TrainingProgress
@@ -79,7 +80,8 @@ def train(
     refuse_other_data(data, "train")
     refuse_other_config(config)
     if start is not None:
-        data, validation = with_items_of(start, data, validation)
+        data = with_items_of(start, data)
+        validation = None if validation is None else reindex(validation, validation.users, data.items)
     run = TrainingRun(data, config, validation, metric, validate_every, start=start, attributes=attributes)
     return finish(run, checkpoint, resume, progress, watch, callbacks)
 

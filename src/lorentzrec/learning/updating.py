@@ -17,7 +17,6 @@ from lorentzrec.errors import InputError
 from lorentzrec.evaluation.next_events import next_events
 from lorentzrec.field_checks import Range, check_value
 from lorentzrec.learning.run import VALIDATION_METRIC, TrainingRun
-from lorentzrec.learning.schedule import learning_rate
 from lorentzrec.learning.trainer import finish, refuse_other_config
 from lorentzrec.learning.warm_start import continued_config, with_items_of
 from lorentzrec.learning.weighing import MOST_CUSTOMERS, adjust_weight
@@ -60,7 +59,7 @@ def update(
     if attributes is not None and model.attributes is None:
         raise InputError("the model was trained without attributes: train it with them, or update it without")
     check_value("rehearse", rehearse, Annotated[float, Range(0, 1)], error=InputError)
-    data, _ = with_items_of(model, data)
+    data = with_items_of(model, data)
     notes = []
     if prune_after is not None or live is not None:
         kept = take_items(data, _kept_items(data, prune_after, live))
@@ -84,11 +83,7 @@ def update(
 def updating_config(model: Model, config: TrainingConfig | None = None) -> TrainingConfig:
     """The config of an update: that of the model, with what `config` sets, and with few epochs at the rate that its
     training had half-way: new items have to move far, and known ones have large sums."""
-    own = model.config
-    chosen: dict[str, float] = {"epochs": EPOCHS, "learning_rate": learning_rate(own, max(own.epochs // 2, 1))}
-    given = {} if config is None else config.to_dict()
-    chosen |= {name: given[name] for name in chosen if given.get(name) is not None}
-    return continued_config(model, config).replace(**chosen)
+    return continued_config(model, config, epochs=EPOCHS, rate_at=0.5)
 
 
 def _kept_items(data: Interactions, prune_after: float | None, live: Iterable[Id] | None) -> Integers:

@@ -34,9 +34,11 @@ _OF_THE_RUN = ("epochs", "learning_rate", "learning_rate_decay", "blocks_per_ste
 """Hyper-parameters that a run does not take over from the model it starts from."""
 
 
-def continued_config(start: Model, config: TrainingConfig | None = None) -> TrainingConfig:
+def continued_config(
+    start: Model, config: TrainingConfig | None = None, *, epochs: int = EPOCHS, rate_at: float = 1.0
+) -> TrainingConfig:
     """The config of a run from `start`: its own, with what `config` sets, and with few epochs at the rate that its
-    training ended with."""
+    training had after a share of its epochs: by default the last rate."""
     own = start.config
     base = own.to_dict() | dict.fromkeys(_OF_THE_RUN) | {"warmup_epochs": 0, "validation": 0.0}
     given = {} if config is None else {name: value for name, value in config.to_dict().items() if value is not None}
@@ -46,18 +48,14 @@ def continued_config(start: Model, config: TrainingConfig | None = None) -> Trai
                 f"the start model has {name}={base[name]}, and the config {name}={given[name]}: "
                 "leave it out, or train without a start model"
             )
-    defaults = {"epochs": EPOCHS, "learning_rate": learning_rate(own, max(own.epochs, 1)), "learning_rate_decay": 0.0}
+    rate = learning_rate(own, max(int(own.epochs * rate_at), 1))
+    defaults = {"epochs": epochs, "learning_rate": rate, "learning_rate_decay": 0.0}
     return TrainingConfig(**base | defaults | given)
 
 
-def with_items_of(
-    start: Model, data: Interactions, validation: Interactions | None = None
-) -> tuple[Interactions, Interactions | None]:
+def with_items_of(start: Model, data: Interactions) -> Interactions:
     """The data with the items of a model first, and then their own."""
-    items = start.items.union(data.items)
-    parts = [None if part is None else reindex(part, part.users, items) for part in (data, validation)]
-    assert parts[0] is not None
-    return parts[0], parts[1]
+    return reindex(data, data.users, start.items.union(data.items))
 
 
 def start_from(

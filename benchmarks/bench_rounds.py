@@ -30,8 +30,7 @@ class ThisProcess:
 
     def mapInArrow(self, task: Any, schema: str) -> ThisProcess:  # noqa: N802 - as in Spark
         given = task.keywords["work"].keywords
-        plan, work, options = given["plan"], given["work"], given["options"]
-        self._results = [{"number": number} | work(plan, number, **options) for number in given["numbers"]]
+        self._results = [(number, given["work"](number, **given["options"])) for number in given["numbers"]]
         return self
 
     def collect(self) -> list[Any]:

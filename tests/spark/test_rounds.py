@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 from lorentzrec import Interactions, Model, TrainingConfig, train
 from lorentzrec.errors import ConfigError, InputError, LorentzrecError, StopTraining
 from lorentzrec.spark import tables, tasks
-from lorentzrec.spark.tasks import Plan, Work
+from lorentzrec.spark.tasks import Work
 from lorentzrec.spark.training import train as train_on_spark
 from saved_datasets import save_dataset
 
@@ -40,17 +39,15 @@ class Executor:
 
     def mapInArrow(self, task: Any, schema: str) -> Executor:  # noqa: N802 - as in Spark
         given = task.keywords["work"].keywords
-        self._found = self(given["plan"], given["work"], given["numbers"], given["options"])
+        self._found = self(given["work"], given["numbers"], given["options"])
         return self
 
     def collect(self) -> list[Any]:
-        return [SimpleNamespace(result=json.dumps({"number": number} | one)) for number, one in self._found.items()]
+        return [SimpleNamespace(result=json.dumps(result)) for result in self._found.items()]
 
-    def __call__(
-        self, plan: Plan, work: Work, numbers: Sequence[int], options: dict[str, Any]
-    ) -> dict[int, dict[str, Any]]:
+    def __call__(self, work: Work, numbers: list[int], options: dict[str, Any]) -> dict[int, dict[str, Any]]:
         self.ran += [(work.__name__, number) for number in numbers]
-        return {number: work(plan, number, **options) for number in numbers}
+        return {number: work(number, **options) for number in numbers}
 
 
 def learn(folder: Path, execute: Executor | None = None, config: TrainingConfig = CONFIG, **options: Any) -> Model:
@@ -118,11 +115,9 @@ def test_more_workers_than_customers(tmp_path: Path) -> None:
 
 def test_a_task_that_runs_twice_writes_the_same(tmp_path: Path) -> None:
     class Twice(Executor):
-        def __call__(
-            self, plan: Plan, work: Work, numbers: Sequence[int], options: dict[str, Any]
-        ) -> dict[int, dict[str, Any]]:
-            first = super().__call__(plan, work, numbers, options)
-            second = super().__call__(plan, work, list(reversed(numbers)), options)
+        def __call__(self, work: Work, numbers: list[int], options: dict[str, Any]) -> dict[int, dict[str, Any]]:
+            first = super().__call__(work, numbers, options)
+            second = super().__call__(work, list(reversed(numbers)), options)
             for result in (*first.values(), *second.values()):
                 result.get("measured", {}).pop("seconds", None)  # all else is the same
             assert first == second
@@ -138,14 +133,12 @@ class Killed(Executor):
         super().__init__()
         self.work, self.count = work, count
 
-    def __call__(
-        self, plan: Plan, work: Work, numbers: Sequence[int], options: dict[str, Any]
-    ) -> dict[int, dict[str, Any]]:
+    def __call__(self, work: Work, numbers: list[int], options: dict[str, Any]) -> dict[int, dict[str, Any]]:
         if work.__name__ == self.work:
             self.count -= 1
             if self.count < 0:
                 raise ConnectionError("the driver is gone")
-        return super().__call__(plan, work, numbers, options)
+        return super().__call__(work, numbers, options)
 
 
 @pytest.mark.parametrize(
@@ -171,13 +164,11 @@ def test_damaged_changes_are_computed_again(tmp_path: Path, damage: str) -> None
     class Damaging(Executor):
         left = 1
 
-        def __call__(
-            self, plan: Plan, work: Work, numbers: Sequence[int], options: dict[str, Any]
-        ) -> dict[int, dict[str, Any]]:
-            found = super().__call__(plan, work, numbers, options)
+        def __call__(self, work: Work, numbers: list[int], options: dict[str, Any]) -> dict[int, dict[str, Any]]:
+            found = super().__call__(work, numbers, options)
             if work is tasks.train_part and self.left:
                 self.left -= 1
-                file = Path(options["task"].folder, "0001-0000.safetensors")
+                file = Path(options["task"].changes, "0001-0000.safetensors")
                 content = bytearray(file.read_bytes())
                 content[-3] ^= 1
                 file.write_bytes(content)
@@ -198,12 +189,10 @@ def test_damaged_changes_are_computed_again(tmp_path: Path, damage: str) -> None
 
 def test_a_dataset_that_changes_before_its_customers_are_read(tmp_path: Path) -> None:
     class Changing(Executor):
-        def __call__(
-            self, plan: Plan, work: Work, numbers: Sequence[int], options: dict[str, Any]
-        ) -> dict[int, dict[str, Any]]:
+        def __call__(self, work: Work, numbers: list[int], options: dict[str, Any]) -> dict[int, dict[str, Any]]:
             if work is tasks.write_shard:
                 save_dataset(Interactions.from_pairs([0, 0, 1], [0, 1, 1], range(3)), tmp_path / "shop")
-            return super().__call__(plan, work, numbers, options)
+            return super().__call__(work, numbers, options)
 
     with pytest.raises(InputError, match=r"shop was changed during training: train again"):
         learn(tmp_path, Changing())

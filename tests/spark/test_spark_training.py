@@ -25,7 +25,6 @@ from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.ingest.spark_session import spark_session
 from lorentzrec.spark import recommend_all, tasks
 from lorentzrec.spark import train as train_on_spark
-from lorentzrec.spark.training import _execute
 from saved_datasets import save_dataset
 from spark_marks import SPARK_MARKS
 
@@ -114,10 +113,16 @@ def test_a_killed_executor_changes_nothing(cluster: Any, shop: Path, tmp_path: P
     assert_same(ours, trained_by_two)
 
 
-def test_workers_of_another_version_are_refused(cluster: Any) -> None:
-    plan = tasks.Plan("", "", "", "", {}, 1, 1, 1, (0, 1), ("0.0.1", "kernels-x"))
-    with pytest.raises(InputError, match=r"has lorentzrec \S+ and the driver 0\.0\.1: install the same version on all"):
-        _execute(cluster, plan, tasks.write_shard, [0], {})
+def test_workers_of_another_version_are_refused(
+    cluster: Any, tmp_path: Path, trained_by_two: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "release", lambda: ("0.0.1", "kernels-x"))  # here, not in the executors
+    line = r"has lorentzrec \S+ and the driver 0\.0\.1: install the same version on all"
+    with pytest.raises(InputError, match=line):
+        tasks.run_each(cluster, tasks.write_shard, [0])
+    trained_by_two.save(tmp_path / "model")
+    with pytest.raises(InputError, match=line):
+        recommend_all(tmp_path / "model", tmp_path / "all", session=cluster)
 
 
 def test_scratch_that_cannot_be_written_is_one_line_and_keeps_the_last_round(

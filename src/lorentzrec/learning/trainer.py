@@ -99,18 +99,22 @@ def finish(
     callbacks: Sequence[Callable[[EpochRecord], None]] = (),
     *,
     prepare: Callable[[TrainingRun, Callable[[str], None]], None] = _compile,
+    refuse: Callable[[Checkpoint], None] = lambda checkpoint: None,
     every_epoch: bool = False,
 ) -> Model:
     """Run the epochs that a run has left, and make its model; the arguments are those of `train`.
 
     prepare: called before the first of these epochs, with the run and a function that prints a line.
+    refuse: called with the checkpoint to resume from, to raise an error if it does not fit.
     every_epoch: write a checkpoint after each epoch, however short.
     """
     called = [*callbacks, *([] if watch is None else [watch])]
     if resume:
         if checkpoint is None:
             raise InputError("resume without a checkpoint: name the folder of the checkpoint")
-        run.restore(Checkpoint.load(checkpoint))
+        found = Checkpoint.load(checkpoint)
+        refuse(found)
+        run.restore(found)
     if checkpoint is not None:
         refuse_unwritable(checkpoint)
     with TrainingProgress(progress, run.config.epochs, run.positives, done=len(run.record)) as shown:

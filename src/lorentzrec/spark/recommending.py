@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from lorentzrec.batch.part_files import finish_parts, part_name, unfinished_folder
+from lorentzrec.batch.part_files import PARTS, finish_parts, part_name, unfinished_folder
 from lorentzrec.batch.recommending import (
     BatchOptions,
     BatchRecommender,
@@ -20,15 +18,13 @@ from lorentzrec.batch.recommending import (
 )
 from lorentzrec.data.vocabulary import Id
 from lorentzrec.errors import InputError
-from lorentzrec.ingest.spark_session import in_tasks, report_in_one_line, spark_session
-from lorentzrec.ingest.storage import fetch, is_remote, join, read_content, remove, write_file
+from lorentzrec.ingest.spark_session import spark_session
+from lorentzrec.ingest.storage import fetch, is_remote, join, list_files, read_content, remove, write_file
 from lorentzrec.model.artifact import load
 from lorentzrec.model.model import Model
 from lorentzrec.serving.versions.index import INDEX
 from lorentzrec.spark.scratch import absolute, read_record, write_record
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from lorentzrec.spark.tasks import run_each, threads_of
 
 
 def recommend_all(
@@ -76,29 +72,32 @@ def recommend_on_spark(
             with write_file(join(folder, f"_{INDEX}")) as file:
                 file.write_bytes(Path(scratch, INDEX).read_bytes())
     place = join(folder, f"_{INDEX}" if remote else INDEX)
-    missing = [number for number in range(batch.parts) if read_record(_record(folder, number)) is None]
+    records = {number: read_record(_record(folder, number)) or {} for number in range(batch.parts)}
+    missing = [number for number, record in records.items() if record.get("key") != key]
     with spark_session(master=master, session=session, name="lorentzrec recommend-all") as started:
-        if missing:
-            task = in_tasks(
-                _write_parts,
-                model=absolute(path),
-                folder=folder,
-                numbers=missing,
-                options=options,
-                index=(place, description),
-            )
-            with report_in_one_line():
-                started.range(0, len(missing), 1, len(missing)).mapInArrow(task, "number bigint").collect()
+        records |= run_each(
+            started,
+            _write_part,
+            missing,
+            model=absolute(path),
+            folder=folder,
+            options=options,
+            index=(place, description),
+            key=key,
+        )
     if not remote:
         return batch.report(finish_parts(Path(folder), Path(out)), description)
-    records = [read_record(_record(folder, number)) or {} for number in range(batch.parts)]
-    rows = sum(record.get("rows", 0) for record in records)
+    _remove_other_parts(folder, batch.parts)
+    rows = sum(record["rows"] for record in records.values())
     write_record(join(folder, "_SUCCESS"), {"rows": rows})
     return batch.report(rows, description)
 
 
 def _begin(out: str, key: str) -> None:
-    """Keep the parts at a remote address only if they are of the same run and it is not complete."""
+    """Keep the parts at a remote address only if they are of the same run and it is not complete.
+
+    `_key` may be gone and parts still be there if another run was stopped here, so that each part has the key, too.
+    """
     record = read_record(join(out, "_key"))
     if read_content(join(out, "_SUCCESS")) is not None:
         raise InputError(f"{out} already exists: remove it or choose another name")
@@ -111,28 +110,25 @@ def _record(folder: str, number: int) -> str:
     return join(folder, f"_{part_name(number)}.json")
 
 
-def _write_parts(
-    batches: Iterator[pa.RecordBatch],
-    *,
-    model: str,
-    folder: str,
-    numbers: list[int],
-    options: BatchOptions,
-    index: tuple[str, dict[str, Any]],
-) -> Iterator[pa.RecordBatch]:
-    """In a task: the parts whose places in `numbers` come in."""
-    import pyarrow as pa
+def _remove_other_parts(folder: str, count: int) -> None:
+    """Delete parts of another run, which had more of them."""
+    own = {join(folder, part_name(number)) for number in range(count)}
+    for file in list_files(folder):
+        if Path(file.address).match(PARTS) and file.address not in own:
+            remove(file.address)
 
-    threads = options.threads or int(os.environ.get("OMP_NUM_THREADS") or 1)
-    batch = _open(model, replace(options, threads=threads), index[0], json.dumps(index[1]))
-    for rows in batches:
-        for place in rows.column(0).to_pylist():
-            number = numbers[place]
-            frame = batch.part(number)
-            with write_file(join(folder, part_name(number))) as file:
-                frame.write_parquet(file)
-            write_record(_record(folder, number), {"rows": len(frame)})
-            yield pa.RecordBatch.from_arrays([pa.array([number])], names=["number"])
+
+def _write_part(
+    number: int, *, model: str, folder: str, options: BatchOptions, index: tuple[str, dict[str, Any]], key: str
+) -> dict[str, Any]:
+    """In a task: write a part of the results."""
+    options = replace(options, threads=threads_of(options.threads))
+    frame = _open(model, options, index[0], json.dumps(index[1])).part(number)
+    with write_file(join(folder, part_name(number))) as file:
+        frame.write_parquet(file)
+    record = {"key": key, "rows": len(frame)}
+    write_record(_record(folder, number), record)
+    return record
 
 
 @cache

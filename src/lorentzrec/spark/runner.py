@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import fields
-from typing import Any, TypeAlias
+from typing import Any
 
 from lorentzrec.errors import LorentzrecError
 from lorentzrec.ingest.storage import join
@@ -14,20 +14,17 @@ from lorentzrec.learning.epochs import EpochResult
 from lorentzrec.learning.kernels.structures import Table
 from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.spark.scratch import read_record, remove_files, round_folder, write_record
-from lorentzrec.spark.tables import load_states, state_of, write_states
+from lorentzrec.spark.tables import load_states, states_of, write_states
 from lorentzrec.spark.tasks import (
     Plan,
     Round,
-    Work,
     merge_range,
     part_record,
+    run_each,
     shard_file,
     train_part,
     write_shard,
 )
-
-Execute: TypeAlias = Callable[[Plan, Work, Sequence[int], dict[str, Any]], dict[int, dict[str, Any]]]
-"""Runs `work(plan, number, **options)` for each number, in any order and anywhere; the results by number."""
 
 _ATTEMPTS = 3
 """How often a round is run whose files turn out to be damaged."""
@@ -40,18 +37,10 @@ class RoundRunner:
     """
 
     def __init__(
-        self,
-        execute: Execute,
-        plan: Plan,
-        rounds: int,
-        config: ResolvedConfig,
-        histories: Table,
-        items: Table,
+        self, session: Any, plan: Plan, rounds: int, config: ResolvedConfig, histories: Table, items: Table
     ) -> None:
-        self._execute, self._plan, self._rounds = execute, plan, rounds
-        self._states = {"items": state_of(items, config)}
-        if histories is not items:
-            self._states["histories"] = state_of(histories, config)
+        self._session, self._plan, self._rounds = session, plan, rounds
+        self._states = states_of(histories, items, config)
         self._current: tuple[str, list[str]] | None = None
         """Folder and checksums of the points that the tables hold."""
 
@@ -59,7 +48,7 @@ class RoundRunner:
         """Give every worker its customers."""
         plan = self._plan
         missing = [worker for worker in range(plan.workers) if read_record(f"{shard_file(plan, worker)}.json") is None]
-        self._execute(plan, write_shard, missing, {})
+        run_each(self._session, write_shard, missing, plan=plan)
 
     def remove_files(self) -> None:
         """Delete the run's folder in the scratch storage."""
@@ -88,10 +77,7 @@ class RoundRunner:
             write_record(join(folder, "merged.json"), {"checksums": checksums, "measured": measured})
             self._current = folder, checksums
             remove_files(start)
-            for worker in range(plan.workers):
-                remove_files(part_record(folder, worker))
-                for place in range(len(checksums)):
-                    remove_files(join(folder, f"{worker:04d}-{place:04d}.safetensors"))
+            remove_files(task.changes)
             advance(of_round["positives"], of_round["loss"])
         assert self._current is not None
         load_states(*self._current, plan.bounds, self._states)
@@ -109,20 +95,18 @@ class RoundRunner:
 
     def _run_round(self, task: Round) -> tuple[list[dict[str, Any]], list[str]]:
         """The records of all parts, and the checksums of the merged ranges."""
-        plan = self._plan
+        shared: dict[str, Any] = {"plan": self._plan, "task": task}
+        records = {worker: read_record(part_record(task, worker)) for worker in range(self._plan.workers)}
+        missing = {worker for worker, record in records.items() if record is None}
         for _ in range(_ATTEMPTS):
-            records = {worker: read_record(part_record(task.folder, worker)) for worker in range(plan.workers)}
-            missing = [worker for worker, record in records.items() if record is None]
-            records |= self._execute(plan, train_part, missing, {"task": task})
-            parts = [record for _, record in sorted(records.items()) if record is not None]
-            options = {"task": task, "checksums": [part["checksums"] for part in parts]}
-            ranges = self._execute(plan, merge_range, range(len(plan.bounds) - 1), options)
-            damaged = {worker for record in ranges.values() for worker in record.get("damaged", ())}
-            if not damaged:
-                return parts, [record["checksum"] for _, record in sorted(ranges.items())]
-            for worker in damaged:
-                remove_files(part_record(task.folder, worker))
+            records |= run_each(self._session, train_part, missing, **shared)
+            parts = [record for record in records.values() if record is not None]
+            places, checksums = range(len(self._plan.bounds) - 1), [part["checksums"] for part in parts]
+            ranges = run_each(self._session, merge_range, places, **shared, checksums=checksums)
+            missing = {worker for record in ranges.values() for worker in record.get("damaged", ())}
+            if not missing:
+                return parts, [ranges[place]["checksum"] for place in places]
         raise LorentzrecError(
-            f"files of workers {sorted(damaged)} in {task.folder} were damaged {_ATTEMPTS} times: check the storage, "
+            f"files of workers {sorted(missing)} in {task.folder} were damaged {_ATTEMPTS} times: check the storage, "
             "then resume"
         )

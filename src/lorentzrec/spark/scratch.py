@@ -1,9 +1,9 @@
 """The files through which driver and workers exchange the points: in storage that all of them reach.
 
-RUN/shards/00003.safetensors               customers of worker 3
-RUN/held-out.safetensors                   events that no worker learns from
-RUN/rounds/0002-05/0003-0000.safetensors   rows of range 0 that worker 3 changed in round 5 of epoch 2
-RUN/rounds/0002-05/merged-0000.safetensors all rows of range 0 after that round
+RUN/shards/0003.safetensors                        customers of worker 3
+RUN/held-out.safetensors                           events that no worker learns from
+RUN/rounds/0002-05/changes/0003-0000.safetensors   rows of range 0 that worker 3 changed in round 5 of epoch 2
+RUN/rounds/0002-05/merged-0000.safetensors         all rows of range 0 after that round
 
 A set of files is followed by a JSON file with their checksums: without it, the set is not complete. Files are written
 atomically, and a task that runs twice writes the same content.
@@ -76,14 +76,12 @@ def read_record(address: str) -> dict[str, Any] | None:
     return None
 
 
-def remove_files(address: str) -> None:
-    """Delete a folder, or one file."""
-    if is_remote(address):
-        remove(address)
-    elif Path(address).is_dir():
-        shutil.rmtree(address)
-    else:
-        Path(address).unlink(missing_ok=True)
+def remove_files(folder: str) -> None:
+    """Delete a folder."""
+    if is_remote(folder):
+        remove(folder)
+    elif Path(folder).is_dir():
+        shutil.rmtree(folder)
 
 
 def round_folder(run: str, epoch: int, number: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -29,11 +29,22 @@ def range_bounds(item_count: int, dimension: int) -> list[int]:
     return [item_count * number // ranges for number in range(ranges + 1)]
 
 
-def state_of(table: Table, config: ResolvedConfig) -> State:
-    """The arrays of a table with a row per point, without the columns that only fill up a row: views, not copies."""
+def states_of(histories: Table, items: Table, config: ResolvedConfig) -> dict[str, State]:
+    """The arrays of the tables with a row per point, without the columns that only fill up a row: views, not copies."""
+    tables = {"items": items} if histories is items else {"items": items, "histories": histories}
+    return {side: _state_of(table, config) for side, table in tables.items()}
+
+
+def _state_of(table: Table, config: ResolvedConfig) -> State:
     names = ("points", "squared", "momentum", "steps") if config.optimiser == "adam" else ("points", "squared")
     state: State = {name: getattr(table, name) for name in names}
     return {name: array[:, : config.dimension + 1] if array.ndim == 2 else array for name, array in state.items()}
+
+
+def ranges_of(states: dict[str, State], bounds: Sequence[int]) -> Iterator[dict[str, State]]:
+    """The rows of one range after another: views, not copies."""
+    for first, last in pairwise(bounds):
+        yield {side: {name: array[first:last] for name, array in state.items()} for side, state in states.items()}
 
 
 def write_range(folder: str, number: int, sides: dict[str, State], name: str = "merged") -> str:
@@ -56,33 +67,19 @@ def _range_file(folder: str, number: int, name: str) -> str:
 
 def write_states(folder: str, bounds: Sequence[int], states: dict[str, State]) -> list[str]:
     """Write whole tables in ranges; returns the checksums of the files."""
-    return [
-        write_range(
-            folder,
-            number,
-            {side: {name: array[first:last] for name, array in state.items()} for side, state in states.items()},
-        )
-        for number, (first, last) in enumerate(pairwise(bounds))
-    ]
+    return [write_range(folder, number, state) for number, state in enumerate(ranges_of(states, bounds))]
 
 
 def load_states(folder: str, checksums: Sequence[str], bounds: Sequence[int], states: dict[str, State]) -> None:
     """Read whole tables into the arrays of `states`."""
-    for number, (first, last) in enumerate(pairwise(bounds)):
+    for number, sides in enumerate(ranges_of(states, bounds)):
         found = read_range(folder, number, checksums[number])
-        for side, state in states.items():
+        for side, state in sides.items():
             for name, array in state.items():
                 values = found.get(side, {}).get(name)
-                if values is None or values.shape != array[first:last].shape:
+                if values is None or values.shape != array.shape:
                     raise Damaged(f"{folder} does not fit the run: remove it and train again")
-                array[first:last] = values
-
-
-def changes_within(changes: State, first: int, last: int) -> State:
-    """The changes in a range of rows, for `write_range`; rows are counted from the start of the range."""
-    begin, end = np.searchsorted(changes["rows"], [first, last])
-    within = {name: array[begin:end] for name, array in changes.items()}
-    return within | {"rows": within["rows"] - np.int32(first)}
+                array[...] = values
 
 
 def find_changes(before: State, after: State) -> State:

@@ -1,4 +1,5 @@
-"""What runs on the workers: cut out the customers of a worker, train on them, merge ranges of rows.
+"""How tasks run on the workers, and the tasks of training: cut out the customers of a worker, train on them, merge
+ranges of rows.
 
 Tasks depend on nothing but their arguments and the files they name, and write the same files when they run again.
 """
@@ -10,11 +11,10 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import InputError
 from lorentzrec.ingest.dataset import open_dataset
+from lorentzrec.ingest.spark_session import in_tasks, report_in_one_line
 from lorentzrec.ingest.storage import join
 from lorentzrec.learning.epochs import EpochRunner
 from lorentzrec.learning.kernels.compiling import cache_folder
@@ -32,17 +33,21 @@ from lorentzrec.learning.tables import table_of
 from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.spark.scratch import Damaged, read_arrays, read_record, write_arrays, write_record
 from lorentzrec.spark.tables import (
-    changes_within,
     find_changes,
     load_states,
     merge,
+    ranges_of,
     read_range,
-    state_of,
+    states_of,
     write_range,
 )
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+Work: TypeAlias = Callable[..., dict[str, Any]]
+"""What a task does: called with its number and with options that all tasks share."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +64,9 @@ class Plan:
     item_count: int
     workers: int
     threads: int | None
-    """Per worker; None: as many as Spark gives a task (`spark.task.cpus`)."""
+    """Per worker; see `threads_of`."""
     bounds: tuple[int, ...]
     """Where ranges of rows begin, and the end."""
-    release: tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -77,8 +81,10 @@ class Round:
     start_checksums: tuple[str, ...]
     folder: str
 
-
-Work = Callable[..., dict[str, Any]]
+    @property
+    def changes(self) -> str:
+        """The folder of the rows that workers changed, until they are merged."""
+        return join(self.folder, "changes")
 
 
 @cache
@@ -87,23 +93,43 @@ def release() -> tuple[str, str]:
     return __version__, cache_folder().name
 
 
-def run_tasks(
-    batches: Iterator[pa.RecordBatch], *, work: Work, plan: Plan, numbers: list[int], options: dict[str, Any]
+def run_each(session: Any, work: Work, numbers: Iterable[int], **options: Any) -> dict[int, dict[str, Any]]:
+    """`work(number, **options)` for each number, in a task of its own; the results by number."""
+    numbers = list(numbers)
+    if not numbers:
+        return {}
+    task = in_tasks(_run_tasks, work=work, numbers=numbers, options=options, expected=release())
+    with report_in_one_line():
+        found = session.range(0, len(numbers), 1, len(numbers)).mapInArrow(task, "result string").collect()
+    return dict(json.loads(row.result) for row in found)
+
+
+def _run_tasks(
+    batches: Iterator[pa.RecordBatch],
+    *,
+    work: Work,
+    numbers: list[int],
+    options: dict[str, Any],
+    expected: tuple[str, str],
 ) -> Iterator[pa.RecordBatch]:
-    """For `mapInArrow`: `work(plan, number, **options)` for the numbers at the places that come in, with its result as
-    JSON."""
+    """For `mapInArrow`: work for the numbers at the places that come in, with number and result as JSON."""
     import pyarrow as pa
 
-    if release() != plan.release:
-        other = f" with other kernels ({release()[1]})" if release()[0] == plan.release[0] else ""
+    if release() != expected:
+        other = f" with other kernels ({release()[1]})" if release()[0] == expected[0] else ""
         raise InputError(
-            f"worker {socket.gethostname()} has lorentzrec {release()[0]}{other} and the driver {plan.release[0]}: "
+            f"worker {socket.gethostname()} has lorentzrec {release()[0]}{other} and the driver {expected[0]}: "
             "install the same version on all"
         )
     for batch in batches:
         for place in batch.column(0).to_pylist():
-            result = {"number": numbers[place], **work(plan, numbers[place], **options)}
-            yield pa.RecordBatch.from_arrays([pa.array([json.dumps(result)])], names=["result"])
+            result = json.dumps([numbers[place], work(numbers[place], **options)])
+            yield pa.RecordBatch.from_arrays([pa.array([result])], names=["result"])
+
+
+def threads_of(given: int | None) -> int:
+    """The threads of a task: those given, or as many as Spark gives it (`spark.task.cpus`)."""
+    return given or int(os.environ.get("OMP_NUM_THREADS") or 1)
 
 
 def left_out(data: Interactions, learned: Interactions) -> NDArray[np.int64]:
@@ -128,16 +154,16 @@ def held_out_file(folder: str) -> str:
     return join(folder, "held-out.safetensors")
 
 
-def part_record(folder: str, worker: int) -> str:
-    return join(folder, f"{worker:04d}.json")
+def part_record(task: Round, worker: int) -> str:
+    return join(task.changes, f"{worker:04d}.json")
 
 
-def write_shard(plan: Plan, worker: int) -> dict[str, Any]:
+def write_shard(number: int, *, plan: Plan) -> dict[str, Any]:
     """Write the customers of a worker to the scratch storage."""
     held_out = read_arrays(held_out_file(plan.folder), plan.held_out)["places"]
-    arrays = read_shard(plan.dataset, plan.digest, held_out, worker, plan.workers)
-    record = {"checksum": write_arrays(shard_file(plan, worker), arrays)}
-    write_record(f"{shard_file(plan, worker)}.json", record)
+    arrays = read_shard(plan.dataset, plan.digest, held_out, number, plan.workers)
+    record = {"checksum": write_arrays(shard_file(plan, number), arrays)}
+    write_record(f"{shard_file(plan, number)}.json", record)
     return record
 
 
@@ -188,17 +214,14 @@ class _Worker:
         if record is None:
             raise Damaged(f"{shard_file(plan, number)} is not complete: resume")
         data = interactions_of(read_arrays(shard_file(plan, number), record["checksum"]), plan.item_count)
-        threads = plan.threads or int(os.environ.get("OMP_NUM_THREADS") or 1)
         config = ResolvedConfig.from_mapping(
             # what is sampled follows from the seed and the customer's row, which other workers have as well
-            plan.config | {"threads": threads, "seed": plan.config["seed"] ^ (number << 40)}
+            plan.config | {"threads": threads_of(plan.threads), "seed": plan.config["seed"] ^ (number << 40)}
         )
         space = np.zeros((plan.item_count, config.dimension), np.float32)
         items = table_of(space, config)
         histories = table_of(space, config) if config.targets == "separate" else items
-        self.states = {"items": state_of(items, config)}
-        if histories is not items:
-            self.states["histories"] = state_of(histories, config)
+        self.states = states_of(histories, items, config)
         try:
             self.runner: EpochRunner | None = EpochRunner(data, config, histories, items)
         except InputError:  # with as many workers as customers, some have nobody to learn from
@@ -212,7 +235,7 @@ class _Worker:
         return cls.latest
 
 
-def train_part(plan: Plan, number: int, *, task: Round) -> dict[str, Any]:
+def train_part(number: int, *, plan: Plan, task: Round) -> dict[str, Any]:
     """Train on a part of a worker's customers, and write the rows that it changed."""
     worker = _Worker.open(plan, number)
     load_states(task.start, task.start_checksums, plan.bounds, worker.states)
@@ -229,29 +252,24 @@ def train_part(plan: Plan, number: int, *, task: Round) -> dict[str, Any]:
             parts=task.parts,
         )
         measured = asdict(result) | {"seconds": time.perf_counter() - started}
-    changes = {side: find_changes(before[side], state) for side, state in worker.states.items()}
-    checksums = [
-        write_range(
-            task.folder,
-            place,
-            {side: changes_within(change, first, last) for side, change in changes.items()},
-            name=f"{number:04d}",
-        )
-        for place, (first, last) in enumerate(pairwise(plan.bounds))
-    ]
+    pairs = zip(*(ranges_of(states, plan.bounds) for states in (before, worker.states)), strict=True)
+    checksums = []
+    for place, (old, new) in enumerate(pairs):
+        changes = {side: find_changes(old[side], state) for side, state in new.items()}
+        checksums.append(write_range(task.changes, place, changes, name=f"{number:04d}"))
     record = {"checksums": checksums, "measured": measured}
-    write_record(part_record(task.folder, number), record)
+    write_record(part_record(task, number), record)
     return record
 
 
-def merge_range(plan: Plan, number: int, *, task: Round, checksums: list[list[str]]) -> dict[str, Any]:
+def merge_range(number: int, *, plan: Plan, task: Round, checksums: list[list[str]]) -> dict[str, Any]:
     """Merge what the workers changed in a range of rows; `checksums` has those of each worker's files. Returns the
     checksum of the result, or the workers whose files are damaged."""
     before = read_range(task.start, number, task.start_checksums[number])
     copies, damaged = [], []
     for worker, own in enumerate(checksums):
         try:
-            copies.append(read_range(task.folder, number, own[number], name=f"{worker:04d}"))
+            copies.append(read_range(task.changes, number, own[number], name=f"{worker:04d}"))
         except Damaged:
             damaged.append(worker)
     if damaged:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, Unpack
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.ingest.dataset import Dataset, open_dataset
-from lorentzrec.ingest.spark_session import in_tasks, report_in_one_line, spark_session
+from lorentzrec.ingest.spark_session import spark_session
 from lorentzrec.ingest.storage import join
 from lorentzrec.learning.checkpoint import Checkpoint
 from lorentzrec.learning.kernels.structures import Table
@@ -26,7 +26,7 @@ from lorentzrec.model.notes import NoteKind
 from lorentzrec.spark.runner import RoundRunner
 from lorentzrec.spark.scratch import absolute, write_arrays
 from lorentzrec.spark.tables import range_bounds
-from lorentzrec.spark.tasks import Plan, Work, held_out_file, left_out, release, run_tasks
+from lorentzrec.spark.tasks import Plan, held_out_file, left_out, release
 from lorentzrec.threads import available_cores
 
 ROUNDS = 8
@@ -83,36 +83,25 @@ def train(
 
         def make_runner(learned: Interactions, resolved: ResolvedConfig, histories: Table, items: Table) -> RoundRunner:
             plan = _plan(dataset, resolved, storage, left_out(data, learned), workers, rounds, threads)
-            return RoundRunner(partial(_execute, started), plan, rounds, resolved, histories, items)
+            return RoundRunner(started, plan, rounds, resolved, histories, items)
 
         run = TrainingRun(data, config, validation, metric, validate_every, make_runner)
         runner = run.runner
         assert isinstance(runner, RoundRunner)
         if workers > 1:
             run.note(NoteKind.WORKERS, workers=workers, rounds=rounds)
-        checkpoint = options.get("checkpoint")
-        if options.get("resume") and checkpoint is not None:
-            _refuse_other_workers(Checkpoint.load(checkpoint), workers, rounds)
-        model = finish(run, **options, prepare=lambda run, announce: runner.write_shards(), every_epoch=True)
+        model = finish(
+            run,
+            **options,
+            prepare=lambda run, announce: runner.write_shards(),
+            refuse=partial(_refuse_other_workers, workers, rounds),
+            every_epoch=True,
+        )
         runner.remove_files()
     return model
 
 
-def _execute(
-    session: Any, plan: Plan, work: Work, numbers: Sequence[int], options: dict[str, Any]
-) -> dict[int, dict[str, Any]]:
-    """Tasks of Spark, one per number."""
-    if not numbers:
-        return {}
-    places = session.range(0, len(numbers), 1, len(numbers))
-    with report_in_one_line():
-        task = in_tasks(run_tasks, work=work, plan=plan, numbers=list(numbers), options=options)
-        found = places.mapInArrow(task, "result string").collect()
-    results = [json.loads(row.result) for row in found]
-    return {result["number"]: result for result in results}
-
-
-def _refuse_other_workers(checkpoint: Checkpoint, workers: int, rounds: int) -> None:
+def _refuse_other_workers(workers: int, rounds: int, checkpoint: Checkpoint) -> None:
     noted = next((note.values for note in checkpoint.notes if note.kind is NoteKind.WORKERS), {"workers": 1})
     given = {"workers": workers} | ({"rounds": rounds} if workers > 1 else {})
     if noted != given:
@@ -156,5 +145,4 @@ def _plan(
         workers=workers,
         threads=threads,
         bounds=tuple(range_bounds(item_count, config.dimension)),
-        release=release(),
     )

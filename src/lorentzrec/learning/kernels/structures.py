@@ -168,7 +168,7 @@ class Step(NamedTuple):
 
     gradients: Floats  # (blocks, slots, width)
     rows: Integers  # (blocks, slots)
-    sides: Integers  # (blocks, slots) HISTORY or TARGET
+    sides: Integers  # (blocks, slots) HISTORY, TARGET, or NEITHER: of an item without its own vector
     used: Longs  # (blocks,) slots in use
     losses: NDArray[np.float64]  # (blocks,) float64
 

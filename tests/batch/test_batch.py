@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +15,9 @@ import pytest
 from lorentzrec import Interactions, Model, TrainingConfig
 from lorentzrec.batch import recommending
 from lorentzrec.batch.recommending import BatchOptions, BatchRecommender, recommend_to_all
+from lorentzrec.errors import InputError
 from lorentzrec.geometry import hyperboloid
+from lorentzrec.learning.kernels.compiling import COMPILING
 from lorentzrec.memory import build_memory
 
 pytest.importorskip("faiss", reason="faiss is not installed")
@@ -72,6 +78,97 @@ def test_the_index_finds_what_exact_ranking_finds(
         assert set(found["item"]).isdisjoint(exact.histories.history_ids(user))
         assert found["score"].is_sorted(descending=True)
         assert found["item"].n_unique() == 7
+
+
+def test_unknown_ids_among_the_excluded_exclude_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recommending, "INDEXED_SCORES", 1)
+    model = random_model("hyperboloid", "distance")
+    frames = []
+    for exclude in ((), (10**9,)):
+        batch = BatchRecommender(model, BatchOptions(k=40, exclude=exclude))
+        assert batch.make_index(tmp_path)
+        frames.append(batch.frame(batch.customers))
+    assert model.items.id(ITEMS - 1) in frames[0]["item"], "the last item is that of row -1, too"
+    assert frames[1].equals(frames[0])
+
+
+def test_exact_recommendations_are_those_of_the_model() -> None:
+    """Also for customers with points of their own, and with a filter that is smaller than k."""
+    model = random_model("hyperboloid", "distance", memory=True)
+    assert model.users is not None
+    points = hyperboloid.lift(np.random.default_rng(4).normal(0, 1, (len(model.users), 6))).astype(np.float32)
+    symmetric = replace(model, config=replace(model.config, model="symmetric"), user_points=points)
+    for one in (model, symmetric):
+        for items in (None, tuple(model.items.ids(np.arange(5)))):
+            options = BatchOptions(k=7, exclude=(model.items.id(3), 10**9), items=items)
+            batch = BatchRecommender(one, options)
+            found = batch.frame(batch.customers)
+            users = model.users.ids(batch.customers)
+            expected = one.recommend_many(users=users, k=7, exclude=options.exclude, items=items).to_frame()
+            assert found.equals(expected.cast(dict(found.schema)))
+            assert found["rank"].dtype == pl.Int32
+
+
+def test_progress_ends_at_one_also_if_some_customers_have_no_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recommending, "CUSTOMERS_PER_PART", 200)
+    model = random_model("hyperboloid", "distance")
+    assert model.histories is not None
+    model = replace(model, histories=model.histories.select(model.histories.user_rows % 9 > 0))
+    model.save(tmp_path / "model")
+    shares: list[float] = []
+    report = recommend_to_all(tmp_path / "model", model, tmp_path / "all", BatchOptions(), shares.append)
+    assert report.users_without_events > 0
+    assert shares == sorted(shares)
+    assert (len(shares), shares[-1]) == (3, 1)
+
+
+@pytest.mark.parametrize("name", ["all.json", "all.v1"])
+def test_a_table_in_an_unknown_format_is_refused_before_the_work(tmp_path: Path, name: str) -> None:
+    model = random_model("hyperboloid", "distance")
+    model.save(tmp_path / "model")
+    with pytest.raises(InputError, match=r"unknown format \.(json|v1): end the name in \.parquet, \.csv, \.jsonl"):
+        recommend_to_all(tmp_path / "model", model, tmp_path / name, BatchOptions())
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+WITH_AN_INDEX = """
+import sys, threading
+from pathlib import Path
+from numba.core import event
+from lorentzrec.batch import recommending
+from test_batch import random_model
+
+class Where(event.Listener):
+    def on_start(self, event):
+        threads.add(threading.current_thread().name)
+
+    def on_end(self, event):
+        pass
+
+threads = set()
+recommending.INDEXED_SCORES = 1
+model, folder = random_model("hyperboloid", "distance", memory=True), Path(sys.argv[1])
+model.save(folder / "model")
+with event.install_listener("numba:compiler_lock", Where()):
+    arguments = folder / "model", model, folder / "all", recommending.BatchOptions(threads=2)
+    report = recommending.recommend_to_all(*arguments, announce=print)
+print(threads, report.recall is not None)
+"""
+
+
+def test_kernels_are_compiled_in_the_calling_thread_with_a_line(tmp_path: Path) -> None:
+    """In a new process, whose cache is empty."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITH_AN_INDEX, str(tmp_path)],
+        cwd=Path(__file__).parent,
+        env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == [COMPILING, "{'MainThread'} True"]
 
 
 def test_a_filter_is_ranked_exactly_and_a_large_catalogue_by_the_index(

@@ -14,6 +14,8 @@ from lorentzrec.errors import InputError
 if TYPE_CHECKING:
     import polars as pl
 
+FORMATS = (".parquet", ".csv", ".jsonl")
+"""Suffixes of tables."""
 PARTS = "part-*.parquet"
 """The files of a table without suffix, which is a folder."""
 _KEY = "_key"
@@ -28,8 +30,16 @@ def key_of(*values: Any) -> str:
     return hashlib.sha256(json.dumps(values, default=str).encode()).hexdigest()
 
 
+def refuse_other_formats(out: Path, formats: tuple[str, ...] = FORMATS) -> None:
+    """Raise an `InputError` if the suffix is not that of a known format."""
+    if out.suffix not in ("", *formats):
+        known = ", ".join(formats)
+        raise InputError(f"{out}: unknown format {out.suffix}: end the name in {known}, or nothing for a folder")
+
+
 def unfinished_folder(out: Path, key: str) -> Path:
     """A folder next to `out` for its parts, with those of an earlier run that had the same key."""
+    refuse_other_formats(out)
     folder = out.resolve().with_name(f".{out.name}.unfinished")
     if not folder.parent.is_dir():
         raise InputError(f"cannot write {out}: {folder.parent} is not a folder; create it first")

@@ -6,8 +6,9 @@ Where exact ranking would take long, candidates come from an index like that of 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +20,12 @@ from lorentzrec.atomic import MARKER, atomic_file, checksum, write_text
 from lorentzrec.batch.candidates import best_candidates
 from lorentzrec.batch.list_search import ListSearch
 from lorentzrec.batch.part_files import finish_parts, key_of, part_name, unfinished_folder
+from lorentzrec.data.vocabulary import UNKNOWN, Id
 from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray
+from lorentzrec.learning.kernels.compiling import announced
 from lorentzrec.model.model import Model
-from lorentzrec.model.queries import history_of
+from lorentzrec.model.queries import check_count, history_of, rows_of
 from lorentzrec.serving.versions.index import (
     FEW_EXCLUDED,
     INDEX,
@@ -40,8 +43,6 @@ from lorentzrec.threads import available_cores, thread_pool
 
 if TYPE_CHECKING:
     import polars as pl
-
-    from lorentzrec.data.vocabulary import Id
 
 CUSTOMERS_PER_PART = 131_072
 """Customers of one file of results."""
@@ -70,21 +71,21 @@ class BatchRecommender:
             raise InputError(
                 "the model was saved without training histories, so it has no customers: save it with them"
             )
-        if options.k < 1:
-            raise InputError(f"k is {options.k}: give a whole number of items, 1 or more")
+        check_count(options.k)
         self.model, self.options, self._ranker = model, options, model.ranker
         self._lists: ListSearch | None = None
         self.histories, self.users = model.histories, model.users
         self._lengths = self.histories.lengths
         self.customers = np.flatnonzero(self._lengths)
         """Rows of the customers with events."""
-        self._never = model.items.rows(list(options.exclude))
+        self._never = _known_rows(model, options.exclude, "exclude")
+        self._allowed = None if options.items is None else _known_rows(model, options.items, "items")
 
-    def make_index(self, folder: Path) -> dict[str, Any]:
+    def make_index(self, folder: Path, announce: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
         """Build an index in `folder`, unless there is one, and use it; returns its description.
 
         Empty if exact ranking is as fast (few customers or items, a filter, or very many items per customer), or if the
-        extra `ann` is missing.
+        extra `ann` is missing. `announce` is called with a line if kernels are compiled.
         """
         model, options, ranker = self.model, self.options, self._ranker
         few = options.k <= MOST_CANDIDATES // 4 and len(options.exclude) <= FEW_EXCLUDED
@@ -94,19 +95,23 @@ class BatchRecommender:
         record = folder / f"{INDEX}.json"
         if record.exists():
             found: dict[str, Any] = json.loads(record.read_text())
-            self.use_index(folder / INDEX, found)
+            self.use_index(folder / INDEX, found, announce)
             return found
         queries = sample_queries(ranker, model.histories)
         found = build_index(ranker, queries, folder / INDEX, wanted=LEAST_RECALL, shares=(*SHARES, 0.5, 1))
-        self.use_index(folder / INDEX, found)
+        self.use_index(folder / INDEX, found, announce)
         found["recall"] = self.measure_recall()
         write_text(record, json.dumps(found))
         return found
 
-    def use_index(self, path: Path, description: dict[str, Any]) -> None:
+    def use_index(
+        self, path: Path, description: dict[str, Any], announce: Callable[[str], None] = lambda line: None
+    ) -> None:
         """Get candidates from an index that `make_index` has built; all items are ranked if there is none."""
         if description:
             self._lists = ListSearch(open_index(path, description, len(self.model.items)), self._ranker)
+            with announced(cache(announce)):  # the first search compiles: here, and not in the threads of `_search`
+                self._search_block(self.customers[:1], HISTORY_LENGTHS[1])
 
     def report(self, rows: int, index: dict[str, Any]) -> BatchReport:
         return BatchReport(len(self.customers), rows, len(self.users) - len(self.customers), index.get("recall"))
@@ -123,9 +128,7 @@ class BatchRecommender:
         """Recommendations for the customers in these rows."""
         import polars as pl
 
-        if self._lists is None:
-            return pl.concat([self._exact(block) for block in _blocks(users, CUSTOMERS_PER_BLOCK)])
-        rows, scores = self._search(users)
+        rows, scores = self._ranked(users)
         kept = rows >= 0
         counts = kept.sum(axis=1)
         return pl.DataFrame(
@@ -137,27 +140,22 @@ class BatchRecommender:
             }
         )
 
-    def _exact(self, users: NDArray[np.int64]) -> pl.DataFrame:
-        import polars as pl
-
-        options, model = self.options, self.model
-        found = model.recommend_many(
-            users=self.users.ids(users),
-            k=options.k,
-            exclude=options.exclude,
-            items=options.items,
-            threads=options.threads,
-        )
-        return found.to_frame().cast(
-            {"user": self.users.series.dtype, "rank": pl.Int32, "item": model.items.series.dtype}
-        )
-
-    def _search(self, users: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def _ranked(self, users: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """(users, k): the rows of the items for each customer and their scores, -1 where there are no more."""
+        shape = len(users), min(self.options.k, len(self.model.items))
+        rows, scores = np.full(shape, -1), np.full(shape, -np.inf, np.float32)
+        if self._lists is not None:
+            self._search(users, rows, scores)
+        for places in _blocks(np.flatnonzero(rows[:, 0] < 0), CUSTOMERS_PER_BLOCK):
+            for place, (best, values) in zip(places, self._ranked_exactly(users[places]), strict=True):
+                rows[place, : len(best)], scores[place, : len(best)] = best, values
+        return rows, scores
+
+    def _search(self, users: NDArray[np.int64], rows: NDArray[np.int64], scores: NDArray[np.float32]) -> None:
+        """Write what the index finds; -1 stays for customers with very long histories, or if it finds too few items."""
         import faiss
 
-        k, lengths = self.options.k, self._lengths[users]
-        rows, scores = np.full((len(users), k), -1), np.full((len(users), k), -np.inf, np.float32)
+        lengths = self._lengths[users]
         groups = [
             (places, longest)
             for shortest, longest in pairwise(HISTORY_LENGTHS)
@@ -171,13 +169,9 @@ class BatchRecommender:
         faiss.omp_set_num_threads(1)  # the threads are ours
         with thread_pool(self.options.threads or available_cores()) as in_threads:
             list(in_threads(search, groups))
-        few = np.flatnonzero(rows[:, 0] < 0)
-        for place, (best, values) in zip(few, self._ranked_exactly(users[few]), strict=True):
-            rows[place, : len(best)], scores[place, : len(best)] = best, values
-        return rows, scores
 
     def _search_block(self, users: NDArray[np.int64], longest: int) -> tuple[NDArray[np.int64], FloatArray]:
-        """The same, by the index, for customers with at most `longest` events; -1 if it finds too few items."""
+        """Rows and scores for customers with at most `longest` events; -1 if the index finds too few items."""
         assert self._lists is not None
         k, histories = self.options.k, self.histories.histories_of(users)
         queries = self._ranker.queries(*histories)
@@ -186,23 +180,30 @@ class BatchRecommender:
         return best_candidates(self._ranker, queries, found, k, *histories, self._never)
 
     def _ranked_exactly(self, users: NDArray[np.int64]) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+        ranker, options, points = self._ranker, self.options, self.model.user_points
         histories = [history_of(self.histories, row) for row in users.tolist()]
-        queries = np.stack([self._ranker.query(*history) for history in histories]) if histories else np.empty((0, 1))
+        if points is not None:
+            queries = ranker.precise(points[users])
+        else:
+            queries = np.array([ranker.query(*history) for history in histories])
         excluded = [np.concatenate([self._never, history.items]) for history in histories]
-        return self._ranker.top_many(
-            queries, self.options.k, excluded, threads=self.options.threads, histories=histories
-        )
+        return ranker.top_many(queries, options.k, excluded, self._allowed, options.threads, histories)
 
     def measure_recall(self, customers: int = SAMPLED_QUERIES) -> float:
         """The share of the true first k, by exact ranking, that some customers get with the index."""
         drawn = np.random.default_rng(0).choice(self.customers, min(customers, len(self.customers)), replace=False)
         truth = [best for best, _ in self._ranked_exactly(np.sort(drawn))]
-        return mean_recall(self._search(np.sort(drawn))[0], truth)
+        return mean_recall(self._ranked(np.sort(drawn))[0], truth)
 
 
-def _blocks(users: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]:
-    """At least one, so that a table without customers has columns."""
-    return [users[start : start + size] for start in range(0, max(len(users), 1), size)]
+def _known_rows(model: Model, ids: Iterable[Id], name: str) -> NDArray[np.int64]:
+    """The rows of the items that the model has."""
+    rows = rows_of(model.items, ids, name)
+    return np.compress(rows != UNKNOWN, rows)
+
+
+def _blocks(places: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]:
+    return [places[start : start + size] for start in range(0, len(places), size)]
 
 
 @dataclass(frozen=True)
@@ -215,20 +216,26 @@ class BatchReport:
 
 
 def recommend_to_all(
-    path: Path, model: Model, out: Path, options: BatchOptions, done: Callable[[int], None] = lambda count: None
+    path: Path,
+    model: Model,
+    out: Path,
+    options: BatchOptions,
+    done: Callable[[float], None] = lambda share: None,
+    announce: Callable[[str], None] = lambda line: None,
 ) -> BatchReport:
     """Write the recommendations for all customers of the model at `path` to `out`, part by part.
 
-    done: called with the number of customers done so far.
+    done: called with the share that is done so far.
+    announce: called with a line if kernels are compiled.
     """
     batch = BatchRecommender(model, options)
     folder = unfinished_folder(out, batch_key(path, options))
-    description = batch.make_index(folder)
+    description = batch.make_index(folder, announce)
     for number in range(batch.parts):
         if not (folder / part_name(number)).exists():
             with atomic_file(folder / part_name(number)) as partial:
                 batch.part(number).write_parquet(partial)
-        done(min((number + 1) * CUSTOMERS_PER_PART, len(batch.customers)))
+        done((number + 1) / batch.parts)
     return batch.report(finish_parts(folder, out), description)
 
 

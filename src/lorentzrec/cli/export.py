@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from lorentzrec.atomic import atomic_file
+from lorentzrec.batch.part_files import FORMATS
 from lorentzrec.cli.output import print_result
-from lorentzrec.cli.results import FORMATS, refuse_target, write_table
+from lorentzrec.cli.results import refuse_target, write_table
 from lorentzrec.counting import Count
 from lorentzrec.errors import ConfigError
 

@@ -11,7 +11,7 @@ import typer
 
 from lorentzrec.cli.inputs import item_table_at, parse_ids, read_titles
 from lorentzrec.cli.options import check_engine
-from lorentzrec.cli.output import print_result, progress, table
+from lorentzrec.cli.output import print_result, progress, say, table
 from lorentzrec.cli.results import refuse_target
 from lorentzrec.counting import Count
 from lorentzrec.errors import InputError
@@ -172,8 +172,8 @@ def recommend_all(
 
         report = recommend_on_spark(model, trained, out, options, master=master)
     else:
-        with progress("Recommending", 0 if trained.users is None else len(trained.users)) as done:
-            report = recommend_to_all(model, trained, Path(out), options, done)
+        with progress("Recommending", 1) as done:
+            report = recommend_to_all(model, trained, Path(out), options, done, say)
     counts = f"{Count(report.rows):recommendation|recommendations} for {Count(report.users):customer|customers}"
     skipped = f"skipped {Count(report.users_without_events):customer|customers} without training events"
     found = f"with an index: {report.recall or 0:.1%} of the true best items are among the results"

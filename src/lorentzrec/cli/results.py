@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from lorentzrec import atomic
 from lorentzrec.atomic import MARKER, atomic_directory, atomic_file, write_text
-from lorentzrec.batch.part_files import PARTS, part_name, sink_table
+from lorentzrec.batch.part_files import FORMATS, PARTS, part_name, refuse_other_formats, sink_table
 from lorentzrec.errors import InputError, how_to_get
 
 if TYPE_CHECKING:
     import polars as pl
 
-FORMATS = (".parquet", ".csv", ".jsonl")
 FIRST_PART = part_name(0)
 """Marks a table without suffix, which is a folder."""
 
@@ -42,9 +41,7 @@ def refuse_unwritable(out: Path, kind: str) -> None:
 
 def refuse_target(out: Path, *, force: bool, formats: tuple[str, ...] = FORMATS) -> None:
     """Raise an `InputError` if the suffix is not that of a known format, or the target exists."""
-    if out.suffix not in ("", *formats):
-        known = ", ".join(formats)
-        raise InputError(f"{out}: unknown format {out.suffix}: end the name in {known}, or nothing for a folder")
+    refuse_other_formats(out, formats)
     foreign = out.is_dir() and any(not path.match(PARTS) for path in out.iterdir())
     if foreign or out.is_dir() != (out.suffix == "" and out.exists()):
         raise InputError(f"{out} is a {'folder' if out.is_dir() else 'file'} of something else: choose another name")

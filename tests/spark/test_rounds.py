@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from executor import Executor
 
 from lorentzrec import Interactions, Model, TrainingConfig, train
 from lorentzrec.errors import ConfigError, InputError, LorentzrecError, StopTraining
-from lorentzrec.spark import tables, tasks
+from lorentzrec.learning.checkpoint import Checkpoint
+from lorentzrec.spark import recommend_all, tables, tasks
 from lorentzrec.spark.tasks import Work
 from lorentzrec.spark.training import train as train_on_spark
 from saved_datasets import save_dataset
@@ -25,29 +25,6 @@ def small_shop(**columns: Any) -> Interactions:
     return Interactions.from_pairs(
         random.integers(0, 200, 3000), random.zipf(1.5, 3000) % 90, np.arange(3000), **columns
     )
-
-
-class Executor:
-    """A Spark session for `train` that runs tasks in this process, and counts them."""
-
-    def __init__(self) -> None:
-        self.ran: list[tuple[str, int]] = []
-        self._found: dict[int, dict[str, Any]] = {}
-
-    def range(self, *_: int) -> Executor:
-        return self
-
-    def mapInArrow(self, task: Any, schema: str) -> Executor:  # noqa: N802 - as in Spark
-        given = task.keywords["work"].keywords
-        self._found = self(given["work"], given["numbers"], given["options"])
-        return self
-
-    def collect(self) -> list[Any]:
-        return [SimpleNamespace(result=json.dumps(result)) for result in self._found.items()]
-
-    def __call__(self, work: Work, numbers: list[int], options: dict[str, Any]) -> dict[int, dict[str, Any]]:
-        self.ran += [(work.__name__, number) for number in numbers]
-        return {number: work(number, **options) for number in numbers}
 
 
 def learn(folder: Path, execute: Executor | None = None, config: TrainingConfig = CONFIG, **options: Any) -> Model:
@@ -211,6 +188,29 @@ def test_a_checkpoint_of_other_workers_or_data_is_refused(tmp_path: Path) -> Non
     save_dataset(Interactions.from_pairs([0, 0, 1, 1], [0, 1, 1, 2], range(4)), tmp_path / "shop")
     with pytest.raises(ConfigError, match="the checkpoint belongs to other data"):
         learn(tmp_path, workers=2, rounds=2, resume=True, config=CONFIG.replace(validation=0), **options)
+
+
+def test_a_checkpoint_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(record: object) -> None:
+        raise StopTraining
+
+    options: dict[str, Any] = {"workers": 2, "rounds": 2, "checkpoint": tmp_path / "checkpoint"}
+    learn(tmp_path, callbacks=[stop], **options)
+    loaded: list[Path] = []
+    load = Checkpoint.load
+    monkeypatch.setattr(Checkpoint, "load", lambda folder: loaded.append(folder) or load(folder))
+    learn(tmp_path, resume=True, **options)
+    assert loaded == [tmp_path / "checkpoint"]
+
+
+@pytest.mark.parametrize("name", ["all.json", "all.v1"])
+def test_recommendations_in_an_unknown_format_are_refused_before_the_work(tmp_path: Path, name: str) -> None:
+    learn(tmp_path).save(tmp_path / "model")
+    execute = Executor()
+    with pytest.raises(InputError, match=r"unknown format \.(json|v1): end the name in \.parquet, \.csv, \.jsonl"):
+        recommend_all(tmp_path / "model", tmp_path / name, session=execute)
+    assert execute.ran == []
+    assert not [path for path in tmp_path.iterdir() if "all" in path.name]
 
 
 def test_what_spark_cannot_train_is_refused_before_it_starts(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ Needs pyspark and Java. One cluster of two executors serves most tests of this f
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from lorentzrec import Interactions, Model, TrainingConfig, load, train, update
 from lorentzrec.batch.recommending import BatchOptions, recommend_to_all
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.ingest.spark_session import spark_session
-from lorentzrec.spark import recommend_all, tasks
+from lorentzrec.spark import recommend_all, runner, tasks
 from lorentzrec.spark import train as train_on_spark
 from saved_datasets import save_dataset
 from spark_marks import SPARK_MARKS
@@ -149,6 +150,82 @@ def test_scratch_that_cannot_be_written_is_one_line_and_keeps_the_last_round(
     assert (rounds[0] / "0002-01" / "merged.json").is_file()
     (rounds[0] / "0002-02").unlink()
     assert_same(train_on_spark(shop, CONFIG, resume=True, **options), trained_by_two)
+
+
+FAULTY = """
+def train_part(number, **options):
+    \"\"\"Worker 1 lacks something in the last round of the second epoch.\"\"\"
+    import os, resource
+    import numpy as np
+    from lorentzrec.spark import tasks
+
+    unlimited = resource.RLIM_INFINITY
+    task = options["task"]
+    if (number, task.epoch, task.part) == (1, 2, 1):
+        if fault == "memory":
+            np.ones(2**60, np.int8)
+        if fault == "killed":
+            os._exit(1)
+        if fault == "temporary folder":
+            raise OSError(28, os.strerror(28), "/tmp/lorentzrec-x/0000.safetensors")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (64, unlimited))
+    try:
+        return tasks.train_part(number, **options)
+    finally:  # the next task may run in the same process
+        resource.setrlimit(resource.RLIMIT_FSIZE, (unlimited, unlimited))
+"""
+
+
+@pytest.mark.parametrize(
+    ("fault", "line"),
+    [
+        (
+            "memory",
+            r"a worker has too little memory \(.*MemoryError: Unable to allocate .*\): set spark\.executor\.memory",
+        ),
+        (
+            "killed",
+            r"a worker has too little memory \(Python worker exited unexpectedly\): set spark\.executor\.memory",
+        ),
+        ("temporary folder", r"a worker has a full disk \(No space left on device\): make room there, or set TMPDIR"),
+        ("scratch", r"cannot write .*0001-0000\.safetensors: File too large; make room or choose another disk"),
+    ],
+)
+def test_what_a_worker_lacks_is_one_line_and_complete_rounds_are_kept(
+    fault: str,
+    line: str,
+    cluster: Any,
+    shop: Path,
+    tmp_path: Path,
+    trained_by_two: Model,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = {"__name__": "__main__", "fault": fault}  # of a function that is sent to the executors as it is
+    exec(FAULTY, names)
+    options: dict[str, Any] = {"session": cluster, "workers": 2, "rounds": 2, "scratch": tmp_path / "scratch"}
+    options["checkpoint"] = tmp_path / "checkpoint"
+    with monkeypatch.context() as patched:
+        patched.setattr(runner, "train_part", names["train_part"])
+        with pytest.raises(InputError, match=line) as raised:
+            train_on_spark(shop, CONFIG, **options)
+    assert "\n" not in str(raised.value)
+    (rounds,) = tmp_path.glob("scratch/run-*/rounds")
+    assert (rounds / "0002-01" / "merged.json").is_file()
+    resumed = train_on_spark(shop, CONFIG, resume=True, **options)
+    assert_same(resumed, trained_by_two)
+
+
+def test_too_little_memory_per_executor_is_one_line(shop: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "lorentzrec.cli", "train", str(shop), "--out", str(tmp_path / "model")]
+    command += ["--engine", "spark", "--master", "local-cluster[2,1,1024]", "--workers", "2"]
+    settings = "--conf spark.executor.memory=1g --conf spark.executor.pyspark.memory=400m pyspark-shell"
+    environment = os.environ | {"PYSPARK_SUBMIT_ARGS": settings}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 2
+    line = done.stderr.splitlines()[-1]
+    assert re.fullmatch(
+        r"error: a worker has too little memory \(.+\): set spark\.executor\.memory, .* run it again", line
+    )
 
 
 def test_recommendations_for_all_are_those_of_this_machine(cluster: Any, tmp_path: Path, trained_by_two: Model) -> None:

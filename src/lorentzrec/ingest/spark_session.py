@@ -96,20 +96,41 @@ def _with_credentials(
     yield from work(batches)
 
 
+_LACKS = (
+    (
+        "too little memory",
+        r"[\w.]*MemoryError.*|Cannot allocate memory|failed to map segment|Python worker exited unexpectedly"
+        r"|exceeding (?:physical )?memory limits|code:? 137",
+        "set spark.executor.memory, spark.executor.memoryOverhead or spark.executor.pyspark.memory higher, "
+        "or use more workers",
+    ),
+    (
+        "a full disk",
+        r"No space left on device|Disk quota exceeded|File too large",
+        "make room there, or set TMPDIR and spark.local.dir to another disk",
+    ),
+)
+"""What a worker lacks, what its errors contain then, and what to do. One that is killed for its memory just exits."""
+
+
 @contextmanager
 def report_in_one_line() -> Iterator[None]:
     """Errors of this package arrive from a task wrapped in two stack traces: find their message."""
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         yield
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:
         ours = re.findall(r"lorentzrec\.(?:\w+\.)+(\w+): (.+)", str(error))
         if ours:
             kind, message = ours[-1]
             raise (TrainingError if kind == "TrainingError" else InputError)(message) from None
         if re.search(r"ModuleNotFoundError: No module named 'lorentzrec", str(error)):
             raise InputError("the workers have no lorentzrec of this version: install it where the tasks run") from None
+        for lack, signs, action in _LACKS:
+            if sign := re.search(signs, str(error)):
+                raise InputError(f"a worker has {lack} ({sign[0][:200]}): {action}, then run it again") from error
         raised = re.findall(r"^ *\w*(?:Error|Exception): .+", str(error), re.MULTILINE)
         reason = raised[-1].strip() if raised else first_line(error)
         raise InputError(f"Spark could not finish ({reason}): see its log") from error

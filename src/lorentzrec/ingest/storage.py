@@ -43,6 +43,10 @@ class StoredFile:
     """Modification time of a local file, tag of a remote one."""
 
 
+class NotFound(InputError):  # noqa: N818 - the name states the condition
+    """A remote file or container that does not exist."""
+
+
 def is_remote(address: str | Path) -> bool:
     scheme, colon, _ = str(address).partition("://")
     if colon and scheme not in SCHEMES:
@@ -230,14 +234,15 @@ def _open_container(address: str) -> Iterator[tuple[Any, str]]:
     except (exceptions.BaseError, FileNotFoundError, PermissionError) as error:
         # Failed listings have no error type of their own: only their text has the status.
         reason = " ".join(str(error).split())
+        kind = InputError
         denied = isinstance(error, exceptions.UnauthenticatedError | exceptions.PermissionDeniedError | PermissionError)
         if denied or re.search(r"\b40[13] (Unauthorized|Forbidden)\b", reason):
             action = "access denied: check the credentials in the environment and their rights"
         elif isinstance(error, FileNotFoundError | exceptions.NotFoundError) or re.search(r"\b404 Not Found\b", reason):
-            action = "not found: check the account, the container and the path"
+            kind, action = NotFound, "not found: check the account, the container and the path"
         else:
             action = f"the storage cannot be used ({reason[:200]}): check the address and the network"
-        raise InputError(f"{address}: {action}") from None
+        raise kind(f"{address}: {action}") from None
 
 
 _AZURE_KEYS = ("ACCOUNT_KEY", "SAS_TOKEN", "SAS_KEY", "USE_EMULATOR")

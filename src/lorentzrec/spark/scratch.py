@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from lorentzrec.atomic import checksum
 from lorentzrec.errors import ArtifactError, InputError
-from lorentzrec.ingest.storage import fetch, is_remote, join, read_content, remove, write_file
+from lorentzrec.ingest.storage import NotFound, fetch, is_remote, join, read_content, remove, write_file
 
 
 class Damaged(ArtifactError):  # noqa: N818 - the name states the condition
@@ -55,9 +55,7 @@ def read_arrays(address: str, expected: str) -> dict[str, NDArray[Any]]:
             if checksum(path) != expected:
                 raise Damaged(f"{address} is not as it was written: remove it and resume")
             return load_file(path)
-        except (FileNotFoundError, InputError) as error:
-            if isinstance(error, InputError) and "not found" not in str(error):
-                raise
+        except (FileNotFoundError, NotFound):
             raise Damaged(f"{address} is missing: resume, with `scratch` in storage that all workers reach") from None
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError
-
-if TYPE_CHECKING:
-    import polars as pl
+from lorentzrec.ingest.prepare import read_interactions
+from lorentzrec.ingest.sources import source_named
 
 VARIABLE = "LORENTZREC_DATA"
 """The environment variable with the data folder, used without --data."""
@@ -172,7 +172,7 @@ class DataFolder:
 
 @dataclass(frozen=True)
 class FoundData:
-    """A data set whose files exist; it is read when first needed."""
+    """A data set whose files exist; they are read when needed, and not kept."""
 
     about: DataSet
     paths: tuple[Path, ...]
@@ -196,62 +196,32 @@ class FoundData:
         return digest.hexdigest()
 
     @cached_property
-    def files(self) -> tuple[pl.DataFrame, ...]:
-        """The events of each file: user, item and, where the files have them, time (unix seconds) and rating."""
-        import polars as pl
-
-        from lorentzrec.data.times import MICROSECONDS, seconds_of
-        from lorentzrec.ingest.sources import source_named
-        from lorentzrec_paper.raw_events import parse_ids, read_raw_events
-
-        frames = []
-        source = source_named(self.reader)
-        try:
-            for path in self.paths:
-                frame, layout = read_raw_events(path, source)
-                if source.ordered:  # the order of the file is the order of events
-                    frame = frame.with_columns(time=pl.int_range(pl.len()).over("user") * MICROSECONDS)
-                columns = [parse_ids(frame[role], layout.kinds[role] != "text") for role in ("user", "item")]
-                columns += [seconds_of(frame["time"])] if "time" in frame.columns else []
-                columns += [frame["rating"]] if "rating" in frame.columns else []
-                frames.append(pl.DataFrame(columns))
-        except InputError as error:
-            raise DamagedData(f"{self.title}: {error}, or get it again from {self.about.page}") from None
-        return tuple(frames)
-
-    @cached_property
-    def events(self) -> pl.DataFrame:
-        """Those of all files, after a check of their number."""
-        import polars as pl
-
-        events = pl.concat(self.files)
-        if self.about.events is not None and len(events) != self.about.events:
+    def events(self) -> int:
+        """The number of events, read for a check that the files are complete."""
+        count = len(self._read(self.paths))
+        if self.about.events not in (None, count):
             files = " and ".join(map(str, self.paths))
             raise DamagedData(
-                f"{self.title}: {files} holds {len(events):,} events where the official file has "
+                f"{self.title}: {files} holds {count:,} events where the official file has "
                 f"{self.about.events:,}: get it again from {self.about.page}"
             )
-        return events
+        return count
 
     def interactions(self, *, minimum_rating: float | None = None, minimum_user_events: int = 1) -> Interactions:
-        """Events rated `minimum_rating` or more, of customers with at least `minimum_user_events` of them."""
-        import polars as pl
-
-        events = self.events
-        if minimum_rating is not None and "rating" in events.columns:
-            events = events.filter(pl.col("rating") >= minimum_rating)
-        if minimum_user_events > 1:
-            events = events.filter(pl.len().over("user") >= minimum_user_events)
-        if len(events) == 0:
-            raise InputError(f"{self.title}: no event is left after filtering: lower minimum_user_events")
-        return Interactions.from_pairs(events["user"], events["item"], events["time"] if self.ordered else None)
+        """Events rated `minimum_rating` or more, where files have ratings, of customers with at least
+        `minimum_user_events` of them."""
+        _ = self.events  # the check
+        rated = source_named(self.reader).rating_column is not None
+        filters = {"minimum_rating": minimum_rating} if rated else {}
+        return self._read(self.paths, **filters, minimum_user_events=minimum_user_events)
 
     def given_split(self) -> tuple[Interactions, ...]:
         """Training and test, one file each."""
-        train, test = (Interactions.from_pairs(one["user"], one["item"]) for one in self.files)
+        train, test = (self._read([path]) for path in self.paths)
         return train.split("given", test=test)
 
-    @property
-    def ordered(self) -> bool:
-        """Whether events have times (or, in files of lines, positions), so that one is the last."""
-        return "time" in self.events.columns
+    def _read(self, paths: Sequence[Path], **filters: Any) -> Interactions:
+        try:
+            return read_interactions(paths, self.reader, **filters)
+        except InputError as error:
+            raise DamagedData(f"{self.title}: {error}, or get it again from {self.about.page}") from None

@@ -213,4 +213,4 @@ def _read_array(_: type, values: Any) -> Any:
 
 
 def _count_events(found: FoundData) -> int:
-    return len(found.events)
+    return found.events

@@ -80,7 +80,7 @@ def test_one_star_is_no_positive(tmp_path: Path) -> None:
     write_complete(tmp_path, TOYS)
     found = DataFolder(tmp_path).find("amazon-toys-and-games")
     data = amazon_grid.Category(TOYS, found, amazon_grid.MINIMUM_EVENTS).data
-    assert len(found.events) == 30 * 30
+    assert found.events == 30 * 30
     assert (data.lengths == 24).all()  # a fifth of 30 events has one star
 
 

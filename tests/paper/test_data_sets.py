@@ -56,6 +56,26 @@ def test_complete_ratings_keep_customers_with_enough_events(tmp_path: Path) -> N
     assert len(found.interactions(minimum_rating=2)) == 3
 
 
+def test_filters_that_leave_nothing_are_an_error_that_names_the_data_set(tmp_path: Path) -> None:
+    write(tmp_path, "ratings_Automotive.csv", "a,1,5.0,1\nb,1,5.0,2\n")
+    found = DataFolder(tmp_path).find(complete_name("Automotive"))
+    with pytest.raises(InputError, match=r"^Automotive: no event is left after minimum counts"):
+        found.interactions(minimum_user_events=2)
+
+
+def test_a_minimum_rating_applies_where_there_are_ratings(tmp_path: Path, small_files: None) -> None:
+    write(tmp_path, "amazon-5core/Toys_and_Games.txt", "a 1 2\n")
+    assert len(DataFolder(tmp_path).find(five_core_name("Toys_and_Games")).interactions(minimum_rating=4)) == 2
+
+
+def test_events_that_were_counted_are_not_kept(tmp_path: Path) -> None:
+    write(tmp_path, "ratings_Automotive.csv", "a,1,5.0,1\nb,1,5.0,2\n")
+    found = DataFolder(tmp_path).find(complete_name("Automotive"))
+    assert found.events == 2
+    assert len(found.interactions()) == 2
+    assert {type(value) for value in vars(found).values()} == {DataSet, tuple, str, int}
+
+
 def test_half_a_download_is_damaged(tmp_path: Path) -> None:
     write(tmp_path, "ml-100k/u.data", "1\t2\t5\t100\n")
     with pytest.raises(

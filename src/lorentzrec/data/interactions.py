@@ -192,7 +192,7 @@ class Interactions:
         """
         from lorentzrec.ingest.prepare import read_interactions
 
-        return read_interactions(path, reader, **options)
+        return read_interactions([path], reader, **options)
 
     @classmethod
     def from_dataset(cls, path: str | Path, part: str | None = None) -> Interactions:

@@ -313,13 +313,13 @@ def prepare(
     return _report(config, manifest, started, notes)
 
 
-def read_interactions(path: str | Path, reader: str | None = None, **options: Any) -> Interactions:
+def read_interactions(paths: Iterable[str | Path], reader: str | None = None, **options: Any) -> Interactions:
     """The events of files in memory, through the same steps as a dataset; see `Interactions.from_file`."""
     of_source = [one.name for one in fields(Source)]
     check_names([*of_source, *FILTERS], options, "source option")
     source = source_named(reader, **{name: value for name, value in options.items() if name in of_source})
     filters: dict[str, Any] = {name: value for name, value in options.items() if name in FILTERS}
-    config = PrepareConfig(events=(str(path),), out="", source=source, reader=reader, **filters)
+    config = PrepareConfig(events=tuple(map(str, paths)), out="", source=source, reader=reader, **filters)
     with polars_faults(*_STOPPED), scratch_directory("prepare") as folder:
         engine = PolarsEngine(folder)
         layouts = _detect_layouts(config, _list_inputs(config), folder, fetch)

@@ -18,27 +18,19 @@ if TYPE_CHECKING:
     from lorentzrec_paper.results import Results
 
 
-def _service(variable: str, text: str) -> Any:
-    return typer.Option(envvar=variable, metavar="URL", help=text, rich_help_panel="Services")
+def _service(variable: str) -> Any:
+    return typer.Option(envvar=variable, metavar="URL", rich_help_panel="Services")
 
 
 def reproduce(
-    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Experiments, or all of the paper's.")],
-    data: Annotated[Path | None, typer.Option(help="Folder of the public data sets; else LORENTZREC_DATA.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the results, with one folder per experiment.")] = Path("results"),
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer seeds and smaller data, for a first impression.")
-    ] = False,
-    blobs: Annotated[
-        str | None, _service("LORENTZREC_BLOBS", "pipeline: folder for events and dataset; default: Azurite.")
-    ] = None,
-    store: Annotated[
-        str | None, _service("LORENTZREC_STORE", "pipeline: empty store to publish to; default: an emulator.")
-    ] = None,
-    master: Annotated[
-        str | None, _service("LORENTZREC_MASTER", "pipeline: Spark's master URL, or sc://HOST; default: this machine.")
-    ] = None,
+    names: list[str],
     *,
+    data: Path | None = None,
+    out: Path = Path("results"),
+    quick: bool = False,
+    blobs: Annotated[str | None, _service("LORENTZREC_BLOBS")] = None,
+    store: Annotated[str | None, _service("LORENTZREC_STORE")] = None,
+    master: Annotated[str | None, _service("LORENTZREC_MASTER")] = None,
     json: bool = False,
 ) -> None:
     """Run experiments of the paper: simulations, midpoints, networks, amazon, movielens, asos, or all; and pipeline,
@@ -59,6 +51,21 @@ def reproduce(
 
     Finished parts are stored on disk. A run that was stopped resumes from them, and a part with the same settings and
     data is not run twice. For each data set that is missing, a line names the file and where to get it.
+
+    $ lorentzrec reproduce simulations midpoints
+    $ lorentzrec reproduce networks movielens --data ~/data --out results
+    $ lorentzrec reproduce all --data ~/data --quick
+    $ lorentzrec reproduce pipeline
+    $ lorentzrec reproduce pipeline --blobs az://container/trial --store cosmos://account.documents.azure.com/trial
+    $ lorentzrec reproduce twins dimensions ablations --data ~/data
+
+    names NAME: Experiments, or all of the paper's.
+    data: Folder of the public data sets; else LORENTZREC_DATA.
+    out: Folder of the results, with one folder per experiment.
+    quick: Fewer seeds and smaller data, for a first impression.
+    blobs: pipeline: folder for events and dataset; default: Azurite.
+    store: pipeline: empty store to publish to; default: an emulator.
+    master: pipeline: Spark's master URL, or sc://HOST; default: this machine.
     """
     from lorentzrec.tuning.parts import PartStore
     from lorentzrec_paper import experiment as experiments
@@ -124,14 +131,5 @@ def _render(results: Results) -> list[RenderableType]:
     return [*shown, table(headings, rows), ""]
 
 
-COMMAND = (
-    "Measurements",
-    reproduce,
-    "reproduce simulations midpoints",
-    "reproduce networks movielens --data ~/data --out results",
-    "reproduce all --data ~/data --quick",
-    "reproduce pipeline",
-    "reproduce pipeline --blobs az://container/trial --store cosmos://account.documents.azure.com/trial",
-    "reproduce twins dimensions ablations --data ~/data",
-)
-"""The panel of the help page, the command and its examples: `lorentzrec` finds it through an entry point."""
+COMMAND = ("Measurements", reproduce)
+"""The panel of the help page, and the command: `lorentzrec` finds it through an entry point."""

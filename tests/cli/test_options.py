@@ -26,7 +26,7 @@ OWNERS = (
 
 def parameters() -> list[tuple[str, Any]]:
     group: Any = typer.main.get_command(app)
-    return [(name, one) for name, command in group.commands.items() if name != "reproduce" for one in command.params]
+    return [(name, one) for name, command in group.commands.items() for one in command.params]
 
 
 def test_names_and_defaults_are_those_of_the_list() -> None:

@@ -114,9 +114,9 @@ COMMANDS = {
 """Panel of the help page -> its commands."""
 
 
-def _add(panel: str, command: Callable[..., None], *examples: str) -> None:
-    name, (text, more) = command.__name__.replace("_", "-"), complete_signature(command)
-    lines = "\n\n".join(f"[cyan]lorentzrec {example}[/]" for example in (*more, *examples))
+def _add(panel: str, command: Callable[..., None]) -> None:
+    name, (text, examples) = command.__name__.replace("_", "-"), complete_signature(command)
+    lines = "\n\n".join(f"[cyan]lorentzrec {example}[/]" for example in examples)
     app.command(name, help=text, rich_help_panel=panel, epilog=f"[bold]Examples[/]\n\n{lines}")(command)
 
 

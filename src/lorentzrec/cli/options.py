@@ -190,12 +190,12 @@ def _field_parameter(field: FieldOption, panel: str | None, override: bool) -> i
 
 
 def _typer_parameter(parameter: inspect.Parameter, metavar: str | None, help: str | None) -> inspect.Parameter:
-    """With the argument or option of Typer that the parameter is, unless it has one that is complete."""
+    """With the argument or option of Typer that the parameter is."""
     annotation, info = parameter.annotation, None
     if get_origin(annotation) is Annotated:
         annotation, *notes = get_args(annotation)
         info = next((copy(note) for note in notes if isinstance(note, ParameterInfo)), None)
-    if annotation is typer.Context or (info is not None and info.help):
+    if annotation is typer.Context:
         return parameter
     if info is None:
         info = typer.Option() if parameter.kind is parameter.KEYWORD_ONLY else typer.Argument()

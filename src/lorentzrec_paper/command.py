@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lorentzrec.cli.output import note, print_json, say, show, table
-from lorentzrec.errors import InputError
+from lorentzrec.errors import InputError, LorentzrecError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -75,7 +75,7 @@ def reproduce(
 
     folder = DataFolder(data)
     found: list[Results] = []
-    refused: list[str] = []
+    failed: dict[str, int] = {}  # a line about each failure -> its exit code
     for experiment in experiments.find_experiments(names):
         say(f"{experiment.name}: {experiment.title}")
         context = experiments.Context(
@@ -91,12 +91,12 @@ def reproduce(
         try:
             command = ["lorentzrec", "reproduce", experiment.name, *options]
             found.append(run_and_write(experiment, context, out, command))
-        except InputError as error:
+        except LorentzrecError as error:
             # The others still run; the exit code reports it at the end.
-            refused.append(f"{experiment.name}: {error}")
-            say(refused[-1])
+            failed[f"{experiment.name}: {error}"] = error.exit_code
+            say(f"{experiment.name}: {error}")
             continue
-        refused += [f"{experiment.name}: {line}" for line in context.damaged]
+        failed |= {f"{experiment.name}: {line}": InputError.exit_code for line in context.damaged}
         if not json:
             show(*_render(found[-1]))
             note(list(found[-1].notes))
@@ -105,8 +105,10 @@ def reproduce(
         say(f"all verdicts: {summary}")
     if json:
         print_json([asdict(one) for one in found])
-    if refused:
-        raise InputError("; ".join(refused))
+    if failed:
+        failure = LorentzrecError("; ".join(failed))
+        failure.exit_code = max(failed.values())
+        raise failure
 
 
 def _say(name: str, line: str) -> None:

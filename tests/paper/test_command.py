@@ -10,6 +10,7 @@ import pytest
 
 from cli.command_line import error_of, start
 from cli.command_line import run as command
+from lorentzrec.errors import TrainingError
 from lorentzrec_paper.experiment import EXPERIMENTS, Context, Experiment, Outcome, Table, Verdict
 
 
@@ -66,13 +67,14 @@ def test_unknown_names_and_folders_are_refused(tmp_path: Path) -> None:
     assert "is not a folder" in error_of("reproduce", "networks", "--data", tmp_path / "nowhere")
 
 
+def needs_none(context: Context) -> Outcome:
+    return Outcome((Table("Empty", (), ()),), (Verdict("it runs", "here", "it ran", "holds"),))
+
+
 def test_an_experiment_without_its_data_does_not_stop_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def needs_data(context: Context) -> Outcome:
         context.find_data(["movielens-20m"])
         return Outcome((), ())
-
-    def needs_none(context: Context) -> Outcome:
-        return Outcome((Table("Empty", (), ()),), (Verdict("it runs", "here", "it ran", "holds"),))
 
     found = [Experiment("films", "Films", needs_data), Experiment("free", "Free", needs_none)]
     monkeypatch.setattr("lorentzrec_paper.experiment.find_experiments", lambda names: found)
@@ -80,6 +82,21 @@ def test_an_experiment_without_its_data_does_not_stop_the_next(tmp_path: Path, m
     result = command("reproduce", "films", "free", "--out", tmp_path, "--json", code=2)
     assert [one["experiment"] for one in json.loads(result.stdout)] == ["free"]
     assert result.stderr.splitlines()[-1].startswith("error: films: MovieLens 20M needs ml-20m/ratings.csv")
+
+
+def test_an_experiment_whose_training_fails_does_not_stop_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def diverges(context: Context) -> Outcome:
+        raise TrainingError("a point became infinite in epoch 1: lower learning_rate")
+
+    found = [Experiment("wild", "Wild", diverges), Experiment("free", "Free", needs_none)]
+    monkeypatch.setattr("lorentzrec_paper.experiment.find_experiments", lambda names: found)
+    monkeypatch.setattr("lorentzrec_paper.experiment.EXPERIMENTS", ("wild", "free"))
+    result = command("reproduce", "wild", "free", "--out", tmp_path, "--json", code=1)
+    assert [one["experiment"] for one in json.loads(result.stdout)] == ["free"]
+    assert "it runs" in (tmp_path / "summary.md").read_text()
+    assert result.stderr.splitlines()[-1].startswith("error: wild: a point became infinite in epoch 1")
 
 
 def test_a_killed_run_resumes(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from lorentzrec.data.arrays import mask_of
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.evaluation.baselines import Popularity
-from lorentzrec.evaluation.protocol import Recommender, evaluate
 from lorentzrec.evaluation.report import Metric
 from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.ingest.prepare import PrepareConfig, prepare
@@ -32,7 +31,7 @@ from lorentzrec.reduction.disk_map import customer_coordinates, disk_map, sample
 from lorentzrec.synthetic.shop import Space, SyntheticConfig, synthesize
 from lorentzrec.tuning.parts import Part
 from lorentzrec_paper.experiment import Column, Context, Experiment, Figure, Outcome, Table, Verdict, status_of
-from lorentzrec_paper.movielens import PROTOCOLS, WMRB
+from lorentzrec_paper.movielens import WMRB, Quality
 
 CUSTOMERS, ITEMS, INTERACTIONS, VALIDATION = 1_000_000, 132_399, 28_000_000, 500_000
 QUICK_SHARE = 100
@@ -54,29 +53,18 @@ MAP = TrainingConfig(loss="wmrb", dimension=2, epochs=15, targets="shared", rece
 OF_A_MEAN, OF_A_SUM, ADAPTED = "rate 0.05 of a mean", "rate 0.05 of a sum", "adaptive"
 
 
-class Trial(NamedTuple):
-    """One training of one epoch."""
-
-    settings: str
-    config: TrainingConfig
-
-    @property
-    def name(self) -> str:
-        return f"{self.settings}, {self.config.model}, {self.config.geometry}"
-
-
-TRIALS = (
-    *(
-        Trial(settings, config.replace(geometry=geometry))
-        for settings, config in (
-            (OF_A_MEAN, PAPERS),
-            (OF_A_SUM, PAPERS.replace(learning_rate=0.05)),
-            (ADAPTED, ADAPTIVE),
-        )
-        for geometry in ("hyperboloid", "euclidean")
-    ),
-    Trial(OF_A_MEAN, PAPERS.replace(model="symmetric")),
-)
+Trial = tuple[str, str, str]
+"""Settings, model and geometry."""
+TRIALS: dict[Trial, TrainingConfig] = {
+    (settings, "asymmetric", geometry): config.replace(geometry=geometry)
+    for settings, config in (
+        (OF_A_MEAN, PAPERS),
+        (OF_A_SUM, PAPERS.replace(learning_rate=0.05)),
+        (ADAPTED, ADAPTIVE),
+    )
+    for geometry in ("hyperboloid", "euclidean")
+} | {(OF_A_MEAN, "symmetric", "hyperboloid"): PAPERS.replace(model="symmetric")}
+"""Trainings of one epoch."""
 
 
 @dataclass(frozen=True)
@@ -90,23 +78,6 @@ class ShopNumbers:
     seconds_to_generate: float
     seconds_to_prepare: float
     seconds_to_read: float
-
-
-@dataclass(frozen=True)
-class Quality:
-    """Metrics of the test week with intervals over customers, among 100 negatives and among all items."""
-
-    sampled_hr: Metric
-    sampled_ndcg: Metric
-    full_hr: Metric
-    full_ndcg: Metric
-    evaluated: int
-    """Customers."""
-    held_out: int
-
-    @property
-    def metrics(self) -> tuple[Metric, ...]:
-        return self.sampled_hr, self.sampled_ndcg, self.full_hr, self.full_ndcg
 
 
 @dataclass(frozen=True)
@@ -136,13 +107,7 @@ class ShopResult:
 
     numbers: ShopNumbers
     best_sellers: Quality
-    trials: Sequence[tuple[Trial, Trained]]
-
-    def trained(self, settings: str, geometry: str = "hyperboloid", model: str = "asymmetric") -> Trained:
-        wanted = (settings, geometry, model)
-        return next(
-            one for trial, one in self.trials if (trial.settings, trial.config.geometry, trial.config.model) == wanted
-        )
+    trials: Mapping[Trial, Trained]
 
 
 Found = Mapping[str, ShopResult]
@@ -200,18 +165,12 @@ class Shop:
             processor_seconds=processor_seconds,
             parameters=points * config.dimension,
             clipped=sum(record.clipped_gradients for record in model.record),
-            quality=self.evaluate(model),
+            quality=Quality.of(model, self.parts[2], EVALUATED),
         )
-
-    def evaluate(self, model: Recommender) -> Quality:
-        sampled, full = (evaluate(model, self.parts[2], name, users=EVALUATED) for name in PROTOCOLS)
-        hr, ndcg, counts = "hr@10", "ndcg@10", full.counts
-        metrics = (sampled.metrics[hr], sampled.metrics[ndcg], full.metrics[hr], full.metrics[ndcg])
-        return Quality(*metrics, counts["users"], counts["events"])
 
     def best_sellers(self) -> Quality:
         """The baseline."""
-        return self.evaluate(Popularity(self.parts[0]))
+        return Quality.of(Popularity(self.parts[0]), self.parts[2], EVALUATED)
 
     def draw_map(self) -> DrawnMap:
         """The paper's map: a sample of customers, a model of two dimensions, some of its items and customers."""
@@ -260,19 +219,19 @@ def run(context: Context) -> Outcome:
             Trained,
             (
                 Part(
-                    f"{space}, {trial.name}",
-                    evaluated | {"config": trial.config.to_dict()},
-                    partial(shop.learn, trial.config),
+                    ", ".join((space, *trial)),
+                    evaluated | {"config": config.to_dict()},
+                    partial(shop.learn, config),
                 )
-                for trial in TRIALS
+                for trial, config in TRIALS.items()
             ),
         )
-        found[space] = ShopResult(numbers, popular, list(zip(TRIALS, trained, strict=True)))
+        found[space] = ShopResult(numbers, popular, dict(zip(TRIALS, trained, strict=True)))
         if space == "hyperbolic":
             map_key = {"customers": MAP_CUSTOMERS, "items": MAP_ITEMS, "stars": MAP_STARS, "config": MAP.to_dict()}
             (drawn,) = context.run(DrawnMap, [Part("map", key | map_key, shop.draw_map)])
     settings = {
-        "trials": {trial.name: trial.config.to_dict() for trial in TRIALS},
+        "trials": {", ".join(trial): config.to_dict() for trial, config in TRIALS.items()},
         "shops": sizes,
         "validation": VALIDATION // share,
         "test_days": TEST_DAYS,
@@ -294,7 +253,7 @@ def outcome_of(found: Found, drawn: DrawnMap, settings: Mapping[str, Any]) -> Ou
             width=4.6,
         )
 
-    qualities = [one.quality for shop in found.values() for _, one in shop.trials]
+    qualities = [one.quality for shop in found.values() for one in shop.trials.values()]
     evaluated = sorted({one.evaluated for one in qualities})
     return Outcome(
         tables=(_quality_table(found), _cost_table(found), _shop_table(found), _paper_table()),
@@ -324,11 +283,7 @@ KEYS = Column.keys("shop", "settings", "model", "geometry")
 
 
 def _rows(found: Found) -> list[tuple[tuple[str, ...], Trained]]:
-    return [
-        ((space, trial.settings, trial.config.model, trial.config.geometry), one)
-        for space, shop in found.items()
-        for trial, one in shop.trials
-    ]
+    return [((space, *trial), one) for space, shop in found.items() for trial, one in shop.trials.items()]
 
 
 def _quality_table(found: Found) -> Table:
@@ -368,7 +323,7 @@ Measure = Literal["sampled_hr", "full_ndcg"]
 
 def _verdicts(found: Found) -> tuple[Verdict, ...]:
     def value(space: str, settings: str, measure: Measure = "sampled_hr", geometry: str = "hyperboloid") -> float:
-        metric: Metric = getattr(found[space].trained(settings, geometry).quality, measure)
+        metric: Metric = getattr(found[space].trials[settings, "asymmetric", geometry].quality, measure)
         return metric.value
 
     def twins(settings: str, measure: Measure) -> list[tuple[str, float, float]]:
@@ -386,7 +341,8 @@ def _verdicts(found: Found) -> tuple[Verdict, ...]:
 
     readings = (OF_A_MEAN, OF_A_SUM)
     symmetric, asymmetric = (
-        [shop.trained(OF_A_MEAN, model=model) for shop in found.values()] for model in ("symmetric", "asymmetric")
+        [shop.trials[OF_A_MEAN, model, "hyperboloid"] for shop in found.values()]
+        for model in ("symmetric", "asymmetric")
     )
     ratio = sum(one.processor_seconds for one in symmetric) / sum(one.processor_seconds for one in asymmetric)
     wall = sum(one.seconds for one in symmetric) / sum(one.seconds for one in asymmetric)

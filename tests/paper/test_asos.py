@@ -13,6 +13,7 @@ from lorentzrec.tuning.parts import PartStore
 from lorentzrec_paper import asos
 from lorentzrec_paper.data_sets import DataFolder
 from lorentzrec_paper.experiment import Context
+from lorentzrec_paper.movielens import Quality
 
 
 def test_the_parts_of_a_shop() -> None:
@@ -31,7 +32,7 @@ def test_a_small_run_from_shop_to_map(tmp_path: Path, monkeypatch: pytest.Monkey
     small = {"CUSTOMERS": 30_000, "ITEMS": 30_000, "INTERACTIONS": 300_000, "VALIDATION": 2_000, "MAP_STARS": 5}
     for name, value in small.items():
         monkeypatch.setattr(asos, name, value)
-    trials = tuple(trial._replace(config=trial.config.replace(dimension=4, threads=1)) for trial in asos.TRIALS)
+    trials = {trial: config.replace(dimension=4, threads=1) for trial, config in asos.TRIALS.items()}
     monkeypatch.setattr(asos, "TRIALS", trials)
     monkeypatch.setattr(asos, "MAP", asos.MAP.replace(epochs=1))
     store = PartStore(tmp_path / "parts")
@@ -51,19 +52,20 @@ def found(**values: float) -> dict[str, asos.ShopResult]:
     """Trials of two equal shops; `seconds` is what the symmetric model needs where the asymmetric needs 1."""
 
     def trained(trial: asos.Trial) -> asos.Trained:
-        if trial.config.model == "symmetric":
+        settings, model, geometry = trial
+        if model == "symmetric":
             return asos.Trained(values["seconds"], values["seconds"], 200, 0, quality(0.1))
-        twin = trial.config.geometry == "euclidean"
+        twin = geometry == "euclidean"
         plain = values["plain_twin"] if twin else values["plain"]
         adaptive = 0.5 if twin else values["adaptive"]
-        return asos.Trained(1.0, 1.0, 10, 0, quality(adaptive if trial.settings == asos.ADAPTED else plain))
+        return asos.Trained(1.0, 1.0, 10, 0, quality(adaptive if settings == asos.ADAPTED else plain))
 
-    def quality(value: float) -> asos.Quality:
+    def quality(value: float) -> Quality:
         metric = Metric(value, value, value)
-        return asos.Quality(metric, metric, metric, metric, evaluated=1, held_out=1)
+        return Quality(metric, metric, metric, metric, evaluated=1, held_out=1)
 
     numbers = asos.ShopNumbers(1, 1, 1, 1, 1, 1.0, 1.0, 1.0)
-    shop = asos.ShopResult(numbers, quality(0.3), [(trial, trained(trial)) for trial in asos.TRIALS])
+    shop = asos.ShopResult(numbers, quality(0.3), {trial: trained(trial) for trial in asos.TRIALS})
     return {"hyperbolic": shop, "flat": shop}
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from lorentzrec.evaluation.report import Metric
 from lorentzrec.tuning.parts import PartStore
 from lorentzrec_paper import movielens
 from lorentzrec_paper.data_sets import DataFolder, MissingData
@@ -16,7 +17,8 @@ from paper.official_layouts import write_movielens_100k
 
 
 def curve(values: list[float], seconds: list[float], parameters: int = 100) -> Trained:
-    return Trained(values, values, seconds, seconds, Quality(0.5, 0.3, 0.1, 0.05), parameters)
+    test = Quality(Metric(0.5), Metric(0.3), Metric(0.1), Metric(0.05), evaluated=1, held_out=1)
+    return Trained(values, values, seconds, seconds, test, parameters)
 
 
 def test_time_to_a_level_is_read_off_the_line() -> None:
@@ -49,6 +51,10 @@ def test_a_small_run_from_file_to_figure(tmp_path: Path, monkeypatch: pytest.Mon
     assert popular[0] == "best sellers"
     assert (asymmetric[1], asymmetric[2]) == ("asymmetric", symmetric[2] - 80 * 4)  # a point of 4 for each customer
     assert any("MovieLens 100K" in note for note in found.notes)
+    assert "the paper used MovieLens 20M, which is not in the data folder" in found.notes
+    (tmp_path / "ml-20m").mkdir()
+    (tmp_path / "ml-20m" / "ratings.csv").write_text("userId,movieId,rating,timestamp\n1,2,4.0,1\n")
+    assert "the paper used MovieLens 20M, which is left out of a quick run" in movielens.run(context).notes
     found.figures["curves"].draw(tmp_path / "curves.png")
     assert (tmp_path / "curves.png").read_bytes()[:4] == b"\x89PNG"
 

@@ -23,14 +23,14 @@ from lorentzrec.evaluation.significance import Comparison, compare_pairs
 from lorentzrec.geometry import euclidean, hyperboloid
 from lorentzrec.learning.trainer import train
 from lorentzrec.model.config import TrainingConfig
-from lorentzrec.tuning.comparison import GEOMETRIES
+from lorentzrec.tuning.comparison import GEOMETRIES, TwinRow
 from lorentzrec.tuning.parts import Part
 from lorentzrec.tuning.search import Search
 from lorentzrec.tuning.task import TuningTask
 from lorentzrec_paper import twins
 from lorentzrec_paper.data_sets import DamagedData, FoundData, five_core_name
 from lorentzrec_paper.experiment import Column, Context, Experiment, Figure, Outcome, Table
-from lorentzrec_paper.twins import DataSetTask, Measured, TwinRow
+from lorentzrec_paper.twins import DataSetTask, Measured
 
 DIMENSIONS: tuple[int, ...] = (2, 4, 8, 16)
 SEEDS: tuple[int, ...] = (0, 1, 2)

@@ -20,7 +20,7 @@ import numpy as np
 from lorentzrec import __version__
 from lorentzrec.errors import TrainingError
 from lorentzrec.model.config import TrainingConfig
-from lorentzrec.tuning.comparison import GEOMETRIES, Comparer, Difference, Runs, make_systems
+from lorentzrec.tuning.comparison import GEOMETRIES, Comparer, TwinRow, geometry_table
 from lorentzrec.tuning.parts import Part
 from lorentzrec.tuning.search import Search, tune
 from lorentzrec.tuning.search_spaces import SPACES, Between
@@ -100,22 +100,6 @@ class Tuned:
 
 
 @dataclass(frozen=True)
-class TwinRow:
-    """Both twins at one dimension."""
-
-    dimension: int
-    hyperboloid: Runs
-    euclidean: Runs
-    difference: Difference
-
-    @property
-    def relative(self) -> tuple[float, float, float]:
-        """The difference and the ends of its interval over customers, in per cent of the Euclidean value."""
-        over, unit = self.difference.over_users, self.euclidean.value / 100
-        return over.difference / unit, over.low / unit, over.high / unit
-
-
-@dataclass(frozen=True)
 class Measured:
     """Everything about one data set."""
 
@@ -147,16 +131,12 @@ def measure(
     tuned = _tune(split, search, task.trials, found, context, say)
     configs = {geometry: TrainingConfig.from_mapping(one.config) for geometry, one in tuned.items()}
     comparer = Comparer(split, context.parts, task.metric, seeds, THREADS, say)
-    rows = []
-    for dimension in dimensions:
-        curved, flat = comparer.run(make_systems(GEOMETRIES, configs, dimension))
-        rows.append(TwinRow(dimension, curved, flat, comparer.compare(curved, flat)))
     before, test = split.before_test, split.require_test()
     return Measured(
         title=found.title,
         metric=task.metric,
         tuned=tuned,
-        rows=tuple(rows),
+        rows=tuple(geometry_table(comparer, configs, dimensions)),
         learned=repr(before),
         test_events=len(test),
         unseen=int((before.item_counts[test.item_rows] == 0).sum()),

@@ -15,7 +15,7 @@ from lorentzrec.evaluation.significance import Comparison
 from lorentzrec.learning.trainer import train
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.tuning import search as tuning
-from lorentzrec.tuning.comparison import Difference, Runs, System
+from lorentzrec.tuning.comparison import Difference, Runs, System, TwinRow
 from lorentzrec.tuning.parts import PartStore
 from lorentzrec_paper import results, twins
 from lorentzrec_paper.data_sets import DataFolder, FoundData, MissingData
@@ -186,13 +186,13 @@ def test_positives_and_parts_of_each_data_set(tmp_path: Path) -> None:
     assert sorted(owner) == sorted(map(int, first[1:]))
 
 
-def row(dimension: int, euclidean: float, difference: float, p_value: float) -> twins.TwinRow:
+def row(dimension: int, euclidean: float, difference: float, p_value: float) -> TwinRow:
     over = Comparison(difference, difference - 0.01, difference + 0.01, p_value, "by hand")
     curved, flat = (
         Runs(System(name, name, {}), "ndcg@10", (value,), np.array([value]), {}, 1.0)
         for name, value in (("hyperboloid", euclidean + difference), ("euclidean", euclidean))
     )
-    return twins.TwinRow(dimension, curved, flat, Difference("hyperboloid", "euclidean", over, None))
+    return TwinRow(dimension, curved, flat, Difference("hyperboloid", "euclidean", over, None))
 
 
 def test_verdicts_count_who_is_ahead() -> None:

@@ -77,8 +77,11 @@ def test_peers_have_the_dimension_of_the_hyperboloid() -> None:
 
 def test_geometries_at_several_dimensions(tmp_path: Path) -> None:
     rows = geometry_table(comparer(tmp_path), CONFIGS, [2, 4])
-    assert [row["dimension"] for row in rows] == [2, 4]
+    assert [row.dimension for row in rows] == [2, 4]
     for row in rows:
-        assert row["hyperboloid"] == pytest.approx(np.mean(row["hyperboloid_runs"]))
-        assert min(row["hyperboloid_seconds"], row["euclidean_seconds"]) > 0
-        assert row["over_users"]["difference"] == pytest.approx(row["hyperboloid"] - row["euclidean"], abs=1e-6)
+        assert row.hyperboloid.value == pytest.approx(np.mean(row.hyperboloid.values))
+        assert [runs.system.settings["dimension"] for runs in (row.hyperboloid, row.euclidean)] == [row.dimension] * 2
+        assert min(row.hyperboloid.seconds, row.euclidean.seconds) > 0
+        difference = row.hyperboloid.value - row.euclidean.value
+        assert row.difference.over_users.difference == pytest.approx(difference, abs=1e-6)
+        assert row.relative[0] == pytest.approx(100 * difference / row.euclidean.value, abs=1e-3)

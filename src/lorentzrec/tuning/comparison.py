@@ -130,6 +130,22 @@ class Difference:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class TwinRow:
+    """Hyperboloid and Euclidean twin at one dimension."""
+
+    dimension: int
+    hyperboloid: Runs
+    euclidean: Runs
+    difference: Difference
+
+    @property
+    def relative(self) -> tuple[float, float, float]:
+        """The difference and the ends of its interval over customers, in per cent of the Euclidean value."""
+        over, unit = self.difference.over_users, self.euclidean.value / 100
+        return over.difference / unit, over.low / unit, over.high / unit
+
+
 def make_systems(
     names: Sequence[str], configs: Mapping[str, TrainingConfig] | None = None, dimension: int | None = None
 ) -> list[System]:
@@ -246,14 +262,10 @@ class Comparer:
 
 def geometry_table(
     comparer: Comparer, configs: Mapping[str, TrainingConfig], dimensions: Sequence[int]
-) -> list[dict[str, Any]]:
-    """Hyperboloid and Euclidean twin in several dimensions: a row for each, with both means and the tests."""
+) -> list[TwinRow]:
+    """Hyperboloid and Euclidean twin in several dimensions, a row for each."""
     rows = []
     for dimension in dimensions:
-        both = comparer.run(make_systems(GEOMETRIES, configs, dimension))
-        row = {"dimension": dimension, "metric": comparer.metric, **comparer.compare(*both).to_dict()}
-        for name, runs in zip(GEOMETRIES, both, strict=True):
-            row |= {name: runs.value, f"{name}_runs": list(runs.values)}
-            row |= {f"{name}_metrics": runs.all_metrics, f"{name}_seconds": runs.seconds}
-        rows.append(row)
+        curved, flat = comparer.run(make_systems(GEOMETRIES, configs, dimension))
+        rows.append(TwinRow(dimension, curved, flat, comparer.compare(curved, flat)))
     return rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -65,7 +66,7 @@ def plot_curves(panels: Sequence[Panel], path: str | Path, *, columns: int = 3) 
         for number, panel in enumerate(panels, start=1):
             axes = figure.add_subplot(rows, columns, number)
             others = iter(OTHER_COLOURS)
-            for curve, marker in zip(panel.curves, MARKERS, strict=False):
+            for curve, marker in zip(panel.curves, cycle(MARKERS), strict=False):
                 colour = COLOURS.get(curve.label) or next(others, GREY)
                 style: dict[str, Any] = {"marker": marker, "markersize": 2.5, "linewidth": 1.2, "color": colour}
                 axes.plot(curve.places, curve.values, label=curve.label, **style)

@@ -32,6 +32,13 @@ def test_equal_curves_give_equal_files(tmp_path: Path) -> None:
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
 
 
+def test_every_curve_is_drawn(tmp_path: Path) -> None:
+    curves = [Curve(f"system {number}", [1, 2], [0.1 * number, 0.2]) for number in range(7)]
+    for count in (6, 7):
+        plot_curves([Panel("a", "x", "y", curves[-count:])], tmp_path / f"{count}.svg")
+    assert (tmp_path / "6.svg").read_bytes().count(b"clip-path") < (tmp_path / "7.svg").read_bytes().count(b"clip-path")
+
+
 def test_an_unknown_ending_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"\.png, \.svg or \.pdf"):
         plot_curves([Panel("a", "x", "y", [])], tmp_path / "curves.txt")

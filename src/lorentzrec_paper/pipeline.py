@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+from unittest.mock import patch
 
 import numpy as np
 
@@ -135,7 +136,7 @@ def _blobs(services: Services) -> Iterator[str]:
     if services.blobs is not None:
         yield services.blobs
         return
-    with Azurite() as server, _environment("AZURE_STORAGE_CONNECTION_STRING", server.connection_string):
+    with Azurite() as server, patch.dict(os.environ, AZURE_STORAGE_CONNECTION_STRING=server.connection_string):
         server.create_container("pipeline")
         yield "az://pipeline"
 
@@ -146,21 +147,8 @@ def _store(services: Services) -> Iterator[str]:
     if services.store is not None:
         yield services.store
         return
-    with CosmosEmulator() as server, _environment("COSMOS_KEY", server.KEY):
+    with CosmosEmulator() as server, patch.dict(os.environ, COSMOS_KEY=server.KEY):
         yield server.address("pipeline")
-
-
-@contextmanager
-def _environment(name: str, value: str) -> Iterator[None]:
-    """A variable for this process and those it starts."""
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        del os.environ[name]
-        if before is not None:
-            os.environ[name] = before
 
 
 def upload_events(blobs: str, shop: SyntheticConfig, scratch: Path, watch: Stopwatch) -> bool:
@@ -181,7 +169,7 @@ def upload_events(blobs: str, shop: SyntheticConfig, scratch: Path, watch: Stopw
 
 
 def prepare_on_spark(blobs: str, services: Services, watch: Stopwatch) -> Dataset:
-    """Histories with the next item as label, and the last event of each customer held out."""
+    """A dataset of the events, with the last of each customer held out."""
     from lorentzrec.ingest.spark_engine import spark_engine
 
     place = join(blobs, "dataset")

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from lorentzrec.errors import TrainingError
 from lorentzrec.evaluation.significance import Comparison
 from lorentzrec_paper import amazon_grid
 from lorentzrec_paper.amazon_grid import GEOMETRIES, Category, Measured, Setting, appendix, measure
@@ -71,7 +72,15 @@ def run(context: Context) -> Outcome:
         "minimum_rating": amazon_grid.MINIMUM_RATING,
         "minimum_user_events": amazon_grid.MINIMUM_EVENTS,
     }
-    return outcome_of([measure(category, context, grid, runs) for category in categories], settings)
+    results = []
+    for category in categories:
+        try:
+            results.append(measure(category, context, grid, runs))
+        except TrainingError as error:
+            context.damaged.append(f"{category.title}: {error}")
+    if not results:
+        raise TrainingError("; ".join(context.damaged))
+    return outcome_of(results, settings)
 
 
 def outcome_of(results: Sequence[Measured], settings: Mapping[str, Any]) -> Outcome:
@@ -83,17 +92,21 @@ def outcome_of(results: Sequence[Measured], settings: Mapping[str, Any]) -> Outc
         "± is the standard deviation over runs; runs differ in their seed, that is in the initial points and the order "
         "and negatives of training; the queries of the test are the same for all",
     ]
-    if not all(one.complete for one in results):
+    if not all(one.category.complete for one in results):
         notes.append(NOT_THE_PAPERS + "; the text files have no ratings, so every event is a positive")
-    if any("Cell_Phones" in one.category and not one.complete for one in results):
+    if any("Cell_Phones" in one.category.name and not one.category.complete for one in results):
         notes.append("the order of Cell Phones' events is lost in the 5-core text file: the test event is a random one")
-    runs = [
-        run for one in results for cell in one.grid.values() for geometry in GEOMETRIES for run in cell.of(geometry)
-    ]
+    runs = [run for one in results for cell in one.grid.values() for of_one in cell.values() for run in of_one]
     if failed := runs.count(None):
         notes.append(f"{failed} trainings of the grid ended in infinite points; their settings cannot be chosen")
     notes += [
-        f"{one.title}: {one.final.removed:,} test events removed because their item has no training event"
+        f"{one.category.title}: {one.final.failed} trainings with the settings chosen on validation ended in infinite "
+        "points and are left out of their means"
+        for one in results
+        if one.final.failed
+    ]
+    notes += [
+        f"{one.category.title}: {one.final.removed:,} test events removed because their item has no training event"
         for one in results
         if one.final.removed
     ]
@@ -133,7 +146,7 @@ def _main_table(results: Sequence[Measured]) -> Table:
         compared = one.compare_best()
         spreads = (Column.format_spread(one.best_runs(geometry)) for geometry in GEOMETRIES)
         numbers = (one.final.users, one.final.test_events, one.final.popularity, *spreads)
-        rows.append((one.title, *numbers, compared.difference, compared.p_value))
+        rows.append((one.category.title, *numbers, compared.difference, compared.p_value))
     return _table("HR@10 among 100 negatives, settings chosen on the test as in the paper", columns, rows)
 
 
@@ -144,9 +157,9 @@ def _paper_table(results: Sequence[Measured]) -> Table:
         *(Column(geometry) for geometry in GEOMETRIES),
     )
     ours = {
-        one.category: [Column.format_spread(one.best_runs(geometry)) for geometry in GEOMETRIES]
+        one.category.name: [Column.format_spread(one.best_runs(geometry)) for geometry in GEOMETRIES]
         for one in results
-        if one.complete
+        if one.category.complete
     }
     rows = [
         (category_title(category), *printed, "yes" if significant else "no", *ours.get(category, (None, None)))
@@ -164,11 +177,9 @@ def _validation_table(results: Sequence[Measured]) -> Table:
     ]
     rows = []
     for one in results:
-        row: list[Any] = [one.title]
+        row: list[Any] = [one.category.title]
         for metric, (_, places) in shown.items():
-            row += [
-                Column.format_spread(getattr(of, metric), places) for of in (one.final.hyperboloid, one.final.euclidean)
-            ]
+            row += [Column.format_spread(getattr(one.final.metrics[name], metric), places) for name in GEOMETRIES]
             row.append(one.compare_final(metric).p_value)
         rows.append(tuple(row))
     return _table("Settings chosen on a validation item: the paper's protocol, and full ranking", columns, rows)
@@ -185,12 +196,12 @@ def _appendix_table(results: Sequence[Measured]) -> Table:
     )
     rows = []
     for one in results:
-        printed = appendix(one.category)
-        per_batch = [Column.format_spread(one.grid[printed[geometry]].of(geometry)) for geometry in GEOMETRIES]
+        printed = appendix(one.category.name)
+        per_batch = [Column.format_spread(one.grid[printed[geometry]][geometry]) for geometry in GEOMETRIES]
         others = [
-            Column.format_spread(cell.of(geometry)) for cell in (one.per_triplet, one.beyond) for geometry in GEOMETRIES
+            Column.format_spread(cell[geometry]) for cell in (one.per_triplet, one.beyond) for geometry in GEOMETRIES
         ]
-        rows.append((one.title, *per_batch, *others, *(str(printed[geometry]) for geometry in GEOMETRIES)))
+        rows.append((one.category.title, *per_batch, *others, *(str(printed[geometry]) for geometry in GEOMETRIES)))
     title = (
         "HR@10 with the appendix's best settings, the regularisation added once per batch or once per triplet; "
         "beyond the grid: rate 0.5, regularisation 1 per batch"
@@ -202,8 +213,8 @@ def _settings_table(results: Sequence[Measured]) -> Table:
     columns = [Column(f"{geometry}, by {part}") for part in ("test", "validation") for geometry in GEOMETRIES]
     rows = []
     for one in results:
-        by_test = [str(one.best_setting(geometry)) for geometry in GEOMETRIES]
-        rows.append((one.title, *by_test, *(str(one.chosen[geometry]) for geometry in GEOMETRIES)))
+        by_test = [str(one.best[geometry]) for geometry in GEOMETRIES]
+        rows.append((one.category.title, *by_test, *(str(one.chosen[geometry]) for geometry in GEOMETRIES)))
     return _table("Rate and regularisation that were chosen", columns, rows)
 
 
@@ -211,7 +222,7 @@ def _count_by_kind(results: Sequence[Measured], chosen: Sequence[bool]) -> str:
     """ "2 of 6 on 5-core files; ...", for each kind of data."""
     by_kind: dict[str, list[bool]] = {}
     for one, yes in zip(results, chosen, strict=True):
-        by_kind.setdefault(one.kind, []).append(yes)
+        by_kind.setdefault(one.category.kind, []).append(yes)
     return "; ".join(f"{sum(flags)} of {len(flags)} {kind}" for kind, flags in by_kind.items())
 
 
@@ -224,7 +235,7 @@ def _verdicts(results: Sequence[Measured]) -> tuple[Verdict, ...]:
     means = [[float(np.mean(one.best_runs(geometry))) for geometry in GEOMETRIES] for one in results]
     relative = [hyperboloid / euclidean - 1 for hyperboloid, euclidean in means]
     higher = [one.difference > 0 for one in compared]
-    rates = {geometry: [one.best_setting(geometry).rate for one in results] for geometry in GEOMETRIES}
+    rates = {geometry: [one.best[geometry].rate for one in results] for geometry in GEOMETRIES}
     at_rate = [rate == 0.01 for rate in rates["hyperboloid"]] + [rate == 0.1 for rate in rates["euclidean"]]
     below_baseline = [max(pair) <= one.final.popularity for pair, one in zip(means, results, strict=True)]
     return (
@@ -233,7 +244,7 @@ def _verdicts(results: Sequence[Measured]) -> tuple[Verdict, ...]:
             "Table 2",
             f"higher in {count(higher)}",
             status_of(higher, 0.5),
-            "" if all(one.complete for one in results) else NOT_THE_PAPERS,
+            "" if all(one.category.complete for one in results) else NOT_THE_PAPERS,
         ),
         Verdict(
             "significantly, at the 5 % level, in five of eight",
@@ -281,13 +292,14 @@ def _panel(one: Measured) -> Panel:
     for geometry in GEOMETRIES:
         best: dict[float, tuple[float, float]] = {}
         for setting, cell in one.grid.items():
-            runs = [run for run in cell.of(geometry) if run is not None]
-            whole = len(runs) == len(cell.of(geometry))
+            runs = [run for run in cell[geometry] if run is not None]
+            whole = len(runs) == len(cell[geometry])
             if whole and np.mean(runs) > best.get(setting.rate, (0.0, 0.0))[0]:
                 best[setting.rate] = (float(np.mean(runs)), float(np.std(runs, ddof=1)))
         rates = sorted(best)
         curves.append(Curve(geometry, rates, [best[rate][0] for rate in rates], [best[rate][1] for rate in rates]))
-    title = category_title(one.category) + ("" if one.complete else ", > 20" if one.few else ", 5-core")
+    about = one.category
+    title = category_title(about.name) + ("" if about.complete else ", > 20" if about.few else ", 5-core")
     return Panel(title, "learning rate", "HR@10", curves, logarithmic=True, level=one.final.popularity)
 
 

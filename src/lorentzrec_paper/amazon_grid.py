@@ -71,23 +71,14 @@ QUERIES_PER_BLOCK = 256
 """Queries whose candidates' points are gathered at once: a few MB, which stay in the cache."""
 
 
-@dataclass(frozen=True)
-class HitRates:
-    """HR@10 of each run; None for a training that failed."""
-
-    hyperboloid: list[float | None]
-    euclidean: list[float | None]
-
-    def of(self, geometry: str) -> list[float | None]:
-        return self.hyperboloid if geometry == "hyperboloid" else self.euclidean
-
-
+HitRates = dict[str, list[float | None]]
+"""By geometry: HR@10 of each run; None for a training that failed."""
 Grid = Mapping[Setting, HitRates]
 
 
 @dataclass(frozen=True)
 class Metrics:
-    """Of each run of one geometry, with the settings chosen on validation."""
+    """Of each finished run of one geometry, with the settings chosen on validation."""
 
     sampled_hr: list[float]
     full_hr: list[float]
@@ -104,22 +95,21 @@ class Final:
     test_events: int
     removed: int
     """Test events of items without a training event."""
-    hyperboloid: Metrics
-    euclidean: Metrics
+    failed: int
+    """Trainings with the chosen settings that ended in infinite points."""
+    metrics: dict[str, Metrics]
+    """By geometry."""
 
 
 @dataclass(frozen=True)
 class Measured:
     """Everything about one category."""
 
-    category: str
-    title: str
-    few: bool
-    """Whether only customers with more than 20 events are in it."""
-    complete: bool
-    """Whether it is the complete file, as the paper had it."""
+    category: Category
     grid: Grid
     """On the test."""
+    best: Mapping[str, Setting]
+    """By geometry: the best of the grid on the test."""
     chosen: Mapping[str, Setting]
     """By geometry: on validation."""
     per_triplet: HitRates
@@ -127,23 +117,14 @@ class Measured:
     beyond: HitRates
     final: Final
 
-    def best_setting(self, geometry: str) -> Setting:
-        return best_of(self.grid, geometry)
-
     def best_runs(self, geometry: str) -> list[float]:
-        return [run for run in self.grid[self.best_setting(geometry)].of(geometry) if run is not None]
+        return [run for run in self.grid[self.best[geometry]][geometry] if run is not None]
 
     def compare_best(self) -> Comparison:
-        return _compare(self.best_runs("hyperboloid"), self.best_runs("euclidean"))
+        return _compare(*map(self.best_runs, GEOMETRIES))
 
     def compare_final(self, metric: str) -> Comparison:
-        return _compare(getattr(self.final.hyperboloid, metric), getattr(self.final.euclidean, metric))
-
-    @property
-    def kind(self) -> str:
-        if self.complete:
-            return "on complete files"
-        return f"on 5-core files{', customers with more than 20 events' if self.few else ''}"
+        return _compare(*(getattr(self.final.metrics[geometry], metric) for geometry in GEOMETRIES))
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,10 +192,21 @@ class Category:
         return self.found.name == complete_name(self.name)
 
     @property
+    def few(self) -> bool:
+        """Whether only customers with more than 20 events are in it."""
+        return self.minimum_events > 1
+
+    @property
     def title(self) -> str:
         """With the choice of customers, unless it is the paper's own."""
-        chosen = self.minimum_events > 1 and not self.complete
+        chosen = self.few and not self.complete
         return self.found.title + (f", over {self.minimum_events - 1} events" if chosen else "")
+
+    @property
+    def kind(self) -> str:
+        if self.complete:
+            return "on complete files"
+        return f"on 5-core files{', customers with more than 20 events' if self.few else ''}"
 
     @cached_property
     def data(self) -> Interactions:
@@ -266,6 +258,8 @@ class Round:
 
 
 def _compare(hyperboloid: Sequence[float], euclidean: Sequence[float]) -> Comparison:
+    if min(len(hyperboloid), len(euclidean)) < 2:
+        return Comparison(0.0, 0.0, 0.0, 1.0, "none: fewer than two trainings finished")
     if np.ptp(hyperboloid) == np.ptp(euclidean) == 0:
         # A handful of customers can get the same lists from every seed: there is nothing to test with.
         difference = hyperboloid[0] - euclidean[0]
@@ -295,37 +289,39 @@ def hit_rates(round_of: Callable[[], Round], configs: Sequence[TrainingConfig], 
         model = one_round.learn(config.replace(seed=seed))
         return None if model is None else one_round.hit_rate(model)
 
-    found = in_threads(measure_one, product(configs, range(runs)))
-    return HitRates(found[:runs], found[runs:])
+    found = iter(in_threads(measure_one, product(configs, range(runs))))
+    return {config.geometry: [next(found) for _ in range(runs)] for config in configs}
 
 
 def measure_in_full(category: Category, configs: Sequence[TrainingConfig], runs: int) -> Final:
     """The config of each geometry on the test."""
-    one_round, metrics = category.testing, []
+    one_round, metrics = category.testing, dict[str, Metrics]()
     for config in configs:
         rows = []
         for model in in_threads(one_round.learn, (config.replace(seed=seed) for seed in range(runs))):
             if model is not None:
                 full = evaluate(model, one_round.test, "full", k=10, intervals=False)
                 rows.append((one_round.hit_rate(model), full["hr@10"], full["ndcg@10"]))
-        metrics.append(Metrics(*map(list, zip(*rows, strict=True))))
+        metrics[config.geometry] = Metrics(*np.reshape(rows, (-1, 3)).T.tolist())
     return Final(
         popularity=one_round.popularity(),
         users=len(one_round.train.users),
         test_events=len(one_round.test),
         removed=len(category.data) - len(one_round.train) - len(one_round.test),
-        hyperboloid=metrics[0],
-        euclidean=metrics[1],
+        failed=sum(runs - len(one.sampled_hr) for one in metrics.values()),
+        metrics=metrics,
     )
 
 
 def best_of(grid: Grid, geometry: str) -> Setting:
     """The setting with the highest mean; one with a failed run cannot be chosen."""
     sums = {
-        setting: sum(run for run in by.of(geometry) if run is not None)
+        setting: sum(run for run in by[geometry] if run is not None)
         for setting, by in grid.items()
-        if None not in by.of(geometry)
+        if None not in by[geometry]
     }
+    if not sums:
+        raise TrainingError(f"every setting of the {geometry} has a training that diverged: check the data")
     return max(sums, key=lambda setting: sums[setting])
 
 
@@ -355,16 +351,14 @@ def measure(category: Category, context: Context, settings: Sequence[Setting], r
             part("beyond the grid", test, twins(BEYOND), runs),
         ],
     )
-    chosen = {geometry: best_of(on_validation, geometry) for geometry in GEOMETRIES}
+    best, chosen = ({geometry: best_of(grid, geometry) for geometry in GEOMETRIES} for grid in (on_test, on_validation))
     configs = [config_of(geometry, setting) for geometry, setting in chosen.items()]
     make = partial(measure_in_full, category)
-    (final,) = context.run(Final, [part("chosen on validation", make, configs, runs)])
+    (final,) = context.run(Final, [part("settings chosen on validation", make, configs, runs)])
     return Measured(
-        category=category.name,
-        title=category.title,
-        few=category.minimum_events > 1,
-        complete=category.complete,
+        category=category,
         grid=on_test,
+        best=best,
         chosen=chosen,
         per_triplet=per_triplet,
         beyond=beyond,

@@ -47,7 +47,7 @@ class Column:
     def format_spread(runs: Sequence[float | None], places: int = 3) -> str:
         """ "0.123 ± 0.004": the mean and the standard deviation of several runs; None is a training that failed."""
         values = [run for run in runs if run is not None]
-        if len(values) < len(runs):
+        if not values or len(values) < len(runs):
             return "diverged"
         deviation = f" ± {np.std(values, ddof=1):.{places}f}" if len(values) > 1 else ""
         return f"{np.mean(values):.{places}f}{deviation}"

@@ -22,7 +22,7 @@ def run_python(back_end: str, *arguments: str | Path) -> subprocess.CompletedPro
     environment = os.environ | {
         "KERAS_BACKEND": back_end,
         "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": str(TESTS),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")])),
         "TF_CPP_MIN_LOG_LEVEL": "3",
     }
     command = [sys.executable, *map(str, arguments)]

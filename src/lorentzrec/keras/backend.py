@@ -73,8 +73,11 @@ def value_and_gradients(
     return value.detach(), other, list(gradients)
 
 
-def read_rows(variable: Any, rows: Tensor) -> Tensor:
-    """Some rows of a variable. TensorFlow would copy a variable that is read as a whole when it is next written."""
+def read_rows(variable: Any, rows: Tensor | None) -> Tensor:
+    """Some rows of a variable; None: all. TensorFlow would copy a variable that is read as a whole when it is next
+    written."""
+    if rows is None:
+        return keras.ops.convert_to_tensor(variable)
     if BACKEND != "tensorflow":
         return keras.ops.take(variable, rows, axis=0)
     import tensorflow as tf
@@ -82,12 +85,15 @@ def read_rows(variable: Any, rows: Tensor) -> Tensor:
     return tf.gather(variable.value if isinstance(variable, keras.Variable) else variable, rows)
 
 
-def write_rows(variable: Any, rows: Tensor, values: Tensor) -> None:
-    """Set distinct rows of a variable, without a copy of it: JAX updates in place what a jitted step donates.
+def write_rows(variable: Any, rows: Tensor | None, values: Tensor) -> None:
+    """Set distinct rows of a variable, without a copy of it: JAX updates in place what a jitted step donates. None: all
+    rows.
 
     A spare row that pads `rows` may repeat.
     """
-    if BACKEND == "tensorflow":
+    if rows is None:
+        variable.assign(values)
+    elif BACKEND == "tensorflow":
         raw = variable.value if isinstance(variable, keras.Variable) else variable
         raw.scatter_nd_update(keras.ops.expand_dims(rows, 1), values)
     elif BACKEND == "jax":

@@ -96,8 +96,7 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         """Adagrad's sums of each of `tables`; none if the optimiser has none."""
         if not isinstance(self.optimizer, RiemannianOptimiser):
             return []
-        found = [self.optimizer.squared_of(self._table_index(i)) for i in range(len(self.tables))]
-        return [sums for sums in found if sums is not None]
+        return [sums for sums in map(self.optimizer.squared_of, self.tables) if sums is not None]
 
     def set_points(self, *spaces: NDArray[np.float32]) -> None:
         """Space coordinates of all items, and of their points in histories if these are separate."""
@@ -218,9 +217,8 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         loss, _, gradients = value_and_gradients(lambda points: (self.block_loss(points, batch), ()), blocks)
         optimizer = self.optimizer
         if isinstance(optimizer, RiemannianOptimiser):
-            for i, (table, name) in enumerate(zip(self.tables, names, strict=True)):
-                index = self._table_index(i)
-                optimizer.step_rows(index, table, batch[name], blocks[i], gradients[i], optimizer.learning_rate)
+            for table, name, points, gradient in zip(self.tables, names, blocks, gradients, strict=True):
+                optimizer.step_rows(table, batch[name], points, gradient, optimizer.learning_rate)
             optimizer.iterations.assign_add(1)
         else:
             whole = [
@@ -231,9 +229,6 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         count = ops.sum(ops.cast(batch["target_weights"] > 0, "float32"))
         self.loss_mean.update_state(loss / ops.maximum(count, 1.0), sample_weight=count)
         return {"loss": self.loss_mean.result()}
-
-    def _table_index(self, table: int) -> int:
-        return [id(variable) for variable in self.trainable_variables].index(id(self.tables[table]))
 
     def block_loss(self, blocks: list[Tensor], batch: dict[str, Tensor]) -> Tensor:
         """The summed loss of a block, given the points of its distinct rows: items, and histories if separate."""

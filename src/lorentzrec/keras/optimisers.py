@@ -58,31 +58,22 @@ class RiemannianOptimiser(keras.optimizers.Optimizer):  # type: ignore[misc]
         self.capped_steps = self.add_variable((), dtype="int32", name="capped_steps")
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Tensor) -> None:
-        index = self._get_variable_index(variable)
         rate = ops.cast(learning_rate, variable.dtype)
-        if not self._is_points[index]:
-            self.update_ordinary(gradient, variable, rate, index)
-        elif BACKEND == "tensorflow" and hasattr(gradient, "indices"):
+        if not self._is_points[self._get_variable_index(variable)]:
+            self.update_ordinary(gradient, variable, rate)
+            return
+        rows = None
+        if BACKEND == "tensorflow" and hasattr(gradient, "indices"):
             import tensorflow as tf
 
             # Keras never adds up the parts of a row that was looked up several times
             rows, places = tf.unique(gradient.indices)
-            parts = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(rows))
-            self.step_rows(index, variable, rows, tf.gather(variable, rows), parts, rate)
-        else:
-            squared = self.squared_of(index)
-            moved, new_squared = self._step(
-                ops.convert_to_tensor(variable), None if squared is None else squared[:, None], gradient, rate
-            )
-            self.assign(variable, moved)
-            if squared is not None:
-                self.assign(squared, new_squared[:, 0])
+            gradient = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(rows))
+        self.step_rows(variable, rows, read_rows(variable, rows), gradient, rate)
 
-    def step_rows(
-        self, index: int, variable: Any, rows: Tensor, points: Tensor, gradients: Tensor, rate: Tensor
-    ) -> None:
-        """Move some rows of variable number `index`, whose values are `points`. Only these rows are read or written."""
-        squared = self.squared_of(index)
+    def step_rows(self, variable: Any, rows: Tensor | None, points: Tensor, gradients: Tensor, rate: Tensor) -> None:
+        """Move some rows of a variable, whose values are `points`; None: all rows. Only these are read or written."""
+        squared = self.squared_of(variable)
         sums = None if squared is None else read_rows(squared, rows)[:, None]
         moved, new_squared = self._step(points, sums, gradients, rate)
         write_rows(variable, rows, moved)
@@ -123,12 +114,12 @@ class RiemannianOptimiser(keras.optimizers.Optimizer):  # type: ignore[misc]
         self.assign_add(self.capped_steps, capped)
         return moved, squared
 
-    def squared_of(self, index: int) -> Any:
+    def squared_of(self, variable: Any) -> Any:
         """Adagrad's sums of a variable that holds points, one number per row; None without."""
         return None
 
     @abstractmethod
-    def update_ordinary(self, gradient: Any, variable: Any, rate: Tensor, index: int) -> None:
+    def update_ordinary(self, gradient: Any, variable: Any, rate: Tensor) -> None:
         """The step of a variable that does not hold points."""
 
     def get_config(self) -> dict[str, Any]:
@@ -142,7 +133,7 @@ class RiemannianSGD(RiemannianOptimiser):
     def __init__(self, learning_rate: Any = 0.05, **options: Any) -> None:
         super().__init__(learning_rate, **options)
 
-    def update_ordinary(self, gradient: Any, variable: Any, rate: Tensor, index: int) -> None:
+    def update_ordinary(self, gradient: Any, variable: Any, rate: Tensor) -> None:
         self.assign_sub(variable, rate * gradient)
 
 
@@ -168,11 +159,11 @@ class RiemannianAdagrad(RiemannianOptimiser):
             for i, (variable, points) in enumerate(zip(variables, self._is_points, strict=True))
         ]
 
-    def squared_of(self, index: int) -> Any:
-        return self._sums[index]
+    def squared_of(self, variable: Any) -> Any:
+        return self._sums[self._get_variable_index(variable)]
 
-    def update_ordinary(self, gradient: Any, variable: Any, rate: Tensor, index: int) -> None:
-        sums = self._sums[index]
+    def update_ordinary(self, gradient: Any, variable: Any, rate: Tensor) -> None:
+        sums = self.squared_of(variable)
         gradient = ops.convert_to_tensor(gradient)
         self.assign_add(sums, ops.square(gradient))
         self.assign_sub(variable, rate * gradient / ops.sqrt(sums + self.epsilon))

@@ -13,16 +13,20 @@ from lorentzrec.keras.optimisers import mark_as_points
 from lorentzrec.keras.points import gaps, midpoints, scores_of
 
 
-def _refuse_half_precision(layer: Any) -> None:
-    if layer.compute_dtype != "float32" or layer.variable_dtype != "float32":
-        raise ConfigError(
-            f"{type(layer).__name__} has the dtype policy {layer.dtype_policy.name}, and points of the hyperboloid "
-            "need float32: give dtype='float32'"
-        )
+class _Float32Layer(keras.layers.Layer):  # type: ignore[misc]
+    """A layer of points, which refuses half precision."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        if self.compute_dtype != "float32" or self.variable_dtype != "float32":
+            raise ConfigError(
+                f"{type(self).__name__} has the dtype policy {self.dtype_policy.name}, and points of the hyperboloid "
+                "need float32: give dtype='float32'"
+            )
 
 
 @keras.saving.register_keras_serializable("lorentzrec")
-class HyperboloidEmbedding(keras.layers.Layer):  # type: ignore[misc]
+class HyperboloidEmbedding(_Float32Layer):
     """A point of the hyperboloid for each of `input_dim` ids: ids (...) -> points (..., output_dim).
 
     Train it with `RiemannianSGD` or `RiemannianAdagrad`; another optimiser moves the coordinates as ordinary numbers.
@@ -39,7 +43,6 @@ class HyperboloidEmbedding(keras.layers.Layer):  # type: ignore[misc]
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        _refuse_half_precision(self)
         self.input_dim, self.output_dim, self.mask_negative = input_dim, output_dim, mask_negative
         self.embeddings_initializer = keras.initializers.get(
             embeddings_initializer or keras.initializers.RandomUniform(-0.05, 0.05)
@@ -90,7 +93,7 @@ class HyperboloidEmbedding(keras.layers.Layer):  # type: ignore[misc]
 
 
 @keras.saving.register_keras_serializable("lorentzrec")
-class EinsteinMidpoint(keras.layers.Layer):  # type: ignore[misc]
+class EinsteinMidpoint(_Float32Layer):
     """A history as one point: S / sqrt(-<S, S>) with S = sum_i w_i x_i, points (batch, length, d) -> (batch, d).
 
     recency: weight of a point per step back from the last one that is not masked; 1 weighs all equally.
@@ -101,7 +104,6 @@ class EinsteinMidpoint(keras.layers.Layer):  # type: ignore[misc]
 
     def __init__(self, recency: float = 1.0, **options: Any) -> None:
         super().__init__(**options)
-        _refuse_half_precision(self)
         if not 0 < recency <= 1:
             raise ConfigError(f"recency is {recency}: give a number above 0 and up to 1")
         self.recency = recency
@@ -134,14 +136,10 @@ class EinsteinMidpoint(keras.layers.Layer):  # type: ignore[misc]
         return {**super().get_config(), "recency": self.recency}
 
 
-class _Pairwise(keras.layers.Layer):  # type: ignore[misc]
+class _Pairwise(_Float32Layer):
     """Queries (..., q, d) and points (..., n, d) -> (..., q, n)."""
 
     score = ""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        _refuse_half_precision(self)
 
     def call(self, inputs: Any) -> Tensor:
         queries, points = inputs
@@ -166,7 +164,7 @@ class LorentzDistance(_Pairwise):
 
 
 @keras.saving.register_keras_serializable("lorentzrec")
-class MinkowskiRetrieval(keras.layers.Layer):  # type: ignore[misc]
+class MinkowskiRetrieval(_Float32Layer):
     """The `k` points with the highest scores: [queries (batch, d), points (n, d)] -> {"items": (batch, k) rows of
     points, "scores": (batch, k)}, best first.
 
@@ -175,7 +173,6 @@ class MinkowskiRetrieval(keras.layers.Layer):  # type: ignore[misc]
 
     def __init__(self, k: int = 10, score: str = "distance", **options: Any) -> None:
         super().__init__(**options)
-        _refuse_half_precision(self)
         if k < 1:
             raise ConfigError(f"k is {k}: give a whole number from 1")
         if score not in ("inner", "distance"):

@@ -104,8 +104,8 @@ class RiemannianOptimiser(keras.optimizers.Optimizer):  # type: ignore[misc]
             squared = squared + clipping * clipping * squared_norm
             factor = factor / ops.sqrt(squared + _TINY)
         allowed = ops.minimum(factor, MAXIMUM_STEP / norm)
-        cosh, sinhc = _cosh_and_sinhc(ops.square(allowed * ops.where(moving, norm, 0.0)))
-        moved = cosh * points - sinhc * allowed * tangent
+        length = allowed * norm
+        moved = ops.cosh(length) * points - ops.sinh(length) / norm * tangent
         size = ops.sqrt(ops.sum(moved * moved, axis=-1, keepdims=True))
         outside = size > _LARGEST_SPACE
         moved = ops.where(outside, moved * (_LARGEST_SPACE / ops.where(outside, size, 1.0)), moved)
@@ -170,13 +170,6 @@ class RiemannianAdagrad(RiemannianOptimiser):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "epsilon": self.epsilon}
-
-
-def _cosh_and_sinhc(squared: Tensor) -> tuple[Tensor, Tensor]:
-    """cosh(t) and sinh(t) / t from t^2 <= 1, the longest step: the series to t^8 is exact to float32."""
-    cosh = 1 + squared * (1 / 2 + squared * (1 / 24 + squared * (1 / 720 + squared / 40320)))
-    sinhc = 1 + squared * (1 / 6 + squared * (1 / 120 + squared * (1 / 5040 + squared / 362880)))
-    return cosh, sinhc
 
 
 def _count(flags: Tensor) -> Tensor:

@@ -49,28 +49,27 @@ def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def value_and_gradients(
-    function: Callable[[list[Tensor]], tuple[Tensor, Any]], tensors: list[Tensor]
-) -> tuple[Tensor, Any, list[Tensor]]:
-    """The value of a function, what else it returns, and the gradients of the value by each of the tensors."""
+    function: Callable[[list[Tensor]], Tensor], tensors: list[Tensor]
+) -> tuple[Tensor, list[Tensor]]:
+    """The value of a function, and its gradients by each of the tensors."""
     if BACKEND == "tensorflow":
         import tensorflow as tf
 
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(tensors)
-            value, other = function(tensors)
-        return value, other, [tf.convert_to_tensor(gradient) for gradient in tape.gradient(value, tensors)]
+            value = function(tensors)
+        return value, [tf.convert_to_tensor(gradient) for gradient in tape.gradient(value, tensors)]
     if BACKEND == "jax":
         import jax
 
-        (value, other), gradients = jax.value_and_grad(function, has_aux=True)(tensors)
-        return value, other, gradients
+        return jax.value_and_grad(function)(tensors)  # type: ignore[no-any-return]
     import torch
 
     with torch.enable_grad():
         leaves = [tensor.detach().requires_grad_() for tensor in tensors]
-        value, other = function(leaves)
+        value = function(leaves)
         gradients = torch.autograd.grad(value, leaves)
-    return value.detach(), other, list(gradients)
+    return value.detach(), list(gradients)
 
 
 def read_rows(variable: Any, rows: Tensor | None) -> Tensor:
@@ -110,16 +109,7 @@ def concrete(tensor: Any) -> NDArray[Any] | None:
     """The numbers of a tensor, or None while a graph is traced and there are none."""
     if isinstance(tensor, keras.KerasTensor):
         return None
-    if BACKEND == "tensorflow":
-        import tensorflow as tf
-
-        if tf.is_tensor(tensor) and not hasattr(tensor, "numpy"):
-            return None
-    elif BACKEND == "jax":
-        import jax
-
-        if isinstance(tensor, jax.core.Tracer):
-            return None
-    elif getattr(tensor, "is_meta", False):
+    try:
+        return np.asarray(keras.ops.convert_to_numpy(tensor))
+    except (NotImplementedError, TypeError, ValueError):
         return None
-    return np.asarray(keras.ops.convert_to_numpy(tensor))

@@ -8,7 +8,8 @@ import keras
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.interactions import Interactions, offsets_of
+from lorentzrec.data.arrays import gather_groups, offsets_of
+from lorentzrec.data.interactions import Interactions
 from lorentzrec.learning.epochs import block_bounds, epoch_key, find_learners, order_of
 from lorentzrec.learning.kernels.blocks import draw_negatives
 from lorentzrec.learning.kernels.numbers import FOLDS, NEGATIVES, key_for, permuted
@@ -78,11 +79,8 @@ class Blocks(keras.utils.PyDataset):  # type: ignore[misc]
         """The arrays of a block as long as they are, with item rows in place of places."""
         key, data, config = epoch_key(self.config.seed, epoch), self.data, self.config
         lengths = data.lengths[customers]
-        starts = offsets_of(lengths)
-        count = int(starts[-1])
-        owners = np.repeat(np.arange(len(customers), dtype=np.int32), lengths)
-        steps = np.arange(count) - starts[owners]
-        events = data.offsets[customers][owners] + steps
+        owners, events = gather_groups(data.offsets, customers)
+        steps = events - data.offsets[customers][owners]
         items = self._items[events]
         predicted = self._labels[events]
         queries: Batch = {}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import keras
 import numpy as np
@@ -120,17 +120,15 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
             raise InputError(
                 f"the data have {len(data.items)} items and the model {self.item_count}: give its own data"
             )
-        made = TrainingRun(data, self.training_config, validation, metric, validate_every, self._make_runner)
+        make_runner = partial(KerasRunner, self)
+        made = TrainingRun(data, self.training_config, validation, metric, validate_every, make_runner)
+        self._runner = cast(KerasRunner, made.runner)
         self.training_config, self.item_count = made.config, len(data.items)
         if not self.built:
             self._make_tables(len(data.items))
             self._runner.write_points()
         self.run = made
         return made
-
-    def _make_runner(self, *args: Any) -> KerasRunner:
-        self._runner = KerasRunner(self, *args)
-        return self._runner
 
     def read_points(self) -> None:
         """Write the points to the tables of the run."""
@@ -214,7 +212,7 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         """One step on a block: read its rows, and move them along their gradients."""
         names = ["item_rows", "history_rows"][: len(self.tables)]
         blocks = [read_rows(table, batch[name]) for table, name in zip(self.tables, names, strict=True)]
-        loss, _, gradients = value_and_gradients(lambda points: (self.block_loss(points, batch), ()), blocks)
+        loss, gradients = value_and_gradients(lambda points: self.block_loss(points, batch), blocks)
         optimizer = self.optimizer
         if isinstance(optimizer, RiemannianOptimiser):
             for table, name, points, gradient in zip(self.tables, names, blocks, gradients, strict=True):

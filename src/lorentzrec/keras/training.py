@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 from lorentzrec.data.interactions import Interactions, refuse_other_data
 from lorentzrec.keras.midpoint_model import MidpointModel
@@ -25,8 +25,5 @@ def train(
     arguments but for `attributes` and `start`."""
     refuse_other_data(data, "train")
     run = MidpointModel(config).prepare(data, validation, metric, validate_every)
-    return finish(run, **options, prepare=_nothing)
-
-
-def _nothing(*_: Any) -> None:
-    """The back end compiles its graphs in the first epoch."""
+    # there is nothing to prepare: the back end compiles its graphs in the first epoch
+    return finish(run, **options, prepare=lambda *_: None)

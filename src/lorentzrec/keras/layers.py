@@ -72,12 +72,12 @@ class HyperboloidEmbedding(_Float32Layer):
         known = concrete(ids)
         if known is None or known.size == 0:
             return
-        lowest = -1 if self.mask_negative else 0
-        if known.min() < lowest or known.max() >= self.input_dim:
-            wrong = known[(known < lowest) | (known >= self.input_dim)].flat[0]
-            raise InputError(
-                f"id {wrong} is out of range: {type(self).__name__} has the ids {lowest} to {self.input_dim - 1}"
-            )
+        wrong = known >= self.input_dim
+        if not self.mask_negative:
+            wrong |= known < 0
+        if wrong.any():
+            last = self.input_dim - 1
+            raise InputError(f"id {known[wrong][0]} is out of range: {type(self).__name__} has the ids 0 to {last}")
 
     def compute_mask(self, ids: Tensor, mask: Any = None) -> Any:
         return ids >= 0 if self.mask_negative else mask

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import Any
 
 import keras
@@ -34,9 +33,9 @@ class RankingLoss(keras.losses.Loss):  # type: ignore[misc]
         rows = negatives if queries is None else ops.take(negatives, queries, axis=0)
         return self.of_gaps(self.scale * (rows - positives[..., None]), rows > MASKED / 2)
 
-    @abstractmethod
     def of_gaps(self, gaps: Tensor, counted: Tensor) -> Tensor:
-        """From scale (s_k - s_+), one row per positive."""
+        """From scale (s_k - s_+), one row per positive. A loss defines this, or `values`."""
+        raise NotImplementedError(f"{type(self).__name__} defines neither of_gaps nor values")
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "scale": self.scale}

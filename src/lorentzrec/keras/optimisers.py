@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from typing import Any
 
 import keras
@@ -118,9 +117,9 @@ class RiemannianOptimiser(keras.optimizers.Optimizer):  # type: ignore[misc]
         """Adagrad's sums of a variable that holds points, one number per row; None without."""
         return None
 
-    @abstractmethod
     def update_ordinary(self, gradient: Any, variable: Any, rate: Tensor) -> None:
         """The step of a variable that does not hold points."""
+        raise NotImplementedError(f"{type(self).__name__} does not define update_ordinary")
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "clip_norm": self.clip_norm, "regularisation": self.regularisation}

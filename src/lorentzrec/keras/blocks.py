@@ -51,6 +51,8 @@ class Blocks(keras.utils.PyDataset):  # type: ignore[misc]
         self._last_cut: tuple[int, NDArray[np.int64], NDArray[np.int64]] = (0, self.learners, self.learners)
         # Keras takes the number of batches from the first epoch, so that shorter ones are filled up with empty batches
         self._length = max(len(self._cut(epoch)[1]) - 1 for epoch in range(1, epochs + 1))
+        self.without_negative = np.zeros(self._length, np.int64)
+        """Customers of each batch who have interacted with all its negatives; of the batches made last."""
 
     def __len__(self) -> int:
         return self._length
@@ -71,9 +73,10 @@ class Blocks(keras.utils.PyDataset):  # type: ignore[misc]
     def __getitem__(self, number: int) -> Batch:
         epoch = self.epoch
         order, bounds = self._cut(epoch)
-        if number >= len(bounds) - 1:
-            return self._padded(self._block(epoch, order[:1]), empty=True)
-        return self._padded(self._block(epoch, order[bounds[number] : bounds[number + 1]]))
+        empty = number >= len(bounds) - 1
+        block = self._block(epoch, order[:1] if empty else order[bounds[number] : bounds[number + 1]])
+        self.without_negative[number] = 0 if empty else block["seen"].all(axis=1).sum()
+        return self._padded(block, empty=empty)
 
     def _block(self, epoch: int, customers: NDArray[np.int64]) -> Batch:
         """The arrays of a block as long as they are, with item rows in place of places."""
@@ -120,7 +123,7 @@ class Blocks(keras.utils.PyDataset):  # type: ignore[misc]
             "seen": seen,
         }
 
-    def _padded(self, block: Batch, *, empty: bool = False) -> Batch:
+    def _padded(self, block: Batch, *, empty: bool) -> Batch:
         """Places in place of rows, and lengths rounded up."""
         items, negatives, predicted = block["events"], block["negatives"], block["predicted"]
         size = rounded(len(items), 128)

@@ -22,6 +22,7 @@ from lorentzrec.learning.kernels.structures import Table
 from lorentzrec.learning.run import TrainingRun
 from lorentzrec.learning.schedule import learning_rate
 from lorentzrec.model.config import ResolvedConfig
+from lorentzrec.model.notes import NoteKind
 from lorentzrec.model.record import EpochRecord
 
 _BATCHES_BETWEEN_REPORTS = 32
@@ -80,6 +81,8 @@ class EpochCallback(keras.callbacks.Callback):  # type: ignore[misc]
             validation=metrics,
         )
         if self.run is not None:
+            if not self.run.record and (times := int(self.blocks.without_negative.sum())):
+                self.run.note(NoteKind.NO_VALID_NEGATIVE, times=times)
             self.run.record.append(replace(self.record, epoch=len(self.run.record) + 1))
 
 
@@ -121,8 +124,13 @@ class KerasRunner:
         record = made.record
         if record is None or not math.isfinite(record.loss):
             raise TrainingError(f"the loss is no number in epoch {epoch}: lower scale, initial_width or the weights")
-        loss = record.loss * blocks.positives
-        return EpochResult(loss, blocks.positives, record.clipped_gradients, record.capped_steps)
+        return EpochResult(
+            loss=record.loss * blocks.positives,
+            positives=blocks.positives,
+            clipped=record.clipped_gradients,
+            capped=record.capped_steps,
+            saturated=int(blocks.without_negative.sum()),
+        )
 
 
 def _counts_of(optimizer: Any) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import polars as pl
 import pytest
 from keras import ops
 from numpy.typing import NDArray
@@ -35,6 +36,7 @@ from lorentzrec.keras import (
 )
 from lorentzrec.keras.backend import BACKEND, value_and_gradients
 from lorentzrec.keras.blocks import Blocks
+from lorentzrec.keras.losses import RankingLoss
 from lorentzrec.keras.points import distances, gaps, midpoints, midpoints_before, pair_gaps, products
 from lorentzrec.keras.training import train
 from lorentzrec.learning.epochs import block_bounds, epoch_key, order_of
@@ -191,6 +193,20 @@ def test_epochs_are_those_of_the_local_engine(times: bool) -> None:
     np.testing.assert_allclose(found.history_points, expected.history_points, atol=2e-3)
 
 
+def test_customers_without_a_valid_negative_are_noted_as_by_the_local_engine() -> None:
+    """The first 20 of 30 customers have nearly all of 8 items, and two negatives are sampled."""
+    users = np.concatenate([np.repeat(np.arange(20), 7), np.repeat(np.arange(20, 30), 2)])
+    items = np.concatenate([np.tile(np.arange(7), 20), np.tile([0, 7], 10)])
+    data = Interactions.from_pairs(users, items, np.arange(len(users)))
+    config = TrainingConfig(dimension=4, epochs=2, negative_count=2, memory="none")
+    expected = lorentzrec.train(data, config.replace(blocks_per_step=1), progress=False)
+    found, fitted = train(data, config, progress=False), MidpointModel(config)
+    fitted.fit(data, verbose=0)
+    (note,) = [one for one in expected.note_records if one.kind is NoteKind.NO_VALID_NEGATIVE]
+    assert note.values["times"] > 0
+    assert found.note_records == fitted.to_model().note_records == expected.note_records
+
+
 # --- as Keras users do
 
 
@@ -333,6 +349,18 @@ def test_a_model_of_another_engine_is_trained_further_with_one_block_per_step() 
     assert 0 < np.abs(made.item_points - start.item_points).max() < 1
 
 
+def test_attributes_that_are_lost_by_further_training_are_noted() -> None:
+    data = small_shop()
+    frame = {"item": data.items.series.to_list(), "brand": [f"brand {row % 3}" for row in range(len(data.items))]}
+    config = TrainingConfig(dimension=6, epochs=1, negative_count=20)
+    model = MidpointModel.from_model(lorentzrec.train(data, config, attributes=pl.DataFrame(frame), progress=False))
+    assert model.to_model().attributes is not None
+    model.fit(data, verbose=0)
+    made = model.to_model()
+    assert made.attributes is None
+    assert "the start model has attributes, which Keras does not train: this model has none" in made.notes
+
+
 @pytest.mark.parametrize("optimizer", [RiemannianSGD(0.5), RiemannianAdagrad(0.3)], ids=["sgd", "adagrad"])
 def test_layers_work_with_ordinary_ones_in_the_functional_api(optimizer: Any, tmp_path: Path) -> None:
     """The point of an item is that of its id plus its attributes through `Dense`."""
@@ -398,6 +426,20 @@ def test_layers_compute_what_the_geometry_says() -> None:
     assert same == pytest.approx(0, abs=1e-5)
 
 
+def test_every_id_below_zero_is_padding_in_a_call_and_in_a_graph() -> None:
+    ids = np.array([[1, -1, -5]])
+    layer = HyperboloidEmbedding(3, 2, "ones", mask_negative=True)
+    graph = keras.Sequential([keras.Input((3,), dtype="int32"), layer])
+    for found in (layer(ids), graph.predict(ids, verbose=0)):
+        assert ops.convert_to_numpy(found).tolist() == [[[1, 1], [0, 0], [0, 0]]]
+    assert ops.convert_to_numpy(layer.compute_mask(ids)).tolist() == [[True, False, False]]
+
+
+def test_a_loss_without_a_formula_says_so() -> None:
+    with pytest.raises(NotImplementedError, match="RankingLoss defines neither of_gaps nor values"):
+        RankingLoss()(np.ones((2, 3)), np.ones((2, 3)))
+
+
 # --- bad input
 
 
@@ -412,6 +454,10 @@ def test_layers_compute_what_the_geometry_says() -> None:
         (lambda: RiemannianSGD(float("nan")), "learning_rate is nan"),
         (lambda: RiemannianAdagrad(-1.0), "learning_rate is -1.0"),
         (lambda: MinkowskiRetrieval(0), "k is 0"),
+        (lambda: HyperboloidEmbedding(5, 3)(np.array([[1, -1]])), "id -1 is out of range.* 0 to 4"),
+        (lambda: HyperboloidEmbedding(5, 3, mask_negative=True)(np.array([[-2, 5]])), "id 5 is out of range"),
+        (lambda: MidpointModel().compile(RiemannianSGD(0.1, use_ema=True, clipnorm=1.0)), "without clipnorm, use_ema"),
+        (lambda: MidpointModel().compile(RiemannianAdagrad(gradient_accumulation_steps=2)), "gradient_accumulation"),
         (lambda: MidpointModel(TrainingConfig(geometry="euclidean", optimiser="adam")), "euclidean, optimiser=adam"),
         (lambda: MidpointModel(TrainingConfig(model="symmetric")), "does not support model=symmetric"),
         (lambda: MidpointModel("large"), "config is a str: give TrainingConfig"),  # type: ignore[arg-type]

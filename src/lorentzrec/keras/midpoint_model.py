@@ -27,6 +27,7 @@ from lorentzrec.learning.run import VALIDATION_METRIC, TrainingRun
 from lorentzrec.learning.trainer import refuse_other_config
 from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 from lorentzrec.model.model import Model
+from lorentzrec.model.notes import NoteKind
 
 
 @keras.saving.register_keras_serializable("lorentzrec")
@@ -122,6 +123,8 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
             )
         make_runner = partial(KerasRunner, self)
         made = TrainingRun(data, self.training_config, validation, metric, validate_every, make_runner)
+        if self.origin is not None and self.origin.attributes is not None:
+            made.note(NoteKind.ATTRIBUTES_LEFT_OUT)
         self._runner = cast(KerasRunner, made.runner)
         self.training_config, self.item_count = made.config, len(data.items)
         if not self.built:
@@ -140,6 +143,8 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         """As usual; what is left out comes from the config. `loss` is one of lorentzrec.keras."""
         if loss is not None and not isinstance(loss, RankingLoss):
             raise ConfigError(f"loss is {loss!r}: give SampledSoftmax, WMRB or BPR of lorentzrec.keras")
+        if isinstance(optimizer, RiemannianOptimiser):
+            _refuse_options_of_tables(optimizer)
         if not isinstance(self.training_config, ResolvedConfig):  # the data have to decide first
             self._compile_later = partial(self.compile, optimizer, loss, **options)
             return
@@ -302,6 +307,17 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         values = dict(config)
         kind = ResolvedConfig if values.pop("resolved") else TrainingConfig
         return cls(**values | {"config": kind.from_mapping(values["config"])})
+
+
+def _refuse_options_of_tables(optimizer: RiemannianOptimiser) -> None:
+    """`step_rows` takes none of the options that Keras applies to whole variables."""
+    clipping, others = ("clipnorm", "clipvalue", "global_clipnorm"), ("weight_decay", "use_ema", "loss_scale_factor")
+    given = [name for name in (*clipping, *others, "gradient_accumulation_steps") if getattr(optimizer, name)]
+    if given:
+        raise ConfigError(
+            f"MidpointModel moves single rows, without {', '.join(given)} of {type(optimizer).__name__}: "
+            "leave it out, or give clip_norm or regularisation"
+        )
 
 
 def weights_outside_folds(batch: dict[str, Tensor]) -> Tensor:

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import ast
 import difflib
-import inspect
 import math
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cache, partial
@@ -99,21 +99,26 @@ def check_names(
 
 def requirement(hint: Any) -> str:
     """What an annotation accepts, in words; that None is accepted is left out."""
-    choices = [kind.type for kind in _kinds(hint) if isinstance(kind.type, str)]
+    choices = [choice for choice in alternatives(hint) if isinstance(choice, str)]
     numbers = [f"{_NAMES[kind.type]} {kind.range}".strip() for kind in _kinds(hint) if kind.type in _NAMES]
     return " or ".join([*([f"one of {', '.join(choices)}"] if choices else []), *numbers])
 
 
+def alternatives(hint: Any) -> list[Any]:
+    """The types, and for a literal the values, that an annotation accepts."""
+    return [kind.type for kind in _kinds(hint)]
+
+
 def convert(value: Any, hint: Any) -> Any:
     """A whole number as a float where the annotation has no int; anything else unchanged."""
-    types = [kind.type for kind in _kinds(hint)]
+    types = alternatives(hint)
     whole = isinstance(value, int) and not isinstance(value, bool)
     return float(value) if whole and float in types and int not in types else value
 
 
 def parse(text: str, hint: Any) -> Any:
     """The value of a text: `none`, `true`, a number or the text itself; `check_value` decides on it."""
-    types = [kind.type for kind in _kinds(hint)]
+    types = alternatives(hint)
     if text.lower() == "none" and NoneType in types:
         return None
     if bool in types and text.lower() in ("true", "false"):
@@ -136,12 +141,14 @@ def field_hints(cls: type) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in fields(cls)}
 
 
+@cache
 def field_texts(cls: type) -> dict[str, list[str]]:
     """The paragraphs of the text below each field of a dataclass: what it is, then when to change it."""
-    [tree] = ast.parse(inspect.cleandoc("\n" + inspect.getsource(cls))).body
-    assert isinstance(tree, ast.ClassDef)
+    loader: Any = sys.modules[cls.__module__].__loader__  # inspect.getsource takes several times as long
+    module = ast.parse(loader.get_source(cls.__module__)).body
+    [body] = [node.body for node in module if isinstance(node, ast.ClassDef) and node.name == cls.__name__]
     texts = {}
-    for node, following in pairwise([*tree.body, ast.Pass()]):
+    for node, following in pairwise([*body, ast.Pass()]):
         if isinstance(node, ast.AnnAssign) and isinstance(following, ast.Expr):
             paragraphs = str(ast.literal_eval(following.value)).split("\n\n")
             texts[ast.unparse(node.target)] = [" ".join(paragraph.split()) for paragraph in paragraphs]

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.networks.power_law import fit_power_law
-from lorentzrec.synthetic import shop as synthetic
 from lorentzrec.synthetic.hierarchy import HIERARCHY, STYLES
 from lorentzrec.synthetic.latent import REJECTED, HyperbolicPlane
 from lorentzrec.synthetic.shop import Space, SyntheticConfig, SyntheticShop, synthesize, synthetic_shop
@@ -199,7 +198,7 @@ def test_the_seed_decides_everything() -> None:
 def test_files_hold_the_shop_and_blocks_do_not_depend_on_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(synthetic, "BLOCK_EVENTS", 300)
+    monkeypatch.setattr("lorentzrec.synthetic.config.BLOCK_EVENTS", 300)
     calls: list[tuple[int, int]] = []
     report = synthesize(SMALL, tmp_path / "shop", progress=lambda done, total: calls.append((done, total)))
     # 300 * 200 // 2000 = 30 customers a block, so 7 blocks.

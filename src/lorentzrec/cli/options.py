@@ -8,24 +8,22 @@ dataclasses, which `field_options` names: type, default and help come from the d
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from copy import copy
-from dataclasses import fields
-from functools import cache
+from dataclasses import MISSING, Field, fields
 from importlib import import_module
-from importlib.util import find_spec
-from itertools import zip_longest
-from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar, get_args, get_origin
+from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_origin
 
 import typer
 from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
 
 from lorentzrec.cli.output import flag_of
 from lorentzrec.errors import ConfigError
+from lorentzrec.field_checks import alternatives, field_hints, field_texts
+from lorentzrec.ingest.config import PrepareConfig
+from lorentzrec.ingest.sources import Source
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -66,34 +64,24 @@ def _completer(name: str) -> Callable[[str], list[str]] | None:
     return complete
 
 
-class FieldOption(NamedTuple):
-    """A field of a dataclass, as an option."""
-
-    name: str
-    type: Any
-    default: Any
-    choices: tuple[str, ...]
-    help: str
-
-
 def field_options(
-    owner: str, panel: str | None, names: Sequence[Any], *, override: bool = False
+    owner: type, panel: str | None, names: Sequence[Any], *, override: bool = False
 ) -> Callable[[Command], Command]:
-    """A decorator that adds options for fields of the dataclass `owner` ("module:Class") to a command.
+    """A decorator that adds options for fields of the dataclass `owner` to a command.
 
     names: names of fields; `...` between two names stands for the fields between them.
     override: an option that is not given is None and not the field's default, because it overrides other defaults.
     """
 
     def decorate(command: Command) -> Command:
-        known = dataclass_fields(owner)
+        known = {field.name: field for field in fields(owner)}
         order, chosen = list(known), []
         for place, name in enumerate(names):
             if name is ...:
                 chosen += order[order.index(names[place - 1]) + 1 : order.index(names[place + 1])]
             else:
                 chosen.append(name)
-        made = [_field_parameter(known[name], panel, override) for name in chosen]
+        made = [_field_parameter(owner, known[name], panel, override) for name in chosen]
         command.__dict__["field_options"] = [*made, *command.__dict__.get("field_options", [])]
         return command
 
@@ -103,8 +91,8 @@ def field_options(
 def event_file_options(command: Command) -> Command:
     """A decorator that adds the options for reading event files, for commands that take a dataset or files."""
     columns = ("user_column", "item_column", "time_column", "weight_column")
-    command = field_options("lorentzrec.ingest.sources:Source", "Event files", columns, override=True)(command)
-    return field_options("lorentzrec.ingest.prepare:PrepareConfig", "Event files", ["reader"])(command)
+    command = field_options(Source, "Event files", columns, override=True)(command)
+    return field_options(PrepareConfig, "Event files", ["reader"])(command)
 
 
 def check_engine(engine: str, known: Sequence[str], **spark_options: Any) -> None:
@@ -137,56 +125,24 @@ def complete_signature(command: Callable[..., None]) -> tuple[str, list[str]]:
     return text, examples
 
 
-@cache
-def dataclass_fields(owner: str) -> dict[str, FieldOption]:
-    """The fields of a dataclass by name, read from its source: importing it would take longer than printing help."""
-    module, _, class_name = owner.partition(":")
-    tree = ast.parse(find_spec(module).loader.get_source(module))  # type: ignore[union-attr]
-    aliases = {ast.unparse(one.targets[0]): ast.unparse(one.value) for one in tree.body if isinstance(one, ast.Assign)}
-    [body] = [node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == class_name]
-    pairs = {
-        ast.unparse(node.target): (node, follower)
-        for node, follower in zip_longest(body, body[1:])
-        if isinstance(node, ast.AnnAssign)
-    }
-    return {name: _field_option(name, *pair, aliases, pairs.keys()) for name, pair in pairs.items()}
-
-
-def _field_option(
-    name: str, node: ast.AnnAssign, follower: ast.stmt | None, aliases: dict[str, str], names: Collection[str]
-) -> FieldOption:
-    annotation = re.sub(r"\w+", lambda word: aliases.get(word[0], word[0]), ast.unparse(node.annotation))
-    literal = re.search(r"Literal\[(.*?)\]", annotation)
-    choices = ast.literal_eval(f"({literal[1]},)") if literal else ()
-    words = () if literal else re.findall(r"\w+", annotation)
-    kind: Any = next((kind for kind in (str, bool, float, int, Path) if kind.__name__ in words), str)
-    doc = ""
-    if isinstance(follower, ast.Expr) and isinstance(follower.value, ast.Constant):
-        doc = " ".join(str(follower.value.value).split("\n\n")[0].split()).replace("[", r"\[")
-    # A field in backticks is an option here; what else is in backticks needs none.
-    doc = re.sub(r"`(\w+)`", lambda found: flag_of(found[1]) if found[1] in names else found[1], doc).replace("`", "")
-    default = node.value.value if isinstance(node.value, ast.Constant) else None
-    return FieldOption(name, list[kind] if "tuple" in words else kind, default, choices, doc)
-
-
-def _field_parameter(field: FieldOption, panel: str | None, override: bool) -> inspect.Parameter:
-    flag = field.type is bool
-    default = None if override and not flag else field.default
-    shown = str(field.default) if override and field.default not in (None, False) else True
-    info = typer.Option(
-        flag_of(field.name),
-        help=field.help,
-        metavar="|".join(field.choices) or ("" if flag else None),  # a flag takes no value
-        autocompletion=_completer(field.name),
-        rich_help_panel=panel,
-        show_default=shown,
-    )
-    return inspect.Parameter(
+def _field_parameter(owner: type, field: Field[Any], panel: str | None, override: bool) -> inspect.Parameter:
+    hints, kinds = field_hints(owner), alternatives(field_hints(owner)[field.name])
+    choices = [choice for choice in kinds if isinstance(choice, str)]
+    kind: Any = str if choices else list[str] if get_origin(kinds[0]) is tuple else kinds[0]
+    given = None if field.default in (MISSING, ()) else field.default
+    default = None if override and kind is not bool else given
+    shown = str(given) if override and given not in (None, False) else True
+    info = typer.Option(rich_help_panel=panel, show_default=shown)
+    parameter = inspect.Parameter(
         field.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=default,
-        annotation=Annotated[field.type if default is not None else field.type | None, info],
+        annotation=Annotated[kind if default is not None else kind | None, info],
     )
+    text = field_texts(owner)[field.name][0].replace("[", r"\[")
+    # A field in backticks is an option here; what else is in backticks needs none.
+    text = re.sub(r"`(\w+)`", lambda found: flag_of(found[1]) if found[1] in hints else found[1], text).replace("`", "")
+    return _typer_parameter(parameter, "|".join(choices) or None, text)
 
 
 def _typer_parameter(parameter: inspect.Parameter, metavar: str | None, help: str | None) -> inspect.Parameter:

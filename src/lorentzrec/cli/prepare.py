@@ -13,6 +13,8 @@ from lorentzrec.cli.options import check_engine, field_options, pop_fields
 from lorentzrec.cli.output import print_result, stages, table
 from lorentzrec.cli.results import refuse_unwritable
 from lorentzrec.counting import with_counts
+from lorentzrec.ingest.config import PrepareConfig
+from lorentzrec.ingest.sources import Source, source_named
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,18 +22,16 @@ if TYPE_CHECKING:
     from lorentzrec.ingest.engine import Engine
     from lorentzrec.ingest.prepare import PrepareReport
 
-SOURCE, CONFIG = "lorentzrec.ingest.sources:Source", "lorentzrec.ingest.prepare:PrepareConfig"
-
 
 def _option(panel: str) -> Any:
     return typer.Option(rich_help_panel=panel)
 
 
-@field_options(CONFIG, None, ("items", "force"))
-@field_options(SOURCE, "Event files", ("format", ..., "decimal", "encoding", ..., "ties"), override=True)
-@field_options(CONFIG, "Event files", ("reader", "on_error"))
-@field_options(CONFIG, "Filters", ("label_events", ..., "maximum_history"))
-@field_options(CONFIG, "Split", ("drop_unseen_items", "test_events"))
+@field_options(PrepareConfig, None, ("items", "force"))
+@field_options(Source, "Event files", ("format", ..., "decimal", "encoding", ..., "ties"), override=True)
+@field_options(PrepareConfig, "Event files", ("reader", "on_error"))
+@field_options(PrepareConfig, "Filters", ("label_events", ..., "maximum_history"))
+@field_options(PrepareConfig, "Split", ("drop_unseen_items", "test_events"))
 def prepare(
     events: list[str],
     *,
@@ -74,9 +74,7 @@ def prepare(
     scratch: Folder for intermediate files.
     """
     from lorentzrec.ingest.dataset_checks import DATASET
-    from lorentzrec.ingest.prepare import PrepareConfig
     from lorentzrec.ingest.prepare import prepare as run
-    from lorentzrec.ingest.sources import Source, source_named
     from lorentzrec.ingest.storage import is_remote
 
     if not is_remote(out):

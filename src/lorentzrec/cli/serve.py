@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -10,22 +10,16 @@ from lorentzrec.cli.inputs import named_numbers
 from lorentzrec.cli.options import field_options, pop_fields
 from lorentzrec.cli.output import note, say
 from lorentzrec.errors import StoreUnavailable, explain_missing, how_to_get
-
-if TYPE_CHECKING:
-    from lorentzrec.serving.http.settings import ServiceSettings
+from lorentzrec.serving.http.settings import ServiceSettings
 
 
-@field_options(
-    "lorentzrec.serving.http.settings:ServiceSettings",
-    None,
-    ("host", "api_key_file", ..., "log_level"),
-)
+@field_options(ServiceSettings, None, ("host", "api_key_file", ..., "log_level"))
 def serve(
     store: str,
     *,
     port: Annotated[int, typer.Option(min=1, max=65535)] = 8000,
     workers: Annotated[int | None, typer.Option(min=1)] = None,
-    event_weights: Annotated[list[str] | None, typer.Option("--event-weight")] = None,
+    event_weights: list[str] | None = None,
     **fields: Any,
 ) -> None:
     """Serve recommendations, and a page to explore them, from the current version of a store.
@@ -44,7 +38,6 @@ def serve(
     """
     with explain_missing("serving needs {name}", how_to_get("serve")):
         from lorentzrec.serving.http.server import run
-        from lorentzrec.serving.http.settings import ServiceSettings
     from lorentzrec.serving.stores.address import open_store
     from lorentzrec.threads import available_cores
 

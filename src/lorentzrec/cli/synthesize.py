@@ -8,10 +8,11 @@ from typing import Any
 from lorentzrec.cli.options import field_options
 from lorentzrec.cli.output import print_result, progress
 from lorentzrec.cli.results import refuse_unwritable
+from lorentzrec.synthetic.config import SyntheticConfig
 
 
 @field_options(
-    "lorentzrec.synthetic.shop:SyntheticConfig",
+    SyntheticConfig,
     None,
     ("customers", ..., "exponent", "temperature", "days", "lifetime", "seed"),
 )
@@ -26,7 +27,6 @@ def synthesize(*, out: Path, json: bool = False, **fields: Any) -> None:
 
     out: Folder for events/ and items.parquet.
     """
-    from lorentzrec.synthetic.shop import SyntheticConfig
     from lorentzrec.synthetic.shop import synthesize as write
 
     config = SyntheticConfig(**fields)

@@ -1,0 +1,66 @@
+"""The properties of a synthetic shop. The command line has them as options, so importing this is fast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from lorentzrec.errors import ConfigError
+from lorentzrec.field_checks import Range, check_fields
+
+Space = Literal["hyperbolic", "flat"]
+Count = Annotated[int, Range(1)]
+Exponent = Annotated[float, Range(1.5, 20)]
+
+BLOCK_EVENTS = 1 << 20
+"""Approximate number of events that are made at once and written to one file. A block depends only on the configuration
+and its number, so that any order of work gives the same shop."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyntheticConfig:
+    """The properties of a shop. Customers have at least one event and no item twice; the counts are exact."""
+
+    customers: Count = 3_000
+    """Number of customers."""
+    items: Count = 1_000
+    """Number of items."""
+    interactions: Count = 60_000
+    """Number of events."""
+    space: Space = "hyperbolic"
+    """`hyperbolic`: popular items reach far. `flat`: the control, with the same degrees and the same reach for all."""
+    exponent: Exponent = 2.8
+    """Exponent of the power law of item degrees, P(degree = k) ~ k^-exponent."""
+    customer_exponent: Exponent = 3.0
+    """The same for the lengths of histories; a history has at most a quarter of the items."""
+    temperature: Annotated[float, Range(0.05, 0.95)] = 0.3
+    """How often customers choose items far from their interest. The lower, the more clustering."""
+    session_length: Annotated[float, Range(1, 1e9)] = 4.0
+    """Mean number of consecutive events with one interest."""
+    drift: Annotated[float, Range(0, 1)] = 0.08
+    """How far the interest moves between sessions: standard deviation, as a share of the whole circle."""
+    days: Count = 365
+    """Days that all events are in; a customer is active for 30 to 100 % of them."""
+    lifetime: Count | None = None
+    """Days that an item is sold until a new one, with another id, takes its place; None: items are sold all the
+    time. There are more items then than `items`, which are sold at any time."""
+    start: int = 1_735_689_600
+    """Unix seconds of the first possible event; the default is 1 January 2025."""
+    seed: Annotated[int, Range(0, 2**63)] = 0
+    """Random seed."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if not self.customers <= self.interactions <= self.customers * self.longest_history:
+            raise ConfigError(
+                f"{self.interactions:,} interactions of {self.customers:,} customers with {self.items:,} items: give "
+                f"{self.customers:,} (one each) to {self.customers * self.longest_history:,} (a quarter of the items)"
+            )
+
+    @property
+    def longest_history(self) -> int:
+        return max(1, self.items // 4)
+
+    @property
+    def block_customers(self) -> int:
+        return max(1, BLOCK_EVENTS * self.customers // self.interactions)

@@ -1,4 +1,4 @@
-"""Training that is interrupted by real signals, with a good model in place: it is intact every time."""
+"""Commands that are interrupted by real signals: training with a good model in place, which is intact every time."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def begin(
         ["-m", "lorentzrec.cli"] if moment is None else [str(Path(__file__).with_name("interruptible.py")), moment]
     )
     command = [sys.executable, *program, *map(str, arguments)]
-    env = environment(PYTHONPATH=str(Path(__file__).parents[1]), **variables)
+    env = environment(**variables)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
     processes.append(process)
     return process
@@ -75,18 +75,28 @@ def content_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize("module", ["typer", "lorentzrec.learning", "numba"])
+@pytest.mark.parametrize(
+    ("module", "number", "code", "line"),
+    [("typer", *SIGNALS[1]), *((module, *SIGNALS[0]) for module in ("typer", "lorentzrec.learning", "numba"))],
+)
 def test_during_import(
-    place: Path, shop: Path, module: str, processes: list[subprocess.Popen[str]], tmp_path: Path
+    place: Path,
+    shop: Path,
+    module: str,
+    number: int,
+    code: int,
+    line: str,
+    processes: list[subprocess.Popen[str]],
+    tmp_path: Path,
 ) -> None:
     """Right after one of the modules was imported, of the command line or of training."""
     before = content_of(place)
     variables = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPROFILEIMPORTTIME": "1"}
     process = begin(processes, "train", shop, "--out", place, *FOREVER, **variables)
     assert process.stderr is not None
-    assert any(line.split("|")[-1].strip() == module for line in process.stderr), f"{module} was not imported"
-    _, lines = interrupt(process, signal.SIGINT, 130)
-    assert "stopped by Ctrl-C" in lines
+    assert any(text.split("|")[-1].strip() == module for text in process.stderr), f"{module} was not imported"
+    _, lines = interrupt(process, number, code)
+    assert line in lines
     assert content_of(place) == before
     assert sorted(path.name for path in tmp_path.iterdir() if path.name != "cache") == ["model"]
 
@@ -100,26 +110,30 @@ class Something: pass
 
 def work(prog_name):
     something = Something()
-    reference = weakref.ref(something, lambda _: os.kill(os.getpid(), signal.SIGINT))
+    reference = weakref.ref(something, lambda _: os.kill(os.getpid(), number))
     del something
     time.sleep(600)
 
+number = int(sys.argv[1])
+if number != signal.SIGINT:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in a background job
 application.app = work
 cli.main()
 """
 
 
-def test_an_interrupt_that_python_drops() -> None:
+@pytest.mark.parametrize(("number", "code", "line"), SIGNALS)
+def test_an_interrupt_that_python_drops(number: int, code: int, line: str) -> None:
     """An exception in a callback is only printed; there is one at the end of every import."""
     ended = subprocess.run(
-        [sys.executable, "-c", DROPPED],
+        [sys.executable, "-c", DROPPED, str(int(number))],
         capture_output=True,
         text=True,
         check=False,
         timeout=PATIENCE,
         env=environment(),
     )
-    assert (ended.returncode, ended.stderr) == (130, "stopped by Ctrl-C\n")
+    assert (ended.returncode, ended.stderr) == (code, f"{line}\n")
 
 
 @pytest.mark.parametrize(("number", "code", "line"), SIGNALS)
@@ -137,12 +151,15 @@ def test_during_compilation(
     assert {path.name for path in (tmp_path / "cache").rglob("*") if path.is_file()} == {"lock"}, "no half of an entry"
 
 
-def test_during_warm_up(processes: list[subprocess.Popen[str]], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code", "line"), SIGNALS)
+def test_during_warm_up(
+    number: int, code: int, line: str, processes: list[subprocess.Popen[str]], tmp_path: Path
+) -> None:
     """Here the main thread compiles, and the signal waits for the end of a pass of the compiler."""
     process = begin(processes, "warm-up", NUMBA_CACHE_DIR=str(tmp_path / "cache"))
     wait_for(process, COMPILING)
     time.sleep(1)
-    assert interrupt(process, signal.SIGINT, 130)[1] == ["stopped by Ctrl-C"]
+    assert interrupt(process, number, code)[1] == [line]
     assert {path.name for path in (tmp_path / "cache").rglob("*") if path.is_file()} == {"lock"}
 
 

@@ -11,21 +11,24 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import FrameType
 
+_received: list[signal.Signals] = []
+"""Signals that interrupted the command."""
+
 
 def main() -> None:
     """Run the `lorentzrec` script.
 
-    The commands are imported here and not at the top, so that Ctrl-C during the imports is handled, too: one line and
-    the exit code 130, even if an import turns it into another exception, or Python drops it: callbacks, of which every
-    import has one, cannot raise anything.
+    SIGINT and SIGTERM raise `KeyboardInterrupt`. The commands are imported here and not at the top, so that a signal
+    during the imports is handled, too: one line and the exit code 130 or 143, even if an import turns it into another
+    exception, or Python drops it: callbacks, of which every import has one, cannot raise anything.
     """
     report_dropped = sys.unraisablehook
 
     def interrupt_main_thread() -> None:
         if hasattr(signal, "pthread_kill"):  # also ends a call that blocks
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            signal.pthread_kill(threading.main_thread().ident or 0, _received[-1])
         else:
-            _thread.interrupt_main()
+            _thread.interrupt_main(_received[-1])
 
     def raise_again(dropped: sys.UnraisableHookArgs) -> None:
         if issubclass(dropped.exc_type, KeyboardInterrupt):
@@ -34,28 +37,29 @@ def main() -> None:
             report_dropped(dropped)
 
     sys.unraisablehook = raise_again
-    ignored = signal.getsignal(signal.SIGINT) is not signal.default_int_handler  # as in a background job
-    received = [] if ignored else interrupt_on(signal.SIGINT)
+    for wanted, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+        if signal.getsignal(wanted) is usual:  # a background job ignores SIGINT
+            signal.signal(wanted, _interrupt)
     try:
         from lorentzrec.cli.application import app
 
         app(prog_name="lorentzrec")
     except (Exception, KeyboardInterrupt):
-        if not received:
+        if not _received:
             raise
-        print("stopped by Ctrl-C", file=sys.stderr)
-        sys.exit(128 + signal.SIGINT)
+        code, line = end_by_signal()
+        print(line, file=sys.stderr)
+        sys.exit(code)
     finally:
         sys.unraisablehook = report_dropped
 
 
-def interrupt_on(wanted: signal.Signals) -> list[int]:
-    """Raise `KeyboardInterrupt` on a signal from now on; it is then in the list."""
-    received: list[int] = []
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    _received.append(signal.Signals(number))
+    raise KeyboardInterrupt
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        received.append(number)
-        raise KeyboardInterrupt
 
-    signal.signal(wanted, interrupt)
-    return received
+def end_by_signal() -> tuple[int, str]:
+    """The exit code of a command that was interrupted, and what to print: by the first signal if there were several."""
+    number = _received[0] if _received else signal.SIGINT
+    return 128 + number, f"stopped by {'Ctrl-C' if number == signal.SIGINT else number.name}"

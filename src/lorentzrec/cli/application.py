@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from lorentzrec._version import __version__
+from lorentzrec.cli import end_by_signal
 from lorentzrec.cli.backtest import backtest
 from lorentzrec.cli.bench import bench
 from lorentzrec.cli.compare import compare
@@ -34,7 +35,7 @@ from lorentzrec.cli.warm_up import warm_up
 from lorentzrec.errors import LorentzrecError
 
 INTERRUPTED = 130
-"""The exit code after Ctrl-C: 128 plus the number of the signal, as in shells."""
+"""Typer's exit code for every `KeyboardInterrupt`."""
 
 # Some versions of Typer depend on click and others contain a copy of it; this is the UsageError of either.
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
@@ -58,8 +59,9 @@ class Commands(TyperGroup):
             code = _fail(f"{place}{error.strerror or error}: check the path, the permissions and the disk", 2)
         except MemoryError:
             code = _fail("out of memory: use less data, or a machine with more memory", 1)
-        if code == INTERRUPTED:  # Typer's exit code for Ctrl-C
-            typer.secho("stopped by Ctrl-C", err=True, fg="yellow")
+        if code == INTERRUPTED:
+            code, line = end_by_signal()
+            typer.secho(line, err=True, fg="yellow")
         sys.exit(code)
 
 

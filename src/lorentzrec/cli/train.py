@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lorentzrec.atomic import MARKER
-from lorentzrec.cli import interrupt_on
 from lorentzrec.cli.inputs import attributes_at, require_dataset, training_events, with_types_of
 from lorentzrec.cli.options import check_engine, event_file_options
 from lorentzrec.cli.output import note, print_result, say, table
@@ -146,13 +141,12 @@ def train(
         learn = partial(_learn_on_keras, checkpoint=checkpoint, resume=resume)
     if engine != "local" and attributes is None:
         _note_attributes(data, engine)
-    with _sigterm_as_ctrl_c():
-        try:
-            model = learn(data, chosen, file_options)
-        except TrainingInterrupted as interrupted:
-            _save_unfinished(interrupted.model, place_if_interrupted, out, checkpoint, json)
-            raise
-        model.save(out)
+    try:
+        model = learn(data, chosen, file_options)
+    except TrainingInterrupted as interrupted:
+        _save_unfinished(interrupted.model, place_if_interrupted, out, checkpoint, json)
+        raise
+    model.save(out)
     shutil.rmtree(checkpoint, ignore_errors=True)
     if replaces:
         note([f"the previous model in {out} was replaced"])
@@ -285,25 +279,6 @@ def show_model(model: Model, place: Path, json: bool, *, interrupted: bool) -> N
         "interrupted": interrupted,
     }
     print_result(result, epoch_table(model), f"The model is in {place}: {model!r}", json=json, notes=model.notes)
-
-
-@contextmanager
-def _sigterm_as_ctrl_c() -> Iterator[None]:
-    """End the block on SIGTERM as Ctrl-C does, with SIGTERM's exit code."""
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
-        yield
-        return
-    before = signal.getsignal(signal.SIGTERM)
-    received = interrupt_on(signal.SIGTERM)
-    try:
-        yield
-    except KeyboardInterrupt:
-        if not received:
-            raise
-        say("stopped by SIGTERM")
-        raise typer.Exit(128 + signal.SIGTERM) from None
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def epoch_table(model: Model) -> Table:

@@ -8,14 +8,22 @@ from pathlib import Path
 import pytest
 
 from lorentzrec.figures.comparison import plot_backtest
+from lorentzrec.tuning.backtest import BacktestDay, Measurement
 
 
 @pytest.mark.parametrize("count", [3, 30])
 def test_an_svg_holds_days_and_systems_and_is_the_same_each_time(count: int, tmp_path: Path) -> None:
-    days = [date(2024, 3, 1) + timedelta(days=number) for number in range(count)]
-    quality = {name: [0.1 + number / 100 for number in range(count)] for name in ("retrain", "update", "none")}
+    seconds = {"retrain": 9.0, "update": 1.0, "none": 0.0}
+    days = [
+        BacktestDay(
+            date(2024, 3, 1) + timedelta(days=number),
+            *(100, 100, 0),
+            {name: Measurement(0.1 + number / 100, time, time, None) for name, time in seconds.items()},
+        ).to_dict()
+        for number in range(count)
+    ]
     for name in ("a.svg", "b.svg"):
-        plot_backtest(days, quality, {"retrain": [9.0] * count, "update": [1.0] * count}, tmp_path / name, title="shop")
+        plot_backtest(days, tmp_path / name, title="shop")
     text = (tmp_path / "a.svg").read_text()
     assert text == (tmp_path / "b.svg").read_text()
     assert all(f"<!-- {label} -->" in text for label in ("shop", "01 Mar", "full retrain", "update", "no update"))

@@ -8,12 +8,12 @@ from xml.etree import ElementTree
 import pytest
 
 from lorentzrec.errors import InputError
-from lorentzrec.figures.comparison import ShownSystem, plot_comparison
+from lorentzrec.figures.comparison import plot_comparison
 
 SYSTEMS = [
-    ShownSystem("popularity", 0.1, 0.09, 0.11, (0.1,)),
-    ShownSystem("hyperboloid", 0.3, 0.28, 0.32, (0.29, 0.31)),
-    ShownSystem("euclidean", 0.2, 0.18, 0.22, (0.19, 0.21)),
+    {"name": "popularity", "value": 0.1, "low": 0.09, "high": 0.11, "runs": [0.1]},
+    {"name": "hyperboloid", "value": 0.3, "low": 0.28, "high": 0.32, "runs": [0.29, 0.31]},
+    {"name": "euclidean", "value": 0.2, "low": 0.18, "high": 0.22, "runs": [0.19, 0.21]},
 ]
 
 

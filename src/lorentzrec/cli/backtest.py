@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from lorentzrec.tuning.backtest import BacktestDay
-
-NAMES = {"retrain": "full retrain", "update": "update", "none": "no update"}
 
 
 @event_file_options
@@ -76,21 +74,19 @@ def backtest(
         )
     )
     means = summarise(found)
-    result = {"data": data, "days": [day.to_dict() for day in found], "means": means}
-    names = list(found[0].systems)
-    quality = {name: [day.systems[name].ndcg for day in found] for name in names}
-    seconds = {name: [day.systems[name].seconds for day in found] for name in names if name != "none"}
-    plot = partial(plot_backtest, [day.day for day in found], quality, seconds, title=Path(data).stem)
-    notes = write_results(folder, "backtest", result, plot)
+    result: dict[str, Any] = {"data": data, "days": [day.to_dict() for day in found], "means": means}
+    notes = write_results(folder, "backtest", result, partial(plot_backtest, result["days"], title=Path(data).stem))
     shown = _table(found, means), f"Table and plot are in {folder}"
     print_result(result, *shown, json=json, notes=notes)
 
 
 def _table(days: Sequence[BacktestDay], means: dict[str, dict[str, float]]) -> Table:
+    from lorentzrec.figures.comparison import LABELS
+
     columns = {"day": "left bold", "events": "right", "new items": "right"}
     for name in days[0].systems:
-        columns |= {f"{NAMES[name]}: NDCG@10": "right"}
-        columns |= {} if name == "none" else {f"{NAMES[name]}: s": "right", f"{NAMES[name]}: MB": "right"}
+        columns |= {f"{LABELS[name]}: NDCG@10": "right"}
+        columns |= {} if name == "none" else {f"{LABELS[name]}: s": "right", f"{LABELS[name]}: MB": "right"}
     rows = []
     for day in days:
         cells = [day.day.isoformat(), f"{day.events:,}", f"{day.new_items:,}"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lorentzrec.cli.inputs import require_dataset
 from lorentzrec.cli.output import print_result, say, table
@@ -53,7 +53,7 @@ def compare(
     out: Folder for runs, table and plot. Default: DATASET-comparison in the current folder.
     """
     from lorentzrec.evaluation.peers import has_implicit
-    from lorentzrec.figures.comparison import ShownSystem, plot_comparison
+    from lorentzrec.figures.comparison import plot_comparison
     from lorentzrec.tuning.comparison import COSTLY, PEERS, SYSTEMS, Comparer, make_systems
     from lorentzrec.tuning.parts import PartStore
     from lorentzrec.tuning.task import TuningTask
@@ -74,16 +74,15 @@ def compare(
         chosen = comparer.tune(chosen)
     runs = comparer.run(chosen)
     differences = [comparer.compare(runs[0], other) for other in runs[1:]]
-    result = {
+    result: dict[str, Any] = {
         "data": data,
         "metric": metric,
         "seeds": seeds,
         "systems": [run.to_dict() for run in runs],
         "differences": [difference.to_dict() for difference in differences],
     }
-    bars = [ShownSystem(run.system.name, run.value, *run.interval, run.values) for run in runs]
-    notes = _notes(differences, seeds)
-    notes += write_results(folder, "comparison", result, partial(plot_comparison, bars, metric, title=Path(data).name))
+    plot = partial(plot_comparison, result["systems"], metric, title=Path(data).name)
+    notes = _notes(differences, seeds) + write_results(folder, "comparison", result, plot)
     shown = _table(runs, differences, metric), f"Runs, table and plot are in {folder}"
     print_result(result, *shown, json=json, notes=notes)
 

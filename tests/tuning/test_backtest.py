@@ -49,14 +49,13 @@ def test_days_without_events_do_not_count_and_later_ones_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "days", "options", "message"),
+    ("data", "days", "message"),
     [
-        (shop(), 9, {}, "there are 9 days with events, too few to measure 9"),
-        (shop(times=None), 2, {}, "a backtest needs times"),
-        (shop(), 0, {}, "give 1 or more"),
-        (shop(), 2, {"systems": ["guess"]}, "guess"),
+        (shop(), 9, "there are 9 days with events, too few to measure 9"),
+        (shop(times=None), 2, "a backtest needs times"),
+        (shop(), 0, "give 1 or more"),
     ],
 )
-def test_bad_input_is_one_error(data: Interactions, days: int, options: dict[str, Any], message: str) -> None:
+def test_bad_input_is_one_error(data: Interactions, days: int, message: str) -> None:
     with pytest.raises((InputError, ConfigError), match=message):
-        list(backtest(data, days, QUICK, **options))
+        list(backtest(data, days, QUICK))

@@ -27,7 +27,6 @@ from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.model import Model
 
 METRIC = "ndcg@10"
-SYSTEMS = ("retrain", "update", "none")
 MOST_EVENTS = 5000
 
 
@@ -68,7 +67,6 @@ def backtest(
     rehearse: float = REHEARSED_SHARE,
     prune_after: float | None = None,
     most_events: int = MOST_EVENTS,
-    systems: Sequence[str] = SYSTEMS,
     say: Callable[[str], None] = lambda line: None,
 ) -> Iterator[BacktestDay]:
     """Measure the last `days` days with events before `until`, one after another.
@@ -81,9 +79,6 @@ def backtest(
     refuse_other_data(data, "backtest")
     if days < 1 or most_events < 1:
         raise ConfigError(f"days={days}, most_events={most_events}: give 1 or more of each")
-    unknown = [name for name in systems if name not in SYSTEMS]
-    if unknown:
-        raise ConfigError(f"there is no way to have a model {unknown[0]!r}: use {', '.join(SYSTEMS)}")
     numbers, tested = _days(data, days, until)
     warm_up(config)
     first = data.select(numbers < tested[0])
@@ -94,13 +89,13 @@ def backtest(
         made: dict[str, Callable[[], Model]] = {
             "retrain": partial(train, past, config, progress=False),
             "update": partial(update, updated, past, rehearse=rehearse, prune_after=prune_after, progress=False),
-            "none": partial(_as_it_is, start),
+            "none": lambda: start,
         }
         today, known = data.select(numbers <= day), numbers[numbers <= day] == day
         task = next_events(today, known, most=most_events)
         measured = {}
-        for name in systems:
-            model, seconds, processor_seconds, memory = _measure(made[name])
+        for name, make in made.items():
+            model, seconds, processor_seconds, memory = _measure(make)
             if name == "update":
                 updated = model
             report = evaluate(model, task.test, histories=task.histories, intervals=False)
@@ -124,14 +119,13 @@ def summarise(days: Sequence[BacktestDay]) -> dict[str, dict[str, float]]:
             "seconds": float(np.mean([day.systems[name].seconds for day in days])),
             "processor_seconds": float(np.mean([day.systems[name].processor_seconds for day in days])),
         }
-    if "retrain" in means:
-        full = means["retrain"]
-        for values in means.values():
-            values |= {
-                "ndcg_share": values["ndcg"] / full["ndcg"],
-                "time_share": values["seconds"] / full["seconds"],
-                "processor_time_share": values["processor_seconds"] / full["processor_seconds"],
-            }
+    full = means["retrain"]
+    for values in means.values():
+        values |= {
+            "ndcg_share": values["ndcg"] / full["ndcg"],
+            "time_share": values["seconds"] / full["seconds"],
+            "processor_time_share": values["processor_seconds"] / full["processor_seconds"],
+        }
     return means
 
 
@@ -152,10 +146,6 @@ def _days(data: Interactions, days: int, until: date | None) -> tuple[Integers, 
 
 def _date(day: int) -> date:
     return datetime.fromtimestamp(day * SECONDS_PER_DAY, UTC).date()
-
-
-def _as_it_is(model: Model) -> Model:
-    return model
 
 
 def _measure(make: Callable[[], Model]) -> tuple[Model, float, float, int | None]:

@@ -65,8 +65,23 @@ def test_a_search_resumes(tmp_path: Path) -> None:
     lines: list[str] = []
     assert tune(task, SEARCH, tmp_path, trials=4, geometries=["hyperboloid"], threads=1, say=lines.append)
     assert lines == []
-    with pytest.raises(InputError, match=r"trials of another search \(other metric\): choose another --out"):
-        tune(task, replace(SEARCH, metric="hr@5"), tmp_path, trials=4, threads=1)
+    others: dict[str, dict[str, Any]] = {"metric": {"metric": "hr@5"}, "seed": {"seed": 7}, "first": {"first": ({},)}}
+    for name, other in others.items():
+        with pytest.raises(InputError, match=rf"trials of another search \(other {name}\): choose another --out"):
+            tune(task, replace(SEARCH, **other), tmp_path, trials=4, threads=1)
+
+
+def test_a_search_without_a_recorded_seed_had_the_default(tmp_path: Path) -> None:
+    """As in journals of earlier versions, which do not have what is tried first either."""
+    task = small_task()
+    options: dict[str, Any] = {"geometries": ["euclidean"], "trials": 1, "threads": 1}
+    tune(task, SEARCH, tmp_path, **options)
+    study = tuning._study(tmp_path, "euclidean", SEARCH)
+    question = study.user_attrs["question"]
+    study.set_user_attr("question", {name: question[name] for name in question if name not in ("seed", "first")})
+    with pytest.raises(InputError, match="other seed"):
+        tune(task, replace(SEARCH, seed=7), tmp_path, **options)
+    tune(task, replace(SEARCH, first=({},)), tmp_path, **options)
 
 
 def test_a_trial_that_was_cut_off_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

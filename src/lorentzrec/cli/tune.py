@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -72,7 +73,7 @@ def tune(
     results = read_results(folder, search, geometries)
     files = write_results(results, search, folder)
     print_result(
-        {"metric": metric, "folder": str(folder), "results": [tuned.to_dict() for tuned in results]},
+        {"metric": metric, "folder": str(folder), "results": [asdict(tuned) for tuned in results]},
         *(_trial_table(tuned, metric) for tuned in results),
         *(f"The best settings are in {path}" for path in files),
         json=json,

@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,9 +95,6 @@ class Tuned:
     trials: tuple[TrialRow, ...]
     importances: dict[str, float]
     """The share of each hyper-parameter in the differences between trials; empty with few trials."""
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"config": None if self.config is None else self.config.to_dict()}
 
 
 def tune(
@@ -321,8 +318,11 @@ def _begin(study: Study, task: TuningTask, search: Search) -> None:
         "metric": search.metric,
         "settings": search.settings,
         "users": search.validation_users,
+        "seed": search.seed,
+        "first": list(search.first),
     }
-    before = study.user_attrs.get("question", wanted)
+    # Journals of earlier versions have neither the seed nor what is tried first.
+    before = {"seed": 0, "first": wanted["first"]} | study.user_attrs.get("question", wanted)
     if before != wanted:
         differing = ", ".join(name for name in wanted if before.get(name) != wanted[name])
         raise InputError(f"the folder holds trials of another search (other {differing}): choose another --out")

@@ -189,7 +189,7 @@ def test_positives_and_parts_of_each_data_set(tmp_path: Path) -> None:
 def row(dimension: int, euclidean: float, difference: float, p_value: float) -> TwinRow:
     over = Comparison(difference, difference - 0.01, difference + 0.01, p_value, "by hand")
     curved, flat = (
-        Runs(System(name, name, {}), "ndcg@10", (value,), np.array([value]), {}, 1.0)
+        Runs(System(name, {}), (value,), np.array([value]), {}, 1.0)
         for name, value in (("hyperboloid", euclidean + difference), ("euclidean", euclidean))
     )
     return TwinRow(dimension, curved, flat, Difference("hyperboloid", "euclidean", over, None))

@@ -33,6 +33,7 @@ def test_every_system_is_measured_on_the_test_and_runs_are_kept(tmp_path: Path) 
     assert neighbours.all_metrics["coverage@5"] == report["coverage@5"]
     np.testing.assert_allclose(neighbours.per_user, report.per_user["ndcg@5"], atol=1e-7)
     assert curved.values[0] != curved.values[1]
+    assert curved.interval is curved.interval, "a bootstrap is made once"
 
     more = comparer(tmp_path, seeds=3)
     again = more.run(make_systems(["hyperboloid", "popularity"], CONFIGS))[0]
@@ -69,7 +70,7 @@ def test_a_config_with_validation_is_trained_on_everything() -> None:
 
 
 def test_peers_have_the_dimension_of_the_hyperboloid() -> None:
-    assert make_systems(["implicit-als"], CONFIGS) == [System("implicit-als", "implicit-als", {"factors": 4})]
+    assert make_systems(["implicit-als"], CONFIGS) == [System("implicit-als", {"factors": 4})]
     assert make_systems(["implicit-bpr"], CONFIGS, dimension=7)[0].settings == {"factors": 7}
     with pytest.raises(ConfigError, match="there is no system 'als': choose from hyperboloid, euclidean, popularity"):
         make_systems(["als"])

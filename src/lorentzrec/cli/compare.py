@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,7 +80,7 @@ def compare(
         "metric": metric,
         "seeds": seeds,
         "systems": [run.to_dict() for run in runs],
-        "differences": [difference.to_dict() for difference in differences],
+        "differences": [asdict(difference) for difference in differences],
     }
     plot = partial(plot_comparison, result["systems"], metric, title=Path(data).name)
     notes = _notes(differences, seeds) + write_results(folder, "comparison", result, plot)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -44,34 +46,33 @@ SYSTEMS = (*GEOMETRIES, *SEEDLESS, *PEERS)
 
 @dataclass(frozen=True)
 class System:
-    """A kind of recommender with its settings; `name` is for display."""
+    """A recommender with its settings."""
 
     name: str
-    kind: str
     """One of `SYSTEMS`."""
     settings: Mapping[str, Any]
     """For a geometry the fields of its config, else the arguments of its class."""
 
     def train(self, data: Interactions, seed: int, threads: int | None) -> Recommender:
         """Train it on `data`."""
-        if self.kind in GEOMETRIES:
+        if self.name in GEOMETRIES:
             from lorentzrec.learning.trainer import train
 
             return train(data, self.config.replace(seed=seed, threads=threads), progress=False)
-        if self.kind in SEEDLESS:
-            return SEEDLESS[self.kind](data, **self.settings)
-        return PEERS[self.kind](data, **self.settings, seed=seed, threads=threads)
+        if self.name in SEEDLESS:
+            return SEEDLESS[self.name](data, **self.settings)
+        return PEERS[self.name](data, **self.settings, seed=seed, threads=threads)
 
     def resolve_settings(self, data: Interactions) -> dict[str, Any]:
         """All settings, including those that are chosen from the data: what a run depends on."""
-        if self.kind not in GEOMETRIES:
+        if self.name not in GEOMETRIES:
             return dict(self.settings)
         return self.config.resolve_for(data).replace(threads=None).to_dict()
 
     @property
     def config(self) -> TrainingConfig:
         # validation would take events from training that the other systems are trained on
-        return TrainingConfig.from_mapping({**self.settings, "geometry": self.kind, "validation": 0.0})
+        return TrainingConfig.from_mapping({**self.settings, "geometry": self.name, "validation": 0.0})
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,6 @@ class Runs:
     """The runs of one system, one per seed."""
 
     system: System
-    metric: str
     values: tuple[float, ...]
     """The metric of each run."""
     per_user: Floats
@@ -95,7 +95,7 @@ class Runs:
     def value(self) -> float:
         return float(np.mean(self.values))
 
-    @property
+    @cached_property
     def interval(self) -> tuple[float, float]:
         """95 %, by bootstrap over customers."""
         low, high = bootstrap_intervals(self.per_user[:, None])
@@ -125,9 +125,6 @@ class Difference:
     """Paired: each customer's mean over the seeds."""
     over_seeds: Comparison | None
     """None with fewer than two seeds, or if neither system depends on them."""
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -164,7 +161,7 @@ def make_systems(
             settings = {key: value for key, value in configs[name].to_dict().items() if key not in left_out}
         elif name in PEERS:
             settings = {"factors": configs["hyperboloid"].dimension}
-        found.append(System(name, name, settings))
+        found.append(System(name, settings))
     return found
 
 
@@ -183,16 +180,19 @@ class Comparer:
         """The systems with the best settings of their grid on validation; those without a grid are unchanged."""
         chosen = []
         for system in systems:
-            grid = GRIDS.get(system.kind, [])
-            choices = [replace(system, settings={**system.settings, **settings}) for settings in grid]
+            if (grid := GRIDS.get(system.name)) is None:
+                chosen.append(system)
+                continue
+            combined = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+            choices = [replace(system, settings={**system.settings, **settings}) for settings in combined]
             parts = [self._part(choice, self.seeds[0], validating=True) for choice in choices]
-            values = [result["metrics"][self.metric] for result in self.store.run(parts, self.say)]
-            chosen.append(choices[int(np.argmax(values))] if choices else system)
+            measured = [result["metrics"][self.metric] for result in self.store.run(parts, self.say)]
+            chosen.append(choices[int(np.argmax(measured))])
         return chosen
 
     def run(self, systems: Sequence[System]) -> list[Runs]:
         """Train each system with every seed on everything before the test, and evaluate it on the test."""
-        seeds = {system.name: self.seeds[:1] if system.kind in SEEDLESS else self.seeds for system in systems}
+        seeds = {system.name: self.seeds[:1] if system.name in SEEDLESS else self.seeds for system in systems}
         parts = [self._part(system, seed) for system in systems for seed in seeds[system.name]]
         results = iter(self.store.run(parts, self.say))
         return [self._runs(system, [next(results) for _ in seeds[system.name]]) for system in systems]
@@ -208,7 +208,6 @@ class Comparer:
     def _runs(self, system: System, results: Sequence[Any]) -> Runs:
         return Runs(
             system=system,
-            metric=self.metric,
             values=tuple(result["metrics"][self.metric] for result in results),
             per_user=np.mean([result["per_user"][self.metric] for result in results], axis=0),
             all_metrics={name: float(np.mean([r["metrics"][name] for r in results])) for name in results[0]["metrics"]},
@@ -225,9 +224,9 @@ class Comparer:
         else:
             train, histories, test = task.before_test, task.histories, task.require_test()
         key = {
-            "kind": system.kind,
+            "kind": system.name,
             "settings": system.resolve_settings(train),
-            "seed": None if system.kind in SEEDLESS else seed,
+            "seed": None if system.name in SEEDLESS else seed,
             "k": k,
             "data": [train.digest, histories.digest, test.digest],
         }
@@ -252,9 +251,7 @@ class Comparer:
                 **points,
                 "metrics": {name: metric.value for name, metric in report.metrics.items()},
                 "per_user": {name: np.round(values, 7).tolist() for name, values in paired.items()},
-                "users": len(report.users),
                 "seconds": seconds,
-                "notes": list(report.notes),
             }
 
         return Part(name, key, measure)

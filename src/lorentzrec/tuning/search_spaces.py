@@ -62,23 +62,11 @@ OTHER_SCORE = {"score": "inner", "scale": 4.0}
 NEEDS_ORDER = frozenset({"recency"})
 """Without effect on data without times."""
 
-GRIDS: dict[str, list[dict[str, Any]]] = {
-    "item-knn": [
-        {"neighbours": neighbours, "shrinkage": shrinkage}
-        for neighbours in (20, 50, 100, 300)
-        for shrinkage in (0.0, 10.0, 50.0)
-    ],
-    "ease": [{"regularisation": regularisation} for regularisation in (50.0, 200.0, 500.0, 1000.0)],
-    "gf-cf": [{"share": share} for share in (0.0, 0.1, 0.3)],
-    "implicit-als": [
-        {"regularization": regularization, "alpha": alpha}
-        for regularization in (0.01, 0.1, 1.0, 10.0)
-        for alpha in (1.0, 10.0, 40.0)
-    ],
-    "implicit-bpr": [
-        {"learning_rate": rate, "regularization": regularization}
-        for rate in (0.01, 0.03, 0.1)
-        for regularization in (0.001, 0.01, 0.05)
-    ],
+GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
+    "item-knn": {"neighbours": (20, 50, 100, 300), "shrinkage": (0.0, 10.0, 50.0)},
+    "ease": {"regularisation": (50.0, 200.0, 500.0, 1000.0)},
+    "gf-cf": {"share": (0.0, 0.1, 0.3)},
+    "implicit-als": {"regularization": (0.01, 0.1, 1.0, 10.0), "alpha": (1.0, 10.0, 40.0)},
+    "implicit-bpr": {"learning_rate": (0.01, 0.03, 0.1), "regularization": (0.001, 0.01, 0.05)},
 }
-"""System -> the settings to choose from by validation. Names are those of the system's class."""
+"""System -> the values of each setting, of which validation chooses. Names are those of the system's class."""

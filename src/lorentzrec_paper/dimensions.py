@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from lorentzrec.data.arrays import Booleans, Floats, Integers
+from lorentzrec.data.arrays import Floats, Integers, rank_correlation
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import Id
 from lorentzrec.evaluation.significance import Comparison, compare_pairs
@@ -184,23 +184,17 @@ def _radii_part(config: TrainingConfig, split: TuningTask, depths: Depths, found
 
 
 def _measure_radii(config: TrainingConfig, data: Interactions, depths: Depths) -> Radii:
-    from scipy.stats import spearmanr
-
     model = train(data, config.replace(threads=twins.THREADS), progress=False)
     geometry = hyperboloid if config.hyperbolic else euclidean
     radii = geometry.distance_to_origin(model.item_points.astype(np.float64))
     known = model.item_counts > 0
     deep: Integers = np.array([depths.get(item, 0) for item in model.item_ids], np.int64)
-
-    def correlation(values: Integers, chosen: Booleans) -> float | None:
-        varied = len(np.unique(values[chosen])) > 1
-        return float(spearmanr(radii[chosen], values[chosen]).statistic) if varied else None
-
+    placed = known & (deep > 0)
     return Radii(
         median=float(np.median(radii[known])),
         largest=float(np.quantile(radii[known], 0.95)),
-        popularity=correlation(model.item_counts, known),
-        depth=correlation(deep, known & (deep > 0)),
+        popularity=rank_correlation(radii[known], model.item_counts[known]),
+        depth=rank_correlation(radii[placed], deep[placed]),
     )
 
 

@@ -1,11 +1,11 @@
-"""Groups of rows in flat arrays."""
+"""Groups of rows in flat arrays, and the correlation of two arrays."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from lorentzrec.data.arrays import spans_within
+from lorentzrec.data.arrays import rank_correlation, spans_within
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,22 @@ from lorentzrec.data.arrays import spans_within
 )
 def test_spans_hold_as_many_groups_as_fit(sizes: list[int], most: int, spans: list[tuple[int, int]]) -> None:
     assert list(spans_within(np.array(sizes, np.int64), most)) == spans
+
+
+def test_rank_correlation_by_hand() -> None:
+    """1 - 6 sum of squared differences of ranks / (n (n^2 - 1)), without equal values; two ranks differ by one."""
+    left, right = np.array([0.1, 20, 300, 4000]), np.array([1, 3, 2, 4])
+    assert rank_correlation(left, right) == pytest.approx(1 - 6 * 2 / (4 * 15))
+    assert rank_correlation(left, -left) == pytest.approx(-1)
+
+
+def test_equal_values_share_their_ranks() -> None:
+    """Ranks 1.5, 1.5, 3 and 1, 2, 3: the correlation of (-1, -1, 2) and (-1, 0, 1)."""
+    assert rank_correlation(np.array([5, 5, 9]), np.array([1, 2, 3])) == pytest.approx(3 / (6 * 2) ** 0.5)
+
+
+@pytest.mark.parametrize("left", [[], [3], [3, 3, 3]])
+def test_rank_correlation_is_not_defined_without_differences(left: list[float]) -> None:
+    other = np.arange(len(left))
+    assert rank_correlation(np.array(left), other) is None
+    assert rank_correlation(other, np.array(left)) is None

@@ -1,4 +1,4 @@
-"""Array types, rows as a mask, and groups of rows in flat arrays: group g is `values[offsets[g]:offsets[g + 1]]`."""
+"""Array types, masks of rows, rank correlation, and groups in flat arrays: g is `values[offsets[g]:offsets[g + 1]]`."""
 
 from __future__ import annotations
 
@@ -45,6 +45,15 @@ def spans_within(sizes: NDArray[Any], most: int) -> Iterator[tuple[int, int]]:
         end = max(end, start + 1)
         yield start, end
         start = end
+
+
+def rank_correlation(left: NDArray[Any], right: NDArray[Any]) -> float | None:
+    """Spearman's, from -1 to 1; None if it is not defined, because all values of either are equal or there are none."""
+    from scipy.stats import rankdata
+
+    if not len(left) or np.ptp(left) == 0 or np.ptp(right) == 0:
+        return None
+    return float(np.corrcoef(rankdata(left), rankdata(right))[0, 1])
 
 
 def update_digest(digest: hashlib._Hash, arrays: Iterable[NDArray[Any]]) -> None:

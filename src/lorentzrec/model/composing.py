@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import Booleans, Integers
+from lorentzrec.data.arrays import Booleans, Integers, rank_correlation
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
 from lorentzrec.geometry.midpoint import normalise_sum
@@ -42,14 +42,10 @@ class AttributePoints:
 
     def depth_correlation(self, *, hyperbolic: bool) -> float | None:
         """The rank correlation of depth and radius over the attributes that are paths; None if all are equally deep."""
-        from scipy.stats import spearmanr
-
         depths = self.depths
         paths = depths > 0
         radii = (hyperboloid if hyperbolic else euclidean).distance_to_origin(self.points.astype(np.float64))
-        if len(np.unique(depths[paths])) < 2:
-            return None
-        return float(spearmanr(depths[paths], radii[paths]).statistic)
+        return rank_correlation(depths[paths], radii[paths])
 
 
 def compose(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.data.arrays import rank_correlation
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
@@ -17,7 +18,7 @@ from lorentzrec.geometry.hyperboloid import boost, lift
 from lorentzrec.geometry.midpoint import einstein_midpoint, normalise_sum
 from lorentzrec.reduction.neighbour_map import Progress, neighbour_map
 from lorentzrec.reduction.neighbours import Geometry, nearest_neighbours, without_own
-from lorentzrec.reduction.principal_plane import flat_plane, hyperbolic_plane
+from lorentzrec.reduction.principal_plane import principal_plane
 
 if TYPE_CHECKING:
     from lorentzrec.model.model import Model
@@ -152,14 +153,9 @@ def _centre(places: FloatArray) -> FloatArray:
 
 def _stretch_plane(points: NDArray[Any], geometry: Geometry) -> tuple[FloatArray, float]:
     """The principal plane with all radii scaled to fill the disk, and the share of the spread it preserves."""
-    if geometry == "hyperboloid":
-        plane, spread = hyperbolic_plane(points)
-        space = plane[:, 1:]
-        lengths = np.sqrt(squared_norm(space))
-        radii = np.arcsinh(lengths)
-    else:
-        space, spread = flat_plane(points)
-        radii = lengths = np.sqrt(squared_norm(space))
+    space, spread = principal_plane(points, geometry)
+    lengths = np.sqrt(squared_norm(space))
+    radii = np.arcsinh(lengths) if geometry == "hyperboloid" else lengths
     reach = float(np.quantile(radii, 0.99)) or float(radii.max()) or 1.0
     wanted = np.sinh(radii * (2 * np.arctanh(PLANE_RIM) / reach))  # distance r is drawn at tanh(r / 2)
     factors: FloatArray = np.divide(wanted, lengths, out=np.zeros_like(lengths), where=lengths > 0)
@@ -187,13 +183,13 @@ def measure_map(places: FloatArray, points: NDArray[Any], geometry: Geometry, se
     sample = np.random.default_rng(seed).permutation(len(points))[:SAMPLED]
     true = without_own(nearest_neighbours(points, points[sample], 11, geometry)[0], sample)
     found = without_own(nearest_neighbours(places, places[sample], 11, "hyperboloid")[0], sample)
-    kept = {"neighbours@10": float((true[:, :, None] == found[:, None, :]).any(axis=2).mean())}
-    kept["distances"] = _rank_correlation(
-        _distances(points, sample, geometry), _distances(places, sample, "hyperboloid")
-    )
+    kept = {
+        "neighbours@10": float((true[:, :, None] == found[:, None, :]).any(axis=2).mean()),
+        "distances": rank_correlation(_distances(points, sample, geometry), _distances(places, sample, "hyperboloid")),
+    }
     if geometry == "hyperboloid":
-        kept["centre"] = _rank_correlation(centrality(points, geometry), places[:, 0])
-    return {name: value for name, value in kept.items() if np.isfinite(value)}
+        kept["centre"] = rank_correlation(centrality(points, geometry), places[:, 0])
+    return {name: value for name, value in kept.items() if value is not None}
 
 
 def centrality(points: NDArray[Any], geometry: Geometry) -> FloatArray:
@@ -208,11 +204,3 @@ def _distances(points: NDArray[Any], rows: NDArray[np.int64], geometry: Geometry
     """The distance from each of the rows to the next."""
     distance = hyperboloid.distance if geometry == "hyperboloid" else euclidean.distance
     return distance(points[rows[:-1]], points[rows[1:]])
-
-
-def _rank_correlation(left: FloatArray, right: FloatArray) -> float:
-    from scipy.stats import rankdata
-
-    if np.ptp(left) == 0 or np.ptp(right) == 0:
-        return float("nan")
-    return float(np.corrcoef(rankdata(left), rankdata(right))[0, 1])

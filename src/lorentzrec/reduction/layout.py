@@ -34,7 +34,7 @@ from lorentzrec.geometry.hyperboloid import (
     tangent_norm,
 )
 from lorentzrec.geometry.midpoint import normalise_sum
-from lorentzrec.reduction.neighbours import Floats
+from lorentzrec.reduction.neighbours import Singles
 from lorentzrec.threads import ParallelMap, available_cores, thread_pool
 
 EXAGGERATION, EXAGGERATED_SHARE = 4.0, 0.35
@@ -57,7 +57,7 @@ class Layout:
     """
 
     def __init__(
-        self, neighbours: NDArray[np.int64], start: Floats, radius: float, levels: Floats | None, seed: int
+        self, neighbours: NDArray[np.int64], start: Singles, radius: float, levels: Singles | None, seed: int
     ) -> None:
         """`neighbours`: (n, k) rows; `start`: places on the hyperboloid (n, 3); `levels`: a radius for each point."""
         from scipy.sparse import csr_array
@@ -74,7 +74,7 @@ class Layout:
         """The kernel's a. At first so small that all points affect each other."""
         self.generator = np.random.default_rng(seed)
 
-    def run(self, steps: int, progress: Callable[[float], None]) -> Floats:
+    def run(self, steps: int, progress: Callable[[float], None]) -> Singles:
         """Run the steps, of which the last third get shorter and shorter, and return the places. `progress` is called
         with the share that is done."""
         with thread_pool(available_cores()) as in_threads:
@@ -87,15 +87,15 @@ class Layout:
                 progress((step + 1) / steps)
         return self.places
 
-    def _attraction(self) -> Floats:
+    def _attraction(self) -> Singles:
         """sum_j n p w y_j."""
         pulls = self.links.copy()
         squared = squared_lorentzian_distance(self.places[self.owners], self.places[pulls.indices])
         pulls.data /= 1 + np.float32(self.sharpness) * squared
-        attraction: Floats = pulls @ self.places
+        attraction: Singles = pulls @ self.places
         return attraction
 
-    def _repulsion(self, in_threads: ParallelMap) -> tuple[Floats, float]:
+    def _repulsion(self, in_threads: ParallelMap) -> tuple[Singles, float]:
         """sum_j w^2 y_j, and the sum of w over all pairs.
 
         Points are divided into about sqrt(n) cells of about sqrt(n) points: strips by one coordinate, cut by the other.
@@ -130,7 +130,7 @@ class Layout:
         repulsion[cells[cells >= 0]] = forces[cells >= 0]
         return repulsion, max(total, 1e-30)
 
-    def _kernel(self, products: Floats) -> Floats:
+    def _kernel(self, products: Singles) -> Singles:
         """w from -2 a <x, y>, in place."""
         products += np.float32(1 - 2 * self.sharpness)
         np.maximum(products, 1, out=products)  # below one by rounding only
@@ -172,9 +172,9 @@ class Layout:
         self.sharpness /= factor**2
 
 
-def _outward(places: Floats) -> Floats:
+def _outward(places: Singles) -> Singles:
     """Unit tangent vectors that point away from the centre: (sinh r, cosh r e); zero at the centre itself."""
     lengths = np.sqrt(squared_norm(places[:, 1:]))[:, None]
     directions = places[:, 1:] / np.maximum(lengths, 1e-12)
-    outward: Floats = np.concatenate([lengths, places[:, :1] * directions], axis=1)
+    outward: Singles = np.concatenate([lengths, places[:, :1] * directions], axis=1)
     return outward

@@ -13,8 +13,8 @@ from lorentzrec.geometry.euclidean import squared_norm
 from lorentzrec.geometry.hyperboloid import lift
 from lorentzrec.geometry.midpoint import einstein_midpoint
 from lorentzrec.reduction.layout import Layout
-from lorentzrec.reduction.neighbours import Floats, Geometry, nearest_neighbours, neighbours_of_each
-from lorentzrec.reduction.principal_plane import flat_plane, hyperbolic_plane
+from lorentzrec.reduction.neighbours import Geometry, Singles, nearest_neighbours, neighbours_of_each
+from lorentzrec.reduction.principal_plane import principal_plane
 
 Progress: TypeAlias = Callable[[float], None]
 """Called with the share of the work that is done."""
@@ -71,10 +71,10 @@ def neighbour_map(
 
 
 def _lay_out(
-    points: NDArray[Any], geometry: Geometry, levels: Floats | None, seed: int, progress: Progress
+    points: NDArray[Any], geometry: Geometry, levels: Singles | None, seed: int, progress: Progress
 ) -> FloatArray:
     neighbours = neighbours_of_each(points, min(NEIGHBOURS, len(points) - 1), geometry)
-    plane = hyperbolic_plane(points)[0][:, 1:] if geometry == "hyperboloid" else flat_plane(points)[0]
+    plane, _ = principal_plane(points, geometry)
     radius = FREE_RADIUS if levels is None else float(np.sqrt(np.mean(levels**2)))
     spread = float(np.sqrt(squared_norm(plane).mean())) or 1.0
     # A little noise, because equal places would never separate.
@@ -109,7 +109,7 @@ def _place_others(
     landmarks: NDArray[np.int64],
     chosen: FloatArray,
     geometry: Geometry,
-    levels: Floats | None,
+    levels: Singles | None,
 ) -> FloatArray:
     """Place the others at the weighted midpoint of their nearest landmarks."""
     near, squared = nearest_neighbours(points[landmarks], points[others], PLACED_BY, geometry)

@@ -16,12 +16,13 @@ from lorentzrec.threads import available_cores, thread_pool
 from lorentzrec.topk import top_columns
 
 Geometry: TypeAlias = Literal["hyperboloid", "euclidean"]
-Floats: TypeAlias = NDArray[np.float32]
+Singles: TypeAlias = NDArray[np.float32]
+"""In single precision, unlike `Floats` elsewhere."""
 
 
 def nearest_neighbours(
     points: NDArray[Any], queries: NDArray[Any], count: int, geometry: Geometry
-) -> tuple[NDArray[np.int64], Floats]:
+) -> tuple[NDArray[np.int64], Singles]:
     """For each query, the rows of the `count` nearest points, nearest first, and their squared distances.
 
     Squared distances are those of `squared_lorentzian_distance` on the hyperboloid. A query that is one of the points

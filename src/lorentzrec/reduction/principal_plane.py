@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from lorentzrec.geometry import FloatArray
 from lorentzrec.geometry.euclidean import squared_norm
-from lorentzrec.geometry.hyperboloid import lift, precise
+from lorentzrec.geometry.hyperboloid import minkowski_gradient as flip_time  # J v for each row
+from lorentzrec.geometry.hyperboloid import precise
+from lorentzrec.reduction.neighbours import Geometry
 
 BLOCK_ROWS = 65_536
 """Points in float64 at a time."""
@@ -22,8 +24,14 @@ NEGLIGIBLE = 1e-12
 """Share of the largest eigenvalue below which an axis is rounding error, not spread."""
 
 
+def principal_plane(points: NDArray[Any], geometry: Geometry) -> tuple[FloatArray, float]:
+    """Points projected to their principal plane (n, 2), and the share of the spread that it preserves; on the
+    hyperboloid, the two are space coordinates."""
+    return hyperbolic_plane(points) if geometry == "hyperboloid" else flat_plane(points)
+
+
 def hyperbolic_plane(points: NDArray[Any]) -> tuple[FloatArray, float]:
-    """Points (n, d + 1) projected to their principal plane (n, 3), and the share of the spread that it preserves.
+    """Points (n, d + 1) projected to their principal plane, and the share of the spread that it preserves.
 
     With C = mean of x x', the J-eigenvectors are the v with C J v = mu v, where J = diag(-1, 1, ..., 1). One has
     mu < 0: the centre c, which becomes the origin. The others are the directions of spread, largest mu first. With
@@ -33,15 +41,15 @@ def hyperbolic_plane(points: NDArray[Any]) -> tuple[FloatArray, float]:
     moments = _sum_over_blocks(points, lambda block: block.T @ block, curved=True) / len(points)
     squared, vectors = np.linalg.eigh(moments)
     root = vectors * np.sqrt(np.maximum(squared, 0))  # negative only by rounding
-    spread, weights = np.linalg.eigh(root.T @ _flip_time(root.T).T)
+    spread, weights = np.linalg.eigh(root.T @ flip_time(root.T).T)
     centre = root @ weights[:, 0] / np.sqrt(-spread[0])
     centre *= np.sign(centre[0])
     directions, kept = _largest(root @ weights[:, 1:], spread[1:])
-    basis = np.concatenate([-_flip_time(centre)[:, None], _flip_time(directions.T).T], axis=1)
+    basis = np.concatenate([-flip_time(centre)[:, None], flip_time(directions.T).T], axis=1)
     parts = _project(points, basis, curved=True)
     # -<part, part> = 1 + what is left out, squared: never below one but by rounding.
     length = np.sqrt(np.maximum(parts[:, 0] ** 2 - squared_norm(parts[:, 1:]), 1))
-    return lift(parts[:, 1:] / length[:, None]), kept
+    return parts[:, 1:] / length[:, None], kept
 
 
 def flat_plane(points: NDArray[Any]) -> tuple[FloatArray, float]:
@@ -67,11 +75,6 @@ def _largest(vectors: FloatArray, spread: FloatArray) -> tuple[FloatArray, float
             directions[:, place] = direction * np.sign(direction[np.abs(direction).argmax()])
     total = spread.sum()
     return directions, float(spread[chosen].sum() / total) if total > 0 else 1.0
-
-
-def _flip_time(vectors: FloatArray) -> FloatArray:
-    """J v for each row."""
-    return np.concatenate([-vectors[..., :1], vectors[..., 1:]], axis=-1)
 
 
 def _to_float64(block: NDArray[Any], curved: bool) -> FloatArray:

@@ -198,6 +198,17 @@ def test_statistics_are_those_of_the_library(shop: Path, events_file: Path) -> N
     assert of_file == of_dataset | {"name": "events.csv"}
 
 
+def test_files_of_the_same_name_are_told_apart_by_their_folders(
+    events_file: Path, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("a", "b"):
+        Path(folder).mkdir()
+        Path(folder, "events.csv").write_bytes(events_file.read_bytes())
+    heading = run("stats", "a/events.csv", shop, "b/events.csv", "--trials", "0").stdout.splitlines()[0]
+    assert heading.split() == ["a/events.csv", "shop", "b/events.csv"]
+
+
 def test_statistics_stand_in_columns_with_a_plot(shop: Path, tmp_path: Path) -> None:
     result = run("stats", shop, "--trials", "0", "--plot", tmp_path / "degrees.svg")
     rows = {line.split("  ")[0].strip(): line.split()[-1] for line in result.stdout.splitlines()[2:] if line}

@@ -47,6 +47,7 @@ def stats(
     """
     from lorentzrec.networks.statistics import network_statistics
 
+    named = [Path(one).name for one in data]
     many = []
     with progress("Fitting power laws", 2 * trials * len(data)) as done:
         count = itertools.count(1)
@@ -54,10 +55,9 @@ def stats(
             done(2 * trials * number)
             dataset = dataset_at(one, **file_options)
             events = events_at(one, **file_options) if dataset is None else dataset.interactions()
+            name = one if named.count(named[number]) > 1 else named[number]
             many.append(
-                network_statistics(
-                    events, name=Path(one).name, trials=trials, seed=seed, watch=lambda: done(next(count))
-                )
+                network_statistics(events, name=name, trials=trials, seed=seed, watch=lambda: done(next(count)))
             )
     if plot is not None:
         from lorentzrec.figures.degrees import plot_degrees

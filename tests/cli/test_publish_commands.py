@@ -1,4 +1,4 @@
-"""`lorentzrec publish` and `lorentzrec live`."""
+"""`lorentzrec publish` and `lorentzrec live`, and the store that `serve` looks at before it starts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import pytest
 
 from cli.command_line import SETTINGS, error_of, run, run_json
 from lorentzrec import Interactions, load
+from lorentzrec.errors import StoreUnavailable
 from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.stores.file_store import FileStore
 from lorentzrec.serving.stores.store import HistoryEvent
 from lorentzrec.serving.versions.version import open_version
 
@@ -138,3 +140,23 @@ def test_live_items(model: Path, store: str, tmp_path: Path) -> None:
     assert "note: the change is made, but the ids were not compared with version" in shown.stderr
     assert "give one of them" in error_of("live", store, "--all", "--add", "i1")
     assert "cannot be read as a list of ids" in error_of("live", store, "--set", tmp_path / "nothing")
+
+
+def test_a_store_that_is_not_available_is_closed_and_served_all_the_same(
+    model: Path, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("publish", model, "--to", store, "--no-map")
+    close, events = FileStore.close, []
+
+    def state(self: FileStore) -> None:
+        raise StoreUnavailable("the store is away")
+
+    def close_and_record(self: FileStore) -> None:
+        close(self)
+        events.append("closed")
+
+    monkeypatch.setattr(FileStore, "state", state)
+    monkeypatch.setattr(FileStore, "close", close_and_record)
+    monkeypatch.setattr("lorentzrec.serving.http.server.run", lambda *_: events.append("served"))
+    assert "note: the store is away; the service starts anyway" in run("serve", store).stderr
+    assert events == ["closed", "served"]

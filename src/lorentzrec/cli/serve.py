@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Annotated, Any
 
 import typer
@@ -47,10 +48,9 @@ def serve(
     if settings.api_key_file is None:
         note(_notes_without_keys(settings))
     try:
-        opened = open_store(store)
-        if opened.state().version is None:
-            note([f"{opened.url} has no version yet: the service responds with 503 until one is published"])
-        opened.close()
+        with closing(open_store(store)) as opened:
+            if opened.state().version is None:
+                note([f"{opened.url} has no version yet: the service responds with 503 until one is published"])
     except StoreUnavailable as error:
         note([f"{error}; the service starts anyway, and works as soon as the store does"])
     run(settings, lambda: say(page_address(settings.host, port)))

@@ -148,6 +148,10 @@ def test_titles_of_a_dataset(model: Path, events_file: Path, titles_file: Path, 
         (("recommend-all", "MODEL", "--out", "none/all.parquet"), "cannot write none/all.parquet: "),
         (("recommend-all", "MODEL", "--out", "all.parquet", "-k", "0"), "k is 0: give a whole number of items"),
         (
+            ("recommend-all", "MODEL", "--out", "s3://bucket/all", "--engine", "spark", "--force"),
+            "--force overwrites tables on this machine, not s3://bucket/all: remove it or choose another name",
+        ),
+        (
             ("export", "MODEL", "--out", "points", "--to", "faiss"),
             "there is no format 'faiss': use one of parquet, csv, jsonl, npz",
         ),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lorentzrec.cli.inputs import training_events
+from lorentzrec.cli.inputs import training_data
 from lorentzrec.cli.options import event_file_options
 from lorentzrec.cli.output import print_result, say, table
 from lorentzrec.cli.results import write_results
@@ -58,7 +58,7 @@ def backtest(
     from lorentzrec.tuning.backtest import backtest as measure
     from lorentzrec.tuning.backtest import summarise
 
-    given, _ = training_events(data, **file_options)
+    given, _ = training_data(data, **file_options).read()
     folder = out or Path(f"{Path(data).stem}-backtest")
     folder.mkdir(parents=True, exist_ok=True)
     found = list(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,32 +78,37 @@ def _with_type_of(known: Vocabulary | None, ids: Vocabulary) -> Vocabulary:
     return Vocabulary(ids.series.cast(pl.String), name=ids.name) if text else ids
 
 
-def training_events(data: str, **file_options: str | None) -> tuple[Interactions, Interactions | None]:
-    """The training events of a dataset, or those of files, and the validation part if the dataset has one."""
-    dataset = dataset_at(data, **file_options)
-    if dataset is None:
-        return events_at(data, **file_options), None
-    parts = dataset.named_parts()
-    return next(iter(parts.values())), parts.get("validation")
+@dataclass(frozen=True)
+class TrainingData:
+    """What to train on: a dataset, or event files."""
+
+    place: str
+    dataset: Dataset | None
+    file_options: Mapping[str, str | None]
+
+    def read(self) -> tuple[Interactions, Interactions | None]:
+        """The training events, and the part named validation if the dataset has one."""
+        if self.dataset is None:
+            return events_at(self.place, **self.file_options), None
+        parts = self.dataset.named_parts()
+        return next(iter(parts.values())), parts.get("validation")
+
+    def attributes(self, columns: str | None = None, start: Model | None = None) -> ItemAttributes | None:
+        """The attributes of a dataset's items, of the columns `NAME,NAME:KIND,...`; none for "none". The default are
+        those of the start model, if it has any, and otherwise all."""
+        if columns == "none" or self.dataset is None:
+            return None
+        like = None if start is None or start.attributes is None else start.attributes.of_items
+        found = self.dataset.attributes(None if columns is None else columns.split(","), like=like)
+        if start is None or found is None:
+            return found
+        return replace(found, items=_with_type_of(start.items, found.items))
 
 
-def attributes_at(
-    data: str, columns: str | None, file_options: dict[str, str | None], start: Model | None = None
-) -> ItemAttributes | None:
-    """The attributes of a dataset's items, of the columns `NAME,NAME:KIND,...`; none for "none". The default are those
-    of the start model, if it has any, and otherwise all."""
-    if columns == "none":
-        return None
-    if columns is None:
-        dataset = dataset_at(data, **file_options)
-    else:
-        dataset = require_dataset(data, "--attributes", **file_options)
-    like = None if start is None or start.attributes is None else start.attributes.of_items
-    names = None if columns is None else columns.split(",")
-    found = None if dataset is None else dataset.attributes(names, like=like)
-    if start is None or found is None:
-        return found
-    return replace(found, items=_with_type_of(start.items, found.items))
+def training_data(data: str, needed_by: str | None = None, **file_options: str | None) -> TrainingData:
+    """What to train on, with its events not yet read. `needed_by`: the option that needs a dataset."""
+    dataset = require_dataset(data, needed_by, **file_options) if needed_by else dataset_at(data, **file_options)
+    return TrainingData(data, dataset, file_options)
 
 
 def attribute_frame(place: str, model: Model) -> pl.DataFrame:
@@ -116,7 +122,12 @@ def attribute_frame(place: str, model: Model) -> pl.DataFrame:
     names = [column.name for column in model.attributes.of_items.columns]
     table = read_item_table(place, attributes=names).select("item", f"^{ATTRIBUTE}.*$")
     table = table.rename(lambda name: name.removeprefix(ATTRIBUTE))
-    return table if model.items.holds_strings else table.with_columns(pl.col("item").cast(pl.Int64))
+    if model.items.holds_strings:
+        return table
+    ids = table["item"].cast(pl.Int64, strict=False)
+    for text in table["item"].filter(ids.is_null()).head(1):
+        raise InputError(f"{place}: the item {text!r} is not a whole number, and all items of the model are: check it")
+    return table.with_columns(ids)
 
 
 def require_test(dataset: Dataset) -> dict[str, Interactions]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import MISSING, Field, fields
 from importlib import import_module
@@ -20,7 +20,7 @@ import typer
 from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
 
 from lorentzrec.cli.output import flag_of
-from lorentzrec.errors import ConfigError
+from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.field_checks import alternatives, field_hints, field_texts
 from lorentzrec.ingest.config import PrepareConfig
 from lorentzrec.ingest.sources import Source
@@ -95,13 +95,25 @@ def event_file_options(command: Command) -> Command:
     return field_options(PrepareConfig, "Event files", ["reader"])(command)
 
 
-def check_engine(engine: str, known: Sequence[str], **spark_options: Any) -> None:
-    """Raise a `ConfigError` for an unknown engine, and for options of Spark with another one."""
+def check_engine(engine: str, known: Sequence[str], **options_of: Mapping[str, Any]) -> None:
+    """Raise a `ConfigError` for an unknown engine, and for options of another one.
+
+    options_of: engine -> the options that no other engine has; None if they were not given.
+    """
     if engine not in known:
         raise ConfigError(f"there is no engine {engine!r}: use {', '.join(known[:-1])} or {known[-1]}")
-    for name, value in spark_options.items():
-        if engine != "spark" and value is not None:
-            raise ConfigError(f"{flag_of(name)} is for --engine spark: give both, or none")
+    for owner, options in options_of.items():
+        for name, value in options.items():
+            if engine != owner and value is not None:
+                raise ConfigError(f"{flag_of(name)} is for --engine {owner}: give both, or none")
+
+
+def refuse_options(context: typer.Context, names: Iterable[str], why: str) -> None:
+    """Raise an `InputError` for the first of these options that was given: `why` begins the message."""
+    for name in names:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name != "DEFAULT":
+            raise InputError(f"{why} takes no {flag_of(name)}: leave it out")
 
 
 def pop_fields(options: dict[str, Any], owner: type) -> dict[str, Any]:

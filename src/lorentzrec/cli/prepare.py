@@ -112,7 +112,7 @@ def prepare(
 
 
 def _engine(name: str, master: str | None) -> AbstractContextManager[Engine | None]:
-    check_engine(name, ("polars", "spark"), master=master)
+    check_engine(name, ("polars", "spark"), spark={"master": master})
     if name == "polars":
         return nullcontext()
     from lorentzrec.ingest.spark_engine import spark_engine

@@ -153,10 +153,12 @@ def recommend_all(
     from lorentzrec.batch.recommending import BatchOptions, recommend_to_all
     from lorentzrec.model.artifact import load
 
-    check_engine(engine, ("local", "spark"), master=master)
+    check_engine(engine, ("local", "spark"), spark={"master": master})
     remote = "://" in out
     if remote and engine == "local":
         raise InputError(f"{out} is not on this machine: give a local path, or --engine spark")
+    if remote and force:
+        raise InputError(f"--force overwrites tables on this machine, not {out}: remove it or choose another name")
     if not remote:
         refuse_target(Path(out), force=force)
     trained = load(model)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lorentzrec.atomic import MARKER
-from lorentzrec.cli.inputs import attributes_at, require_dataset, training_events, with_types_of
+from lorentzrec.cli.inputs import require_dataset, training_data, with_types_of
 from lorentzrec.cli.options import check_engine, event_file_options
 from lorentzrec.cli.output import note, print_result, say, table
 from lorentzrec.cli.results import refuse_unwritable
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from lorentzrec.data.interactions import Interactions
+    from lorentzrec.ingest.dataset import Dataset
     from lorentzrec.model.config import TrainingConfig
     from lorentzrec.model.model import Model
 
@@ -112,9 +113,12 @@ def train(
     scratch: Folder that all workers reach, for customers and points during training; local, az:// or s3://.
         Default: OUT.rounds.
     """
+    from lorentzrec.model.artifact import load
+
+    local_options = {"attributes": None if attributes == "none" else attributes, "start": start}
     spark_options: dict[str, Any] = {"master": master, "workers": workers, "rounds": rounds, "scratch": scratch}
-    check_engine(engine, ("local", "keras", "spark"), **spark_options)
-    model_to_start = None if start is None else _load_start(start, engine)
+    check_engine(engine, ("local", "keras", "spark"), local=local_options, spark=spark_options)
+    model_to_start = None if start is None else load(start)
     chosen = load_config(config, settings, model_to_start)
     if chosen.epochs == 0:
         raise ConfigError("epochs=0 would save an untrained model: set epochs to 1 or more")
@@ -125,11 +129,7 @@ def train(
     checkpoint = out.with_name(f"{out.name}.checkpoint")
     if checkpoint.exists() and not resume:
         raise InputError(f"{checkpoint} is left from a run that was stopped: add --resume to continue it, or remove it")
-    learn = partial(_learn, start=model_to_start, attributes=attributes, checkpoint=checkpoint, resume=resume)
-    if engine != "local" and attributes not in (None, "none"):
-        raise ConfigError(f"--attributes is for --engine local, not {engine}: leave one of them out")
-    if engine != "local" and attributes is None:
-        _say_unused_attributes(data, engine)
+    learn = partial(_learn, start=model_to_start, checkpoint=checkpoint, resume=resume)
     if engine == "spark":
         rounds_folder = out.with_name(f"{out.name}.rounds")
         if rounds_folder.exists() and not resume:
@@ -139,10 +139,8 @@ def train(
         learn = partial(_learn_on_spark, checkpoint=checkpoint, rounds_folder=rounds_folder, **spark_options)
     elif engine == "keras":
         learn = partial(_learn_on_keras, checkpoint=checkpoint, resume=resume)
-    if engine != "local" and attributes is None:
-        _note_attributes(data, engine)
     try:
-        model = learn(data, chosen, file_options)
+        model = learn(data, chosen, file_options, attributes)
     except TrainingInterrupted as interrupted:
         _save_unfinished(interrupted.model, place_if_interrupted, out, checkpoint, json)
         raise
@@ -153,40 +151,28 @@ def train(
     show_model(model, out, json, interrupted=False)
 
 
-def _note_attributes(data: str, engine: str) -> None:
-    """Print that the attributes of a dataset are not used."""
-    from lorentzrec.ingest.dataset import is_dataset, open_dataset
-
-    if is_dataset(data) and open_dataset(data).prepared_attributes:
-        note([f"the attributes of {data} are not used: --engine {engine} trains without them"])
-
-
-def _load_start(start: Path, engine: str) -> Model:
-    from lorentzrec.model.artifact import load
-
-    if engine != "local":
-        raise ConfigError(f"--start is for --engine local, not {engine}: it takes the models of every engine")
-    return load(start)
-
-
 def _learn(
     data: str,
     config: TrainingConfig,
     file_options: dict[str, str | None],
-    start: Model | None,
     attributes: str | None,
+    *,
+    start: Model | None,
     **options: Any,
 ) -> Model:
     from lorentzrec.learning.trainer import train as learn
     from lorentzrec.learning.warm_up import compiling_ahead
 
     unused = config.model == "symmetric" and attributes is None
-    described = None if unused else attributes_at(data, attributes, file_options, start)
+    given = training_data(data, None if attributes in (None, "none") else "--attributes", **file_options)
+    described = None if unused else given.attributes(attributes, start)
+    if unused:
+        _note_attributes(given.dataset, attributes, "model=symmetric", "model=asymmetric")
     if start is not None and attributes == "none" and start.attributes is not None:
         start = replace(start, attributes=None, optimiser_state=None)
     composed = described is not None or (start is not None and start.attributes is not None)
     with compiling_ahead(config, attributes=composed) as until_compiled:
-        events, validation = training_events(data, **file_options)
+        events, validation = given.read()
         if start is not None:
             events = with_types_of(start, events)
             validation = None if validation is None else with_types_of(start, validation)
@@ -195,22 +181,25 @@ def _learn(
     return learn(events, config, validation=validation, attributes=described, start=start, **options)
 
 
-def _learn_on_keras(data: str, config: TrainingConfig, file_options: dict[str, str | None], **options: Any) -> Model:
+def _learn_on_keras(
+    data: str, config: TrainingConfig, file_options: dict[str, str | None], attributes: str | None, **options: Any
+) -> Model:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # no lines about how TensorFlow was built
     from lorentzrec.keras.midpoint_model import with_one_block_per_step
     from lorentzrec.keras.training import train as learn
 
     config = with_one_block_per_step(config)
-    events, validation = training_events(data, **file_options)
+    given = training_data(data, **file_options)
+    _note_attributes(given.dataset, attributes, "--engine keras", "--engine local")
+    events, validation = given.read()
     _say_settings(events, config.resolve_for(events))
     return learn(events, config, validation=validation, **options)
 
 
-def _say_unused_attributes(data: str, engine: str) -> None:
-    from lorentzrec.ingest.dataset import is_dataset, open_dataset
-
-    if is_dataset(data) and open_dataset(data).manifest.get("options", {}).get("attributes"):
-        say(f"--engine {engine} does not use the attributes of {data}: only --engine local does")
+def _note_attributes(dataset: Dataset | None, attributes: str | None, unable: str, able: str) -> None:
+    """Print that the attributes of the dataset are not used, unless nobody wants them."""
+    if attributes is None and dataset is not None and dataset.prepared_attributes:
+        note([f"{unable} does not use the attributes of {dataset.address}: only {able} does"])
 
 
 def _say_settings(events: Interactions, config: TrainingConfig) -> None:
@@ -223,6 +212,7 @@ def _learn_on_spark(
     data: str,
     config: TrainingConfig,
     file_options: dict[str, str | None],
+    attributes: str | None,
     *,
     checkpoint: Path,
     rounds_folder: Path,
@@ -233,6 +223,7 @@ def _learn_on_spark(
     from lorentzrec.spark import train as learn
 
     dataset = require_dataset(data, "--engine spark", **file_options)
+    _note_attributes(dataset, attributes, "--engine spark", "--engine local")
     say(f"training on {dataset!r}")
     options |= {"scratch": scratch or rounds_folder, "checkpoint": checkpoint, "resume": checkpoint.exists()}
     model = learn(dataset, config, **options)

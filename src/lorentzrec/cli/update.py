@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lorentzrec.cli.inputs import attribute_frame, attributes_at, read_ids, training_events, with_types_of
+from lorentzrec.cli.inputs import attribute_frame, read_ids, training_data, with_types_of
 from lorentzrec.cli.options import event_file_options
 from lorentzrec.cli.output import print_result
 from lorentzrec.cli.results import refuse_unwritable
@@ -41,7 +41,7 @@ def add_items(
 
     refuse_unwritable(out, "lorentzrec model")
     known = load(model)
-    given = None if events is None else with_types_of(known, training_events(events, **file_options)[0])
+    given = None if events is None else with_types_of(known, training_data(events, **file_options).read()[0])
     described = None if attributes is None else attribute_frame(attributes, known)
     added = known.add_items(events=given, attributes=described)
     added.save(out)
@@ -87,12 +87,12 @@ def update(
     known = load(model)
     config = updating_config(known).with_settings(settings or [])
     kept = None if live is None else [known.items.parse(text) for text in read_ids(live)]
-    events, _ = training_events(data, **file_options)
+    given = training_data(data, **file_options)
     updated = bring_up_to_date(
         known,
-        with_types_of(known, events),
+        with_types_of(known, given.read()[0]),
         config,
-        attributes=None if known.attributes is None else attributes_at(data, None, file_options, known),
+        attributes=None if known.attributes is None else given.attributes(start=known),
         rehearse=REHEARSED_SHARE if rehearse is None else rehearse,
         prune_after=prune_after,
         live=kept,

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.atomic import checksum
-from lorentzrec.errors import ArtifactError, InputError
+from lorentzrec.errors import ArtifactError
 from lorentzrec.ingest.storage import NotFound, fetch, is_remote, join, read_content, remove, write_file
 
 

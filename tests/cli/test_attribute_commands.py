@@ -59,6 +59,9 @@ def test_training_uses_all_of_them_by_default(described: Path, informed: Path, t
     assert len(brands.of_items.values) == 4
     run("train", described, "--out", tmp_path / "plain", "--attributes", "none", *SETTINGS)
     assert load(tmp_path / "plain").attributes is None
+    symmetric = run("train", described, "--out", tmp_path / "symmetric", "--set", "model=symmetric", *SETTINGS)
+    line = f"note: model=symmetric does not use the attributes of {described}: only model=asymmetric does"
+    assert symmetric.stderr.splitlines().count(line) == 1
 
 
 def test_items_are_added_by_their_attributes(informed: Path, tmp_path: Path) -> None:
@@ -69,6 +72,23 @@ def test_items_are_added_by_their_attributes(informed: Path, tmp_path: Path) -> 
     assert any("1 new item is left out" in note for note in result["notes"])
     assert "new1" in load(tmp_path / "grown").items
     assert "neither events nor attributes" in error_of("add-items", informed, "--out", tmp_path / "other")
+
+
+def test_a_new_item_that_is_no_number_where_all_are_is_one_line(tmp_path: Path) -> None:
+    events, items, data = tmp_path / "events.csv", tmp_path / "items.csv", tmp_path / "shop"
+    events.write_text(
+        "user,item,time\n" + "".join(f"{row % 9},{(row % 9 + row // 9) % 20},{row}\n" for row in range(90))
+    )
+    items.write_text("item,brand\n" + "".join(f"{row},{row % 2}\n" for row in range(20)))
+    run("prepare", events, "--out", data, "--items", items, "--attributes", "brand:values")
+    run("train", data, "--out", tmp_path / "model", *SETTINGS)
+    add = ("add-items", tmp_path / "model", "--attributes", items, "--out", tmp_path / "grown")
+    items.write_text("item,brand\n28,0\nsofa,1\n")
+    assert error_of(*add) == (
+        f"{items}: the item 'sofa' is not a whole number, and all items of the model are: check it"
+    )
+    items.write_text("item,brand\n28,0\n")
+    assert run_json(*add)["new_items"] == 1
 
 
 def test_an_update_and_a_start_train_attributes_on(
@@ -136,6 +156,23 @@ def test_cold_items_are_evaluated_without_training_on_held_out_customers(
     assert sum(users) == held_out
 
 
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (("--cold", "--metrics", "ndcg"), "--cold takes no --metrics: leave it out"),
+        (("--cold", "--baselines"), "--cold takes no --baselines: leave it out"),
+        (("--cold", "--users", "5"), "--cold takes no --users: leave it out"),
+        (("--cold", "--negatives", "100"), "--cold takes no --negatives: leave it out"),
+        (("--cold", "-k", "5", "-k", "10"), "--cold evaluates lists of one length: give one -k, not 2"),
+        (("--share", "0.2"), "evaluate without --cold takes no --share: leave it out"),
+    ],
+)
+def test_options_that_an_evaluation_would_not_use_are_refused(
+    options: tuple[str, ...], line: str, described: Path, informed: Path
+) -> None:
+    assert error_of("evaluate", informed, described, *options) == line
+
+
 def test_attributes_are_exported_and_drawn(informed: Path, model: Path, tmp_path: Path) -> None:
     result = run_json("export", informed, "--attributes", "--out", tmp_path / "points.parquet")
     assert result["attributes"] == 13
@@ -144,7 +181,10 @@ def test_attributes_are_exported_and_drawn(informed: Path, model: Path, tmp_path
     drawn = run_json("plot", "attributes", informed, "--out", tmp_path / "map.png", "--labels", "5")
     assert (tmp_path / "map.png").stat().st_size > 1000
     assert -1 <= drawn["depth_and_radius"] <= 1
-    assert "trained without attributes" in error_of("plot", "attributes", model, "--out", tmp_path / "other.png")
+    other = ("plot", "attributes", model, "--out", tmp_path / "other.png")
+    assert "trained without attributes" in error_of(*other)
+    for unused in (("--items", "shop"), ("--category-column", "group"), ("--customers", "3")):
+        assert error_of(*other, *unused) == f"plot attributes takes no {unused[0]}: leave it out"
 
 
 def test_bad_input_is_one_line(

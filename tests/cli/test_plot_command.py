@@ -24,6 +24,16 @@ def test_a_model_becomes_a_picture(model: Path, tmp_path: Path) -> None:
     assert text.count('id="text_') == (tmp_path / "plain.svg").read_text().count('id="text_') + 2
 
 
+def test_titles_that_the_item_file_does_not_have(model: Path, tmp_path: Path) -> None:
+    table = tmp_path / "items.csv"
+    table.write_text("item,category\ni1,shoes\n")
+    drawing = ("plot", "disk", model, "--out", tmp_path / "disk.png", "--items", table)
+    assert error_of(*drawing, "--labels", "3") == (
+        f"{table} has no column title: give an item file that has one, or leave --labels out"
+    )
+    assert run(*drawing).exit_code == 0
+
+
 def test_a_program_learns_what_is_kept(model: Path, shop: Path, tmp_path: Path) -> None:
     arguments = ("plot", "disk", model, "--out", tmp_path / "disk.png", "--items", shop, "--method", "plane")
     result = run_json(*arguments)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lorentzrec.cli.inputs import dataset_at, events_at, require_test, split_ids, with_types_of
-from lorentzrec.cli.options import event_file_options
+from lorentzrec.cli.options import event_file_options, refuse_options
 from lorentzrec.cli.output import print_result, progress, say, table
 from lorentzrec.counting import with_counts
 from lorentzrec.errors import InputError
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 @event_file_options
 def evaluate(
+    context: typer.Context,
     model: Path,
     data: str,
     *,
@@ -64,7 +65,11 @@ def evaluate(
     seed: Random seed, for customers, negatives and intervals.
     """
     if cold:
+        refuse_options(context, ("metrics", "baselines", "users", "negatives"), "--cold")
+        if k is not None and len(k) > 1:
+            raise InputError(f"--cold evaluates lists of one length: give one -k, not {len(k)}")
         return _evaluate_cold(model, data, (k or [10])[0], share, seed, json, file_options)
+    refuse_options(context, ("share",), "evaluate without --cold")
     from lorentzrec.evaluation.baselines import ItemKNN, Popularity
     from lorentzrec.evaluation.protocol import evaluate_systems
     from lorentzrec.model.artifact import load

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+import typer
+
 from lorentzrec.cli.inputs import item_table_at
-from lorentzrec.cli.options import Natural
+from lorentzrec.cli.options import Natural, refuse_options
 from lorentzrec.cli.output import note, print_result, progress, say
 from lorentzrec.counting import Count
 from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from lorentzrec.model.model import Model
     from lorentzrec.reduction.disk_map import Method
 
 
 def plot(
+    context: typer.Context,
     picture: str,
     model: Path,
     *,
@@ -56,73 +58,71 @@ def plot(
 
     if picture not in ("disk", "attributes"):
         raise InputError(f"there is no picture {picture!r}: use disk or attributes")
-    if picture == "attributes":
-        return _plot_attributes(load(model), out, cast("Method", method), labels, seed, json)
     trained = load(model)
-    table = None if items is None else _item_table(trained, items, category_column)
-    if (labels and (table is None or "title" not in table.columns)) or (category_column and items is None):
-        raise InputError("titles and categories come from an item table: name a dataset or a file with --items")
+    if picture == "disk":
+        drawn, names, categories = trained, *_titles_and_categories(trained, items, category_column, labels)
+    else:
+        refuse_options(context, ("items", "category_column", "customers"), "plot attributes")
+        drawn, names, categories = _attributes_of(trained)
     histories = trained.histories if customers else None
     if customers and histories is None:
         raise InputError(f"{model} was saved without histories: leave --customers out, or train and save again")
     with progress("Mapping", 1) as done:
-        drawn = disk_map_of(trained, method=cast("Method", method), seed=seed, progress=done)
-    texts = {}
-    if table is not None and labels:
-        popular = trained.item_counts.argsort(kind="stable")[::-1].tolist()
-        titles = ((row, table["title"][row]) for row in popular if table["title"][row])
-        texts = choose_labels(drawn.coordinates, titles, labels)
+        found = disk_map_of(drawn, method=cast("Method", method), seed=seed, progress=done)
+    popular = drawn.item_counts.argsort(kind="stable")[::-1].tolist()
     stars = None
     if histories is not None:
-        sample = sample_customers(histories, customers, seed)
-        stars = customer_coordinates(drawn.coordinates, histories, sample)
+        stars = customer_coordinates(found.coordinates, histories, sample_customers(histories, customers, seed))
     plot_disk(
-        drawn.coordinates,
+        found.coordinates,
         out,
-        categories=table["category"].to_list() if table is not None and "category" in table.columns else None,
-        counts=trained.item_counts,
+        categories=categories,
+        counts=drawn.item_counts,
         customers=stars,
-        labels=texts,
+        labels=choose_labels(found.coordinates, ((row, name) for row in popular if (name := names[row])), labels),
     )
-    say(drawn.description())
-    result = {"file": str(out), "items": len(trained.items), "method": drawn.method, "kept": drawn.kept}
-    return print_result(result, f"The map of {Count(len(trained.items)):item|items} is in {out}", json=json)
+    say(found.description())
+    kind, noun = ("items", "item|items") if picture == "disk" else ("attributes", "attribute|attributes")
+    result = {"file": str(out), kind: len(drawn.items), "method": found.method, "kept": found.kept}
+    shown = [f"The map of {Count(len(drawn.items)):{noun}} is in {out}"]
+    if picture == "attributes" and trained.attributes is not None:
+        correlation = trained.attributes.depth_correlation(hyperbolic=trained.config.hyperbolic)
+        result["depth_and_radius"] = correlation
+        shown += [] if correlation is None else [f"Rank correlation of depth and radius: {correlation:.2f}"]
+    print_result(result, *shown, json=json)
 
 
-def _plot_attributes(model: Model, out: Path, method: Method, labels: int, seed: int, json: bool) -> None:
-    """Draw attributes, coloured by their columns or, if they are paths, by the first category on them."""
-    from lorentzrec.figures.disk import choose_labels, plot_disk
-    from lorentzrec.model.catalogue import with_attributes_as_items
-    from lorentzrec.reduction.disk_map import disk_map_of
-
-    drawn_model = with_attributes_as_items(model)
-    assert model.attributes is not None
-    with progress("Mapping", 1) as done:
-        drawn = disk_map_of(drawn_model, method=method, seed=seed, progress=done)
-    values = [str(one) for one in drawn_model.item_ids]
-    groups = [
-        value.partition(" > ")[0] if depth else value.partition("=")[0]
-        for value, depth in zip(values, model.attributes.depths.tolist(), strict=True)
-    ]
-    popular = drawn_model.item_counts.argsort(kind="stable")[::-1].tolist()
-    names = ((row, values[row].partition("=")[2].rpartition(" > ")[2]) for row in popular)
-    texts = choose_labels(drawn.coordinates, names, labels) if labels else {}
-    plot_disk(drawn.coordinates, out, categories=groups, counts=drawn_model.item_counts, labels=texts)
-    say(drawn.description())
-    correlation = model.attributes.depth_correlation(hyperbolic=model.config.hyperbolic)
-    kept = {"method": drawn.method, "kept": drawn.kept, "depth_and_radius": correlation}
-    text = f"The map of {Count(len(values)):attribute|attributes} is in {out}"
-    followed = [] if correlation is None else [f"Rank correlation of depth and radius: {correlation:.2f}"]
-    print_result({"file": str(out), "attributes": len(values), **kept}, text, *followed, json=json)
-
-
-def _item_table(model: Model, place: str, category_column: str | None) -> pl.DataFrame:
-    """The item table in the order of the model's rows, with the first category of each item."""
+def _titles_and_categories(
+    model: Model, place: str | None, category_column: str | None, labels: int
+) -> tuple[Sequence[str | None], list[str | None] | None]:
+    """Of each item in the order of the model's rows, from an item table; no categories if it has none."""
     import polars as pl
 
     from lorentzrec.ingest.item_table import first_category, with_item_table
 
+    if place is None:
+        if labels or category_column:
+            raise InputError("titles and categories come from an item table: name a dataset or a file with --items")
+        return [None] * len(model.items), None
     table = item_table_at(place, {"category": category_column} if category_column else None)
+    if labels and "title" not in table.columns:
+        raise InputError(f"{place} has no column title: give an item file that has one, or leave --labels out")
     joined, fit = with_item_table(pl.DataFrame({"id": model.items.series}), table)
     note([fit])
-    return first_category(joined)
+    columns = first_category(joined).to_dict(as_series=False)
+    return columns.get("title", [None] * len(model.items)), columns.get("category")
+
+
+def _attributes_of(model: Model) -> tuple[Model, Sequence[str], list[str | None]]:
+    """The attributes as items, their names, and what they are coloured by: their columns or, if they are paths, the
+    first category on them."""
+    from lorentzrec.model.catalogue import with_attributes_as_items
+
+    drawn = with_attributes_as_items(model)
+    assert model.attributes is not None
+    values = [str(one) for one in drawn.item_ids]
+    categories: list[str | None] = [
+        value.partition(" > ")[0] if depth else value.partition("=")[0]
+        for value, depth in zip(values, model.attributes.depths.tolist(), strict=True)
+    ]
+    return drawn, [value.partition("=")[2].rpartition(" > ")[2] for value in values], categories

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from lorentzrec.cli.inputs import dataset_at, item_table_at, read_ids, split_ids
-from lorentzrec.cli.options import Positive
-from lorentzrec.cli.output import flag_of, note, print_result, stages
+from lorentzrec.cli.options import Positive, refuse_options
+from lorentzrec.cli.output import note, print_result, stages
 from lorentzrec.counting import Count
 from lorentzrec.errors import InputError, LorentzrecError
 
@@ -62,9 +62,7 @@ def publish(
     if model is not None:
         _publish(model, to, items, twin, json, with_histories=histories, keep=keep, disk_map=map, index=index)
         return
-    sources = {name: context.get_parameter_source(name) for name in VERSION_OPTIONS}
-    if ignored := [name for name, source in sources.items() if source is not None and source.name != "DEFAULT"]:
-        raise InputError(f"--rollback makes no version, so it takes no {flag_of(ignored[0])}: leave it out")
+    refuse_options(context, VERSION_OPTIONS, "--rollback makes no version, so it")
     with closing(open_store(to)) as store:
         name, url = restore(store), store.url
     print_result({"model": name, "store": url}, f"{name} is the current version of {url} again", json=json)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -32,6 +36,26 @@ def test_a_person_sees_settings_epochs_notes_and_place(events_file: Path, tmp_pa
     assert "geometry=hyperboloid, model=asymmetric" in result.stderr
     assert "history=causal" in result.stderr, "the settings are the resolved ones"
     assert "note: negative_count is 40, more than the 30 items: all of them are used" in result.stderr
+
+
+def test_a_person_at_a_terminal_sees_every_note_once(events_file: Path, tmp_path: Path) -> None:
+    """Those of the start are above the bar, those of the end below it."""
+    ours, theirs = pty.openpty()
+    settings = (*SETTINGS, "--set", "negative_count=40", "--set", "memory=auto")
+    arguments = ("train", events_file, "--out", tmp_path / "model", *settings)
+    command = [sys.executable, "-m", "lorentzrec", *map(str, arguments)]
+    variables = os.environ | {"COLUMNS": "300", "TERM": "xterm"}
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs, env=variables)
+    os.close(theirs)
+    printed = b""
+    with suppress(OSError):  # the end of the process, on Linux
+        while some := os.read(ours, 65536):
+            printed += some
+    os.close(ours)
+    assert process.wait() == 0, printed
+    notes = load(tmp_path / "model").notes
+    assert len(notes) >= 2
+    assert {note: printed.decode().count(note) for note in notes} == dict.fromkeys(notes, 1)
 
 
 def test_a_note_names_a_model_that_is_replaced(events_file: Path, tmp_path: Path) -> None:

@@ -269,7 +269,9 @@ def show_model(model: Model, place: Path, json: bool, *, interrupted: bool) -> N
         "notes": list(model.notes),
         "interrupted": interrupted,
     }
-    print_result(result, epoch_table(model), f"The model is in {place}: {model!r}", json=json, notes=model.notes)
+    # On a terminal, the progress bar shows the notes itself.
+    notes = () if sys.stderr.isatty() else model.notes
+    print_result(result, epoch_table(model), f"The model is in {place}: {model!r}", json=json, notes=notes)
 
 
 def epoch_table(model: Model) -> Table:

@@ -26,6 +26,7 @@ class TrainingProgress:
         self._lines = shown is not False and in_notebook()
         self._barred = not self._lines and (sys.stderr.isatty() if shown is None else shown)
         self._line_at = 0.0
+        self._printed: set[str] = set()
         self._epochs = epochs
         self._validation = ""
         self._loss, self._positives = 0.0, 0
@@ -50,8 +51,11 @@ class TrainingProgress:
         self._bar.stop()
 
     def print(self, lines: Iterable[object]) -> None:
-        """Print lines above the bar, or in a notebook. Ids in them cannot steer the terminal."""
+        """Print lines above the bar, or in a notebook, each of them once. Ids in them cannot steer the terminal."""
         for line in ("".join(one if one.isprintable() else repr(one)[1:-1] for one in str(line)) for line in lines):
+            if line in self._printed:
+                continue
+            self._printed.add(line)
             if self._barred:
                 self._bar.console.print(line, highlight=False, markup=False)
             elif self._lines:

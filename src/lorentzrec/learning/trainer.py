@@ -134,8 +134,12 @@ def finish(
             shown.print([where])
             if not run.record:
                 raise TrainingInterrupted(f"training was {where}: there is no model yet") from None
-            raise TrainingInterrupted(f"training was {where}: `model` is the model so far", run.result()) from None
-    return run.result()
+            model = run.result()
+            shown.print(model.notes)
+            raise TrainingInterrupted(f"training was {where}: `model` is the model so far", model) from None
+    model = run.result()
+    shown.print(model.notes)  # of the epochs and of the memory: those that were printed before are not repeated
+    return model
 
 
 def _run_epochs(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lorentzrec.counting import Count, with_counts
+from lorentzrec.counting import Count, Share, with_counts
 
 
 def test_the_noun_agrees_with_the_number() -> None:
@@ -16,6 +16,11 @@ def test_the_noun_agrees_with_the_number() -> None:
 
 def test_other_formats_are_those_of_an_integer() -> None:
     assert (f"{Count(1234)}", f"{Count(1234):,}", f"{Count(7):>3}") == ("1234", "1,234", "  7")
+
+
+def test_a_small_share_is_not_zero_percent() -> None:
+    assert [f"{Share(share):%}" for share in (0.00025, 1 / 3, 0.5, 1)] == ["0.025%", "33.3%", "50%", "100%"]
+    assert with_counts("{share:%} of all", {"share": 0.00025}) == "0.025% of all"
 
 
 def test_only_integers_are_counted() -> None:

@@ -1,4 +1,4 @@
-"""Numbers with nouns in texts: "1 item is", "2,000 items are"."""
+"""Numbers in texts: with nouns, "1 item is" and "2,000 items are", and shares, "0.025%"."""
 
 from __future__ import annotations
 
@@ -17,6 +17,20 @@ class Count(int):
         return f"{int(self):,} {spec.split('|')[self != 1]}"
 
 
+class Share(float):
+    """A share that is formatted with three digits, however small: `f"{Share(0.00025):%}"` is 0.025%.
+
+    Other format specifications are those of float.
+    """
+
+    def __format__(self, spec: str) -> str:
+        return f"{100 * self:.3g}%" if spec == "%" else super().__format__(spec)
+
+
 def with_counts(text: str, values: Mapping[str, object]) -> str:
-    """The text with its fields filled in; integers are formatted as a `Count`."""
-    return text.format(**{name: Count(one) if type(one) is int else one for name, one in values.items()})
+    """The text with its fields filled in; integers are formatted as a `Count`, floats as a `Share`."""
+    return text.format(**{name: _formatted(one) for name, one in values.items()})
+
+
+def _formatted(value: object) -> object:
+    return Count(value) if type(value) is int else Share(value) if type(value) is float else value

@@ -69,7 +69,9 @@ def test_a_person_sees_every_step(events_file: Path, tmp_path: Path) -> None:
     text = run(*arguments).stdout
     assert "720 events, 60 users, 30 items" in text
     assert "Events of its parts: train 660, test 60" in text
-    assert "the same dataset exists already, so nothing was done" in run(*arguments).stderr
+    again = run(*arguments)
+    assert "the same dataset exists already, so nothing was done" in again.stderr
+    assert again.stdout.startswith("Prepared with polars earlier")
     assert "already" not in run(*arguments, "--force").stderr
 
 
@@ -198,7 +200,7 @@ def test_statistics_are_those_of_the_library(shop: Path, events_file: Path) -> N
     assert of_file == of_dataset | {"name": "events.csv"}
 
 
-def test_files_of_the_same_name_are_told_apart_by_their_folders(
+def test_files_of_the_same_name_have_their_folders_in_the_heading(
     events_file: Path, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -209,8 +211,10 @@ def test_files_of_the_same_name_are_told_apart_by_their_folders(
     assert heading.split() == ["a/events.csv", "shop", "b/events.csv"]
 
 
-def test_statistics_stand_in_columns_with_a_plot(shop: Path, tmp_path: Path) -> None:
+def test_statistics_stand_in_columns_with_a_plot(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "70")
     result = run("stats", shop, "--trials", "0", "--plot", tmp_path / "degrees.svg")
+    assert max(map(len, result.stdout.splitlines())) <= 70
     rows = {line.split("  ")[0].strip(): line.split()[-1] for line in result.stdout.splitlines()[2:] if line}
     assert (rows["users"], rows["items"], rows["density"], rows["p (bootstrap)"]) == (
         "60",

@@ -77,7 +77,7 @@ def test_training_starts_from_a_model(model: Path, more_events: Path, tmp_path: 
     assert not (tmp_path / "x").exists()
 
 
-def test_a_backtest_prints_and_writes_its_table(tmp_path: Path) -> None:
+def test_a_backtest_prints_and_writes_its_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = ["user,item,time"]
     for day in range(5):
         lines += [f"u{n % 20},i{(n * 7 + day) % 12 + day},{day * 86_400 + n}" for n in range(120)]
@@ -87,6 +87,8 @@ def test_a_backtest_prints_and_writes_its_table(tmp_path: Path) -> None:
     assert [day["day"] for day in result["days"]] == ["1970-01-04", "1970-01-05"]
     assert json.loads((tmp_path / "found" / "backtest.json").read_text()) == result
     assert (tmp_path / "found" / "backtest.svg").exists()
+    monkeypatch.setenv("COLUMNS", "100")
     shown = run("backtest", tmp_path / "events.csv", *options).stdout
     assert "of the NDCG@10 of a full retrain" in shown
+    assert {"1970-01-04", "1970-01-05"} <= set(shown.split()), "dates are not broken where headings are"
     assert "too few to measure 20" in error_of("backtest", tmp_path / "events.csv", "--days", "20", *SETTINGS)

@@ -30,7 +30,11 @@ def test_settings_notes_and_epochs_are_shown(threads: int, capsys: pytest.Captur
     assert "history=causal" in flat, "what the data decided"
     assert "negative_count is 1000, more than the 60 items" in flat
     assert f"epoch {len(model.record)}/4" in flat
-    assert "ndcg@10" in flat
+    last = model.record[-1].validation
+    assert last is not None
+    assert all(f"{name} {value:.4f}" in flat for name, value in last.items()), (
+        "of the last epoch, not of the one before"
+    )
 
 
 def test_what_takes_long_is_announced_unless_progress_is_off(capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,7 +83,7 @@ def backtest(
 def _table(days: Sequence[BacktestDay], means: dict[str, dict[str, float]]) -> Table:
     from lorentzrec.figures.comparison import LABELS
 
-    columns = {"day": "left bold", "events": "right", "new items": "right"}
+    columns = {"day": "left bold whole", "events": "right", "new items": "right"}
     for name in days[0].systems:
         columns |= {f"{LABELS[name]}: NDCG@10": "right"}
         columns |= {} if name == "none" else {f"{LABELS[name]}: s": "right", f"{LABELS[name]}: MB": "right"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lorentzrec.cli.inputs import dataset_at, events_at, require_test, split_ids, with_types_of
+from lorentzrec.cli.inputs import dataset_at, events_at, require_dataset, require_test, split_ids, with_types_of
 from lorentzrec.cli.options import event_file_options, refuse_options
 from lorentzrec.cli.output import print_result, progress, say, table
 from lorentzrec.counting import with_counts
@@ -109,9 +109,9 @@ def _evaluate_cold(
     from lorentzrec.model.artifact import load
     from lorentzrec.tuning.cold_start import evaluate_cold
 
-    dataset = dataset_at(data, **file_options)
-    attributes = None if dataset is None else dataset.attributes()
-    if attributes is None or dataset is None:
+    dataset = require_dataset(data, "--cold", **file_options)
+    attributes = dataset.attributes()
+    if attributes is None:
         raise InputError(f"{data} has no attributes: make a dataset with lorentzrec prepare --items --attributes")
     parts = require_test(dataset)
     config = _settings_of(load(model), next(iter(parts.values())))

@@ -92,7 +92,8 @@ def note(sentences: Iterable[str]) -> None:
 
 
 def table(columns: Mapping[str, str], rows: Iterable[Sequence[Any]], *, title: str | None = None) -> Table:
-    """`columns`: heading -> "left" or "right", optionally with a style: "right bold"."""
+    """`columns`: heading -> "left" or "right", optionally with a style: "right bold". With "whole" at the end, cells
+    are not broken into several lines."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -100,8 +101,14 @@ def table(columns: Mapping[str, str], rows: Iterable[Sequence[Any]], *, title: s
         title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, show_edge=False, pad_edge=False
     )
     for heading, look in columns.items():
-        side, _, style = look.partition(" ")
-        made.add_column(heading, justify="right" if side == "right" else "left", style=style, overflow="fold")
+        side, _, style = look.removesuffix(" whole").partition(" ")
+        made.add_column(
+            heading,
+            justify="right" if side == "right" else "left",
+            style=style,
+            overflow="fold",
+            no_wrap=look.endswith(" whole"),
+        )
     for row in rows:
         made.add_row(*("" if cell is None else _cut(str(cell)) for cell in row))
     return made

@@ -127,4 +127,5 @@ def step_table(report: PrepareReport) -> Table:
         for step in report.steps
     ]
     columns = {"step": "left bold", "events in": "right", "out": "right", "dropped": "right", "which": "left dim"}
-    return table(columns, rows, title=f"Prepared with {report.engine} in {report.seconds:.1f} s")
+    when = "earlier" if report.unchanged else f"in {report.seconds:.1f} s"
+    return table(columns, rows, title=f"Prepared with {report.engine} {when}")

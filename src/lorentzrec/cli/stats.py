@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
     from lorentzrec.networks.statistics import NetworkStatistics
 
-EXPLANATION = """
-The degree of an item is its number of customers. A power law, P(degree) ~ degree^-exponent, is fitted to the items with
-a degree of at least "minimum", whose number is "tail"; the KS distance is how far data and fit are apart. A bootstrap p
-below 0.1 speaks against a power law; Kolmogorov's p, which the paper reports, is too large. The projection links items
-that have customers in common."""
+EXPLANATION = (
+    "The degree of an item is its number of customers. A power law, P(degree) ~ degree^-exponent, is fitted to the "
+    'items with a degree of at least "minimum", whose number is "tail"; the KS distance is how far data and fit are '
+    "apart. A bootstrap p below 0.1 speaks against a power law; Kolmogorov's p, which the paper reports, is too large. "
+    "The projection links items that have customers in common."
+)
 
 
 @event_file_options
@@ -45,6 +46,8 @@ def stats(
     plot: Also plot the degrees: a .png, .svg or .pdf file.
     trials: Simulations for each p-value; 0 leaves the p-values out.
     """
+    from rich.text import Text
+
     from lorentzrec.networks.statistics import network_statistics
 
     named = [Path(one).name for one in data]
@@ -64,7 +67,8 @@ def stats(
 
         plot_degrees(many, plot)
         say(f"The plot of the degrees is in {plot}")
-    print_result([statistics.to_dict() for statistics in many], statistics_table(many), EXPLANATION, json=json)
+    explanation = Text(f"\n{EXPLANATION}")  # wrapped at the width of the terminal
+    print_result([statistics.to_dict() for statistics in many], statistics_table(many), explanation, json=json)
 
 
 def statistics_table(many: list[NetworkStatistics]) -> Table:

@@ -93,7 +93,7 @@ def train(
     $ lorentzrec train shop --out model --attributes category,brand
     $ lorentzrec train shop --out model --config settings.toml --resume
     $ lorentzrec train shop --out tomorrow --start model --set epochs=3
-    $ KERAS_BACKEND=jax lorentzrec train shop --out model --engine keras
+    $ lorentzrec train shop --out model --engine keras
     $ lorentzrec train az://container/shop --out model --engine spark --master sc://host --workers 8 \
         --scratch az://container/scratch
 

@@ -91,6 +91,7 @@ class TrainingProgress:
     def end(self, record: EpochRecord) -> None:
         if record.validation:
             self._validation = " ".join(["", *(f"{name} {value:.4f}" for name, value in record.validation.items())])
+            self._bar.update(self._task, validation=self._validation)
         if self._lines and (record.epoch == self._epochs or time.monotonic() - self._line_at >= _SECONDS_BETWEEN_LINES):
             self._line_at = time.monotonic()
             speed = f"{record.events_per_second / 1e6:.2f} M/s"

@@ -105,7 +105,7 @@ def test_exact_recommendations_are_those_of_the_model() -> None:
             found = batch.frame(batch.customers)
             users = model.users.ids(batch.customers)
             expected = one.recommend_many(users=users, k=7, exclude=options.exclude, items=items).to_frame()
-            assert found.equals(expected.cast(dict(found.schema)))
+            assert found.equals(expected.cast(found.schema))
             assert found["rank"].dtype == pl.Int32
 
 

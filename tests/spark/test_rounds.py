@@ -198,7 +198,12 @@ def test_a_checkpoint_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     learn(tmp_path, callbacks=[stop], **options)
     loaded: list[Path] = []
     load = Checkpoint.load
-    monkeypatch.setattr(Checkpoint, "load", lambda folder: loaded.append(folder) or load(folder))
+
+    def noted(folder: Path) -> Checkpoint:
+        loaded.append(folder)
+        return load(folder)
+
+    monkeypatch.setattr(Checkpoint, "load", noted)
     learn(tmp_path, resume=True, **options)
     assert loaded == [tmp_path / "checkpoint"]
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lorentzrec.atomic import checksum
+from lorentzrec.errors import ArtifactError
 from lorentzrec.manifest import write_manifest
 
 OTHER_VALUES: list[Any] = [
@@ -58,6 +60,29 @@ def _with_another_value(content: bytes, random: np.random.Generator) -> bytes:
         else:
             node[key] = OTHER_VALUES[int(random.integers(len(OTHER_VALUES)))]
         return json.dumps(document).encode()
+
+
+def check_refusals(folder: Path, names: Sequence[str], use: Callable[[], object], rounds: int) -> None:
+    """After any damage to a file, `use` works or raises our own error, in one line.
+
+    A file after the other is damaged at random, `rounds` times; in every other round all checksums are right.
+    """
+    random = np.random.default_rng(7)
+    original = {path.name: path.read_bytes() for path in folder.iterdir()}
+    refused: list[str] = []
+    for number in range(rounds * len(names)):
+        for file, content in original.items():
+            (folder / file).write_bytes(content)
+        name = names[number % len(names)]
+        (folder / name).write_bytes(mutated(original[name], random))
+        if number // len(names) % 2:
+            reseal(folder)
+        try:
+            use()
+        except ArtifactError as error:
+            refused.append(str(error))
+    assert len(refused) >= rounds * len(names) / 2, "without right checksums every change is refused"
+    assert not [line for line in refused if "\n" in line]
 
 
 def reseal(folder: Path, **changes: Any) -> None:

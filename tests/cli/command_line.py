@@ -24,6 +24,12 @@ def run(*arguments: str | Path, code: int = 0) -> Result:
     return result
 
 
+def make(folder: Path, command: str, source: str | Path, *options: str | Path) -> Path:
+    """Run a command that makes a folder; returns the folder."""
+    run(command, source, "--out", folder, *options)
+    return folder
+
+
 def run_json(*arguments: str | Path) -> Any:
     """The result of a command with --json."""
     return json.loads(run(*arguments, "--json").stdout)

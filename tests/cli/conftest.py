@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import SETTINGS, run
+from cli.command_line import SETTINGS, make
 
 
 @pytest.fixture(scope="session")
@@ -24,17 +24,13 @@ def events_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def shop(events_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The events as a dataset with parts train (600 events), validation and test (60 each)."""
-    folder = tmp_path_factory.mktemp("datasets") / "shop"
-    run("prepare", events_file, "--out", folder, "--split", "leave_last_two")
-    return folder
+    return make(tmp_path_factory.mktemp("datasets") / "shop", "prepare", events_file, "--split", "leave_last_two")
 
 
 @pytest.fixture(scope="session")
 def model(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model of the training part."""
-    folder = tmp_path_factory.mktemp("models") / "model"
-    run("train", shop, "--out", folder, *SETTINGS)
-    return folder
+    return make(tmp_path_factory.mktemp("models") / "model", "train", shop, *SETTINGS)
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cli.command_line import SETTINGS, error_of, run, run_json
+from cli.command_line import SETTINGS, error_of, make, run, run_json
 from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.model.artifact import load
 
@@ -23,17 +23,13 @@ def items_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def described(events_file: Path, items_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("datasets") / "described"
     options = ("--items", items_file, "--attributes", "category,brand:values", "--split", "leave_last_out")
-    run("prepare", events_file, "--out", folder, *options)
-    return folder
+    return make(tmp_path_factory.mktemp("datasets") / "described", "prepare", events_file, *options)
 
 
 @pytest.fixture(scope="module")
 def informed(described: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models") / "informed"
-    run("train", described, "--out", folder, *SETTINGS)
-    return folder
+    return make(tmp_path_factory.mktemp("models") / "informed", "train", described, *SETTINGS)
 
 
 def test_a_dataset_has_the_columns_of_attributes(described: Path) -> None:

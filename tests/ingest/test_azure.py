@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gzip
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,30 +20,11 @@ from lorentzrec.errors import InputError
 from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.ingest.prepare import PrepareConfig, prepare
 from lorentzrec.ingest.storage import fetch, fetch_outline, list_files, remove
-from lorentzrec_paper.servers import Azurite, MissingServer, free_port
+from lorentzrec_paper.servers import Azurite, free_port
 
 pytest.importorskip("obstore", reason="obstore is not installed")
 pytest.importorskip("azure.storage.blob", reason="azure-storage-blob is not installed")
 pytestmark = pytest.mark.azure
-
-
-@pytest.fixture(scope="module")
-def azurite() -> Iterator[Azurite]:
-    try:
-        server = Azurite()
-    except MissingServer as missing:
-        pytest.skip(str(missing))
-    with server:
-        yield server
-
-
-@pytest.fixture
-def container(azurite: Azurite, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A new container, reached by Microsoft's own client; the environment holds the credentials for ours."""
-    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", azurite.connection_string)
-    name = request.node.name.replace("_", "-")[:60].strip("-")
-    with azurite.client() as service:
-        yield service.create_container(name)
 
 
 def names(container: Any) -> list[str]:

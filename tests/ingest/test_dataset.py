@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from damaged_folders import mutated, reseal
+from damaged_folders import check_refusals, reseal
 from lorentzrec.atomic import checksum
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.splitting import split
@@ -274,26 +274,16 @@ def test_an_edited_manifest_is_refused_and_one_of_the_first_version_is_read(tmp_
 
 
 def test_any_damage_is_reported_in_one_line(tmp_path: Path) -> None:
-    """Bytes changed, cut or added at random, with and without right checksums: only our own error is raised."""
-    place, random = tmp_path / "d", np.random.default_rng(7)
+    place = tmp_path / "d"
     save_dataset(dict(zip(("train", "test"), split(SMALL), strict=True)), place)
-    original = {path.name: path.read_bytes() for path in place.iterdir()}
-    refused: list[str] = []
-    for round_number in range(200):
-        name = sorted(original)[round_number % len(original)]
-        for file, content in original.items():
-            (place / file).write_bytes(content)
-        (place / name).write_bytes(mutated(original[name], random))
-        if round_number % 8 >= 4:
-            reseal(place)
-        try:
-            for part in open_dataset(place).parts():
-                assert part.item_rows.max(initial=0) < len(part.items)
-            assert len(open_dataset(place).items) == 3
-        except ArtifactError as error:
-            refused.append(str(error))
-    assert len(refused) >= 100, "without right checksums every change is refused"
-    assert not [line for line in refused if "\n" in line]
+
+    def use() -> None:
+        for part in open_dataset(place).parts():
+            assert part.item_rows.max(initial=0) < len(part.items)
+        assert len(open_dataset(place).items) == 3
+
+    names = sorted(path.name for path in place.iterdir())
+    check_refusals(place, names, use, rounds=200 // len(names))
 
 
 def test_a_dataset_that_a_kill_left_under_its_old_name_is_found(tmp_path: Path) -> None:

@@ -49,6 +49,20 @@ def both(config: PrepareConfig, engine: SparkEngine, folder: Path) -> PrepareRep
     return there
 
 
+def rejected(path: Path, engine: SparkEngine, message: str) -> pl.DataFrame:
+    """The rows of a file that either engine rejects: the same ones, and no dataset is made unless they are skipped."""
+    folder = path.parent
+    config = PrepareConfig(events=(str(path),), out=str(folder / "out"))
+    for chosen in (None, engine):
+        with pytest.raises(InputError, match=message):
+            prepare(config, chosen)
+    assert not (folder / "out").exists()
+    both(replace(config, on_error="skip"), engine, folder)
+    ours, theirs = (pl.read_parquet(folder / name / "rejected.parquet").sort("line") for name in ("polars", "spark"))
+    assert ours.equals(theirs)
+    return ours
+
+
 def awkward_events(count: int = 400) -> str:
     """Ties in time, repeated pairs, mixed case, ids outside ASCII, ids that look like numbers."""
     generator = np.random.default_rng(5)
@@ -144,15 +158,7 @@ def test_both_engines_use_the_order_of_files(
 def test_both_engines_report_and_save_the_same_faults(tmp_path: Path, engine: SparkEngine) -> None:
     path = tmp_path / "events.csv"
     path.write_bytes(b"user,item,time\nu,a,1\nu,b\nv,\xe9,3\n,d,4\nv,e,5\n")
-    config = PrepareConfig(events=(str(path),), out=str(tmp_path / "out"))
-    for chosen in (None, engine):
-        with pytest.raises(InputError, match=r"events\.csv line 3: 2 fields instead of 3"):
-            prepare(config, chosen)
-    assert not (tmp_path / "out").exists()
-    both(replace(config, on_error="skip"), engine, tmp_path)
-    ours, theirs = (pl.read_parquet(tmp_path / name / "rejected.parquet").sort("line") for name in ("polars", "spark"))
-    assert ours.equals(theirs)
-    assert ours["line"].to_list() == [3, 4, 5]
+    assert rejected(path, engine, r"events\.csv line 3: 2 fields instead of 3")["line"].to_list() == [3, 4, 5]
 
 
 def test_both_engines_reject_nulls_in_any_column(tmp_path: Path, engine: SparkEngine) -> None:
@@ -160,15 +166,7 @@ def test_both_engines_reject_nulls_in_any_column(tmp_path: Path, engine: SparkEn
     columns = {"user": ["u", None, "u", "v", "v", "v"], "item": ["a", "b", None, "é", "A", "a"]}
     times, weights = [1, 2, 3, None, 5, 6], [1.0, 1.0, 1.0, 1.0, None, 2.0]
     pl.DataFrame({**columns, "time": times, "weight": weights}).write_parquet(path)
-    config = PrepareConfig(events=(str(path),), out=str(tmp_path / "out"))
-    for chosen in (None, engine):
-        with pytest.raises(InputError, match=r"events\.parquet"):
-            prepare(config, chosen)
-    assert not (tmp_path / "out").exists()
-    both(replace(config, on_error="skip"), engine, tmp_path)
-    ours, theirs = (pl.read_parquet(tmp_path / name / "rejected.parquet").sort("line") for name in ("polars", "spark"))
-    assert ours.equals(theirs)
-    assert len(ours) == 4
+    assert len(rejected(path, engine, r"events\.parquet")) == 4
 
 
 def test_an_existing_session_is_not_stopped(engine: SparkEngine) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,12 @@ every_way = pytest.mark.parametrize("options", WAYS)
 every_length = pytest.mark.parametrize("length", [2, 3, 7])
 both_labels = pytest.mark.parametrize("labelled", [False, True], ids=["all", "labelled"])
 both_geometries = pytest.mark.parametrize("geometry", ["hyperboloid", "euclidean"])
+
+
+def every_case(test: Callable[..., None]) -> Callable[..., None]:
+    for mark in (both_labels, every_length, every_way, both_geometries):
+        test = mark(test)
+    return test
 
 
 def test_slot_of_matches_its_reference() -> None:
@@ -124,10 +131,7 @@ class CustomerQueries:
         return self.workspace.positives.weights[first:last].tolist()  # type: ignore[no-any-return]
 
 
-@both_geometries
-@every_way
-@every_length
-@both_labels
+@every_case
 def test_write_queries_matches_its_reference(
     options: dict[str, Any], geometry: Geometry, length: int, labelled: bool
 ) -> None:
@@ -148,10 +152,7 @@ def test_write_queries_matches_its_reference(
     assert positives.targets[places].tolist() == [items[name] for name in found]
 
 
-@both_geometries
-@every_way
-@every_length
-@both_labels
+@every_case
 def test_spread_gradients_matches_its_reference(
     options: dict[str, Any], geometry: Geometry, length: int, labelled: bool
 ) -> None:

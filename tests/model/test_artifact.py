@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from damaged_folders import mutated, reseal
+from damaged_folders import check_refusals
 from lorentzrec import __version__
 from lorentzrec.data.vocabulary import Id, Vocabulary
 from lorentzrec.errors import ArtifactError, InputError
@@ -215,20 +215,9 @@ def test_missing_and_cut_files_are_named(copied: Path, name: str) -> None:
         load(copied)
 
 
-def test_any_damage_with_right_checksums_ends_in_one_line(saved: Path, tmp_path: Path) -> None:
-    random = np.random.default_rng(7)
-    refused: list[str] = []
-    for round_number in range(100):
-        folder = Path(shutil.copytree(saved, tmp_path / "model", dirs_exist_ok=True))
-        name = FILES[round_number % len(FILES)]
-        (folder / name).write_bytes(mutated((saved / name).read_bytes(), random))
-        reseal(folder)
-        try:
-            load(folder).recommend(["i3"])
-        except ArtifactError as error:
-            refused.append(str(error))
-    assert refused
-    assert not [line for line in refused if "\n" in line]
+def test_any_damage_ends_in_one_line(saved: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(saved, tmp_path / "model"))
+    check_refusals(folder, FILES, lambda: load(folder).recommend(["i3"]), rounds=200 // len(FILES))
 
 
 def test_a_model_is_loaded_while_it_is_saved_again_and_again(tmp_path: Path) -> None:

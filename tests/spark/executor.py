@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from lorentzrec.spark.tasks import Work
+from lorentzrec.spark.tasks import Round, Work, train_part
 
 
 class Executor:
@@ -30,3 +31,18 @@ class Executor:
     def __call__(self, work: Work, numbers: list[int], options: dict[str, Any]) -> dict[int, dict[str, Any]]:
         self.ran += [(work.__name__, number) for number in numbers]
         return {number: work(number, **options) for number in numbers}
+
+
+class Damaging(Executor):
+    """Damages what a round of training wrote, with a function of the task, in the first `times` rounds."""
+
+    def __init__(self, damage: Callable[[Round], None], times: int = 1) -> None:
+        super().__init__()
+        self._damage, self._left = damage, times
+
+    def __call__(self, work: Work, numbers: list[int], options: dict[str, Any]) -> dict[int, dict[str, Any]]:
+        found = super().__call__(work, numbers, options)
+        if work is train_part and self._left:
+            self._left -= 1
+            self._damage(options["task"])
+        return found

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
-from executor import Executor
+from executor import Damaging, Executor
 
 from lorentzrec import Interactions, TrainingConfig, train
 from lorentzrec.errors import InputError
-from lorentzrec.spark import recommend_all, tasks
+from lorentzrec.spark import recommend_all
 from lorentzrec.spark import train as train_on_spark
 from lorentzrec.spark.scratch import Damaged, read_arrays, write_arrays
-from lorentzrec_paper.servers import Azurite, MissingServer, free_port
+from lorentzrec.spark.tasks import Round
+from lorentzrec_paper.servers import Azurite, free_port
 from saved_datasets import save_dataset
 
 pytest.importorskip("obstore", reason="obstore is not installed")
@@ -30,23 +30,6 @@ CONFIG = TrainingConfig(dimension=4, epochs=1, negative_count=8, validation=0, s
 def small_shop() -> Interactions:
     random = np.random.default_rng(0)
     return Interactions.from_pairs(random.integers(0, 60, 900), random.zipf(1.5, 900) % 40, np.arange(900))
-
-
-@pytest.fixture(scope="module")
-def azurite() -> Iterator[Azurite]:
-    try:
-        server = Azurite()
-    except MissingServer as missing:
-        pytest.skip(str(missing))
-    with server:
-        yield server
-
-
-@pytest.fixture
-def container(azurite: Azurite, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Any]:
-    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", azurite.connection_string)
-    with azurite.client() as service:
-        yield service.create_container(request.node.name.replace("_", "-")[:60].strip("-"))
 
 
 def test_a_file_that_is_missing_is_damage_and_storage_that_cannot_be_used_is_not(
@@ -66,21 +49,14 @@ def test_a_file_that_is_missing_is_damage_and_storage_that_cannot_be_used_is_not
 
 
 def test_damaged_changes_are_computed_again(container: Any, tmp_path: Path) -> None:
-    class Damaging(Executor):
-        left = 1
-
-        def __call__(self, work: Any, numbers: list[int], options: dict[str, Any]) -> dict[int, dict[str, Any]]:
-            found = super().__call__(work, numbers, options)
-            if work is tasks.train_part and self.left:
-                self.left -= 1
-                (name,) = (name for name in container.list_blob_names() if name.endswith("/0001-0000.safetensors"))
-                container.upload_blob(name, b"damaged", overwrite=True)
-            return found
+    def overwrite(task: Round) -> None:
+        (name,) = (name for name in container.list_blob_names() if name.endswith("/0001-0000.safetensors"))
+        container.upload_blob(name, b"damaged", overwrite=True)
 
     save_dataset(small_shop(), tmp_path / "shop")
     options: dict[str, Any] = {"workers": 2, "rounds": 2}
     whole = train_on_spark(tmp_path / "shop", CONFIG, session=Executor(), scratch=tmp_path / "scratch", **options)
-    execute = Damaging()
+    execute = Damaging(overwrite)
     scratch = f"az://{container.container_name}/scratch"
     found = train_on_spark(tmp_path / "shop", CONFIG, session=execute, scratch=scratch, **options)
     assert found.item_points.tobytes() == whole.item_points.tobytes()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from executor import Executor
+from executor import Damaging, Executor
 
 from lorentzrec import Interactions, Model, TrainingConfig, train
 from lorentzrec.errors import ConfigError, InputError, LorentzrecError, StopTraining
@@ -138,30 +138,21 @@ def test_a_killed_run_continues_with_the_last_complete_round(tmp_path: Path, wor
 
 @pytest.mark.parametrize("damage", ["flipped", "missing"])
 def test_damaged_changes_are_computed_again(tmp_path: Path, damage: str) -> None:
-    class Damaging(Executor):
-        left = 1
-
-        def __call__(self, work: Work, numbers: list[int], options: dict[str, Any]) -> dict[int, dict[str, Any]]:
-            found = super().__call__(work, numbers, options)
-            if work is tasks.train_part and self.left:
-                self.left -= 1
-                file = Path(options["task"].changes, "0001-0000.safetensors")
-                content = bytearray(file.read_bytes())
-                content[-3] ^= 1
-                file.write_bytes(content)
-                if damage == "missing":
-                    file.unlink()
-            return found
+    def flip_or_remove(task: tasks.Round) -> None:
+        file = Path(task.changes, "0001-0000.safetensors")
+        content = bytearray(file.read_bytes())
+        content[-3] ^= 1
+        file.write_bytes(content)
+        if damage == "missing":
+            file.unlink()
 
     whole = learn(tmp_path, workers=2)
-    execute = Damaging()
+    execute = Damaging(flip_or_remove)
     assert_same(learn(tmp_path, execute, workers=2), whole)
     assert execute.ran.count(("train_part", 1)) == 4
     assert execute.ran.count(("train_part", 0)) == 3
-    hopeless = Damaging()
-    hopeless.left = 10
     with pytest.raises(LorentzrecError, match=r"files of workers \[1\] .* were damaged 3 times: check the storage"):
-        learn(tmp_path, hopeless, workers=2)
+        learn(tmp_path, Damaging(flip_or_remove, times=10), workers=2)
 
 
 def test_a_dataset_that_changes_before_its_customers_are_read(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ class WatchedRun:
             self.curves[name].append(report[f"{name}@10"])
 
     def result(self, test: Interactions) -> Trained:
-        items, histories = self.run.items, self.run.histories
+        items, histories = self.run.item_table, self.run.history_table
         points = len(items.points) + (0 if histories is items else len(histories.points))
         return Trained(
             **self.curves,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -47,6 +48,14 @@ def test_every_option_reaches_the_preparation(tmp_path: Path) -> None:
     assert dict(zip(data.history_ids("ann"), data.weights.tolist(), strict=False)) == {"tea": 1.0, "cup": 3.0}
     titles = open_dataset(tmp_path / "shop").items
     assert dict(zip(titles["id"], titles["title"], strict=True)) == {"tea": "Green tea", "cup": "Cup"}
+
+
+@pytest.mark.parametrize(("field", "kind"), [("item=sku", "item"), ("title=name", "title")])
+def test_a_column_that_an_item_file_lacks(events_file: Path, tmp_path: Path, field: str, kind: str) -> None:
+    (tmp_path / "items.csv").write_text("item,label\ni1,Green tea\n")
+    options = ("--items", tmp_path / "items.csv", "--item-field", field)
+    line = error_of("prepare", events_file, "--out", tmp_path / "shop", *options)
+    assert re.search(rf"items\.csv has no column '\w+' for the {kind}, only item, label: give --item-field", line)
 
 
 def test_splits_take_their_options(events_file: Path, tmp_path: Path) -> None:

@@ -89,11 +89,11 @@ def test_a_cancelled_epoch_ends_before_the_next_step(threads: int) -> None:
         steps.append(positives)
         cancelled.set()
 
-    points = run.items.points.copy()
+    points = run.item_table.points.copy()
     result = runner.run(1, 0.1, advance, cancelled)
     assert len(steps) == 1
     assert result.positives == steps[0] < run.positives
-    assert not np.array_equal(points, run.items.points)
+    assert not np.array_equal(points, run.item_table.points)
 
 
 def test_threads_never_take_the_same_number() -> None:

@@ -148,7 +148,7 @@ def test_blocks_hold_everybody_once_and_close_when_full(lengths: list[int]) -> N
 def epoch_without_learning(data: Interactions, threads: int, seed: int, epoch: int, **options: object) -> EpochResult:
     config = resolved(threads=threads, seed=seed, negative_count=3, dimension=4, **options)
     run = TrainingRun(data, config)
-    runner = EpochRunner(data, config, run.histories, run.items)
+    runner = EpochRunner(data, config, run.history_table, run.item_table)
     return runner.run(epoch, 0.0, lambda positives, loss: None, threading.Event())
 
 

@@ -50,15 +50,15 @@ def started(request: pytest.FixtureRequest) -> Model:
 def test_the_run_begins_with_the_points_and_sums_of_the_model(started: Model) -> None:
     data = with_items_of(started, with_new_items(DATA))
     run = TrainingRun(data, start=started)
-    points, count = points_of(run.items, run.config), len(started.items)
+    points, count = points_of(run.item_table, run.config), len(started.items)
     np.testing.assert_allclose(points[:count], started.item_points, rtol=1e-6)
     if started.optimiser_state is not None:
-        np.testing.assert_array_equal(run.items.squared[:count], started.optimiser_state["items_squared"])
-        assert not run.items.squared[count:].any()
+        np.testing.assert_array_equal(run.item_table.squared[:count], started.optimiser_state["items_squared"])
+        assert not run.item_table.squared[count:].any()
     if started.user_points is not None:
         assert started.users is not None
         rows = started.users.rows(data.users.series)
-        users = points_of(run.histories, run.config)
+        users = points_of(run.history_table, run.config)
         np.testing.assert_allclose(users[rows >= 0], started.user_points[rows[rows >= 0]], rtol=1e-6)
         assert np.isfinite(users).all()
     placed = [note.values for note in run.notes if note.kind is NoteKind.ITEMS_PLACED]

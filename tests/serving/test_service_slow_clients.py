@@ -17,7 +17,7 @@ import pytest
 
 from lorentzrec.serving.http.app import create_app
 from lorentzrec.serving.http.problems import Overloaded
-from lorentzrec.serving.http.requests import COSTLY, MOST_WAITING, CostlyRequests, cost
+from lorentzrec.serving.http.requests import COSTLY, MOST_WAITING, RequestThreads, cost
 from lorentzrec.serving.http.settings import ServiceSettings
 from lorentzrec.serving.recommending.query import RankingOptions
 from serving.running_service import PATIENCE, Service, service_here, service_process, shop_store, wait_until
@@ -170,7 +170,7 @@ def test_costs_of_ordinary_and_of_large_requests() -> None:
 
 def test_costly_requests_take_turns_and_cheap_ones_do_not_wait() -> None:
     async def visit() -> None:
-        costly, go, running, most = CostlyRequests(), Event(), [0], [0]
+        threads, go, running, most = RequestThreads(), Event(), [0], [0]
 
         def work() -> None:
             running[0] += 1
@@ -178,15 +178,15 @@ def test_costly_requests_take_turns_and_cheap_ones_do_not_wait() -> None:
             assert go.wait(PATIENCE)
             running[0] -= 1
 
-        waiting = [asyncio.create_task(costly.run(COSTLY + 1, work)) for _ in range(MOST_WAITING)]
+        waiting = [asyncio.create_task(threads.run(COSTLY + 1, work)) for _ in range(MOST_WAITING)]
         await settle()
-        assert await costly.run(COSTLY, lambda: "cheap") == "cheap"
+        assert await threads.run(COSTLY, lambda: "cheap") == "cheap"
         with pytest.raises(Overloaded, match="try again"):
-            await costly.run(COSTLY + 1, work)
+            await threads.run(COSTLY + 1, work)
         go.set()
         await asyncio.gather(*waiting)
         assert most == [1]
-        assert await costly.run(COSTLY + 1, lambda: "costly") == "costly"
+        assert await threads.run(COSTLY + 1, lambda: "costly") == "costly"
 
     asyncio.run(visit())
 

@@ -17,7 +17,7 @@ import pytest
 from lorentzrec.model.artifact import POINTS
 from lorentzrec.serving.http.guarded_store import GuardedStore
 from lorentzrec.serving.http.metrics import Metrics
-from lorentzrec.serving.http.requests import CostlyRequests, Worker
+from lorentzrec.serving.http.requests import RequestThreads, Worker
 from lorentzrec.serving.http.routes.customers import get_history
 from lorentzrec.serving.http.settings import ServiceSettings
 from lorentzrec.serving.http.version_watcher import VersionWatcher
@@ -60,7 +60,7 @@ def test_a_history_has_the_titles_of_the_version_that_it_names(tmp_path: Path, m
         return read(user, limit)
 
     monkeypatch.setattr(store, "history", read_slowly)
-    response: Any = get_history.fn("ann", Worker(versions, guard, metrics, CostlyRequests()))
+    response: Any = get_history.fn("ann", Worker(versions, guard, metrics, RequestThreads()))
     assert (response.model, response.history[0].title) == (first, "first Piece number 1")
     assert versions.name != first
     guard.close()

@@ -185,7 +185,7 @@ class Interactions:
 
         `reader` names a known layout ("movielens-1m", "amazon-reviews", ...). `options` describe the files: they are
         the fields of `ingest.sources.Source` (user_column, item_column, time_column, weight_column, separator,
-        encoding, time_format, ordered, ...); or they choose events, and are those of `ingest.prepare.PrepareConfig`
+        encoding, time_format, ordered, ...); or they choose events, and are those of `ingest.config.PrepareConfig`
         (on_error, minimum_rating, event_weights, since, until, bot_events, duplicates, minimum_user_events, k_core,
         ...). The result is that of `lorentzrec prepare` with the same options; `notes` lists what was recognised and
         left out.

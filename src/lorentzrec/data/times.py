@@ -33,7 +33,7 @@ _ISO = (
 _DATES = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%d.%m.%y", "%d %b %Y", "%b %d, %Y")
 _CLOCKS = (" %H:%M:%S", " %H:%M", " %I:%M:%S %p", " %I:%M %p", ", %H:%M:%S", ", %H:%M", "")
 _STAMPS = ("%d/%b/%Y:%H:%M:%S %z", "%a %b %d %H:%M:%S %z %Y", "%a, %d %b %Y %H:%M:%S %z")
-_FORMATS = (*(date + clock for date in _DATES for clock in _CLOCKS), *_STAMPS)
+_SUGGESTED_FORMATS = (*(date + clock for date in _DATES for clock in _CLOCKS), *_STAMPS)
 """Formats to suggest for values that are not ISO 8601."""
 
 
@@ -156,7 +156,7 @@ def _suggest_formats(sample: pl.Series) -> str:
     import polars as pl
 
     suited = []
-    for time_format in _FORMATS:
+    for time_format in _SUGGESTED_FORMATS:
         try:
             read = sample.to_frame("time").select(_parse_format(pl.col("time"), time_format)).to_series()
         except pl.exceptions.PolarsError:

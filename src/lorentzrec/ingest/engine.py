@@ -53,7 +53,7 @@ def read_events(layout: Layout, scratch: Path, id_types: dict[str, str], folder:
     """The events of one file with the id types of all files. `folder`: that of relative paths, if not the current."""
     import polars as pl
 
-    path = Path(folder or "", fetch(layout.label, scratch))
+    path = Path(folder or "", fetch(layout.address, scratch))
     frame = scan_events(path, layout, scratch)
     if name := layout.position_column:
         first = layout.number * EVENTS_PER_FILE

@@ -39,8 +39,8 @@ _FIRST_LINES = 20
 class Layout:
     """One file as it is to be read: its format, the names of its columns, and their roles."""
 
-    label: str
-    """The address of the file, which errors name."""
+    address: str
+    """Where the file is; errors name it."""
     source: Source
     format: str
     separator: str
@@ -69,49 +69,50 @@ class Layout:
         return [*self.roles, *([self.position_column] if self.position_column else [])]
 
 
-def detect_layout(path: Path, source: Source, label: str, wanted: Mapping[str, str | None] | None = None) -> Layout:
+def detect_layout(path: Path, source: Source, address: str, wanted: Mapping[str, str | None] | None = None) -> Layout:
     """The layout of a local file, from its first lines; an `InputError` if it does not fit the source.
 
-    `label`: its name in errors. `wanted`: role -> column, for tables of other things than events; None: the column of
-    that name, if there is one.
+    `address`: where it comes from, for errors. `wanted`: role -> column, for tables of other things than events; None:
+    the column of that name, if there is one.
     """
     if path.stat().st_size == 0:
-        raise InputError(f"{label} is empty: give a file with content")
-    file_format, usual = _detect_format(path, label, source)
+        raise InputError(f"{address} is empty: give a file with content")
+    file_format, usual = _detect_format(path, address, source)
     if file_format != "csv":
         source = replace(source, escape=None)  # in JSON, a backslash has its own meaning
     separator, notes = usual, []
     if file_format == "adjacency":
         roles = {"user": "user", "item": "item"}
-        return Layout(label, source, "adjacency", usual, tuple(roles), roles, dict.fromkeys(roles, "either"))
+        return Layout(address, source, "adjacency", usual, tuple(roles), roles, dict.fromkeys(roles, "either"))
     if file_format == "csr":
         if source.ordered:
-            raise InputError(f"{label} is a matrix and has no order: leave `ordered` out")
+            raise InputError(f"{address} is a matrix and has no order: leave `ordered` out")
         roles = {"user": "row", "item": "column", "weight": "value"}
-        return Layout(label, source, "csr", "", tuple(roles.values()), roles, dict.fromkeys(roles, "integer"))
+        return Layout(address, source, "csr", "", tuple(roles.values()), roles, dict.fromkeys(roles, "integer"))
     if file_format == "csv" and source.separator is None:
-        lines = read_first_lines(path, source, label, _FIRST_LINES)
-        spaces = Path(file_name(label)).suffix not in _SEPARATORS
+        lines = read_first_lines(path, source, address, _FIRST_LINES)
+        spaces = Path(file_name(address)).suffix not in _SEPARATORS
         count = len(source.columns) or None
         separator = detect_separator(lines, usual, source.quote, header=source.has_header, fields=count, spaces=spaces)
         if separator != usual:
             notes.append(f"fields are separated by {_SPELLED.get(separator, repr(separator))}")
     if file_format != "parquet" and is_utf8(source.encoding):
-        encoding = detect_encoding(path, source.encoding, label)
+        encoding = detect_encoding(path, source.encoding, address)
         if not is_utf8(encoding):
             notes.append(f"the encoding is {encoding.upper()}")
-    columns = _read_columns(path, source, label, file_format, separator)
-    roles = _event_roles(columns, source, label, notes) if wanted is None else _table_roles(columns, wanted)
+    columns = _read_columns(path, source, address, file_format, separator)
+    roles = _event_roles(columns, source, address, notes) if wanted is None else _table_roles(columns, wanted)
     for role, column in roles.items():
         if column not in columns:
             kind, colon, _ = role.partition(":")
-            action = "check `attributes`" if colon else f"give `{role}_column`"
-            raise InputError(f"{label} has no column {column!r} for the {kind}, only {', '.join(columns)}: {action}")
+            named_by = f"{role}_column" if wanted is None else "item_columns"
+            action = "check `attributes`" if colon else f"give `{named_by}`"
+            raise InputError(f"{address} has no column {column!r} for the {kind}, only {', '.join(columns)}: {action}")
     kinds = {role: columns[column] for role, column in roles.items()}
-    return Layout(label, source, file_format, separator, tuple(columns), roles, kinds, tuple(notes))
+    return Layout(address, source, file_format, separator, tuple(columns), roles, kinds, tuple(notes))
 
 
-def _event_roles(columns: Mapping[str, str], source: Source, label: str, notes: list[str]) -> dict[str, str]:
+def _event_roles(columns: Mapping[str, str], source: Source, address: str, notes: list[str]) -> dict[str, str]:
     roles = {role: column for role in ROLES if (column := source.column_of(role))}
     taken = set(roles.values())
     for role in ("user", "item", "time"):
@@ -129,7 +130,7 @@ def _event_roles(columns: Mapping[str, str], source: Source, label: str, notes: 
         elif role != "time":
             found = ", ".join(known or columns)
             raise InputError(
-                f"{label} has no column {role!r}, {'but' if known else 'only'} {found}: "
+                f"{address} has no column {role!r}, {'but' if known else 'only'} {found}: "
                 f"name the column of the {role} with `{role}_column`"
             )
     if source.weight_column is None and "weight" in columns:
@@ -154,9 +155,9 @@ def _find_known(names: Sequence[str] | Mapping[str, str], role: str) -> list[str
     return [name for name in names if re.fullmatch(KNOWN_NAMES[role], "".join(filter(str.isalnum, name.lower())))]
 
 
-def _detect_format(path: Path, label: str, source: Source) -> tuple[str, str]:
+def _detect_format(path: Path, address: str, source: Source) -> tuple[str, str]:
     """The format, and the separator that is usual in it."""
-    suffix = Path(file_name(label)).suffix.lower()
+    suffix = Path(file_name(address)).suffix.lower()
     separator = source.separator or _SEPARATORS.get(suffix, ",")
     if source.format != "auto":
         return source.format, separator
@@ -164,9 +165,9 @@ def _detect_format(path: Path, label: str, source: Source) -> tuple[str, str]:
         return _FORMATS[suffix], separator
     if suffix in _SEPARATORS or source.columns or source.separator:
         return "csv", separator
-    lines = read_first_lines(path, source, label, _FIRST_LINES)
+    lines = read_first_lines(path, source, address, _FIRST_LINES)
     headed = detect_separator(lines, separator, source.quote, header=True, fields=None, spaces=True)
-    names = _split_header(lines[0] if lines else "", headed, source, label)
+    names = _split_header(lines[0] if lines else "", headed, source, address)
     if _find_known(names, "user") and _find_known(names, "item"):
         return "csv", separator
     words = [len(line.split()) for line in lines]
@@ -175,21 +176,21 @@ def _detect_format(path: Path, label: str, source: Source) -> tuple[str, str]:
         likely = "`reader='sasrec'` if each line is a user and an item, oldest first"
     elif words and min(words) > 1 and len(set(words)) > 1:
         likely = "`reader='adjacency'` if each line is a user and all their items"
-    raise InputError(f"{label}: the format does not follow from the name: give {likely}")
+    raise InputError(f"{address}: the format does not follow from the name: give {likely}")
 
 
-def _read_columns(path: Path, source: Source, label: str, file_format: str, separator: str) -> dict[str, str]:
+def _read_columns(path: Path, source: Source, address: str, file_format: str, separator: str) -> dict[str, str]:
     """The columns in order, and what the values of each are: see `Layout.kinds`."""
     if file_format == "csv":
-        return dict.fromkeys(_read_header(path, source, label, separator), "either")
+        return dict.fromkeys(_read_header(path, source, address, separator), "either")
     if file_format == "parquet":
         import polars as pl
 
-        with parquet_faults(label, "it is not a Parquet file, give one", InputError):
+        with parquet_faults(address, "it is not a Parquet file, give one", InputError):
             schema = pl.scan_parquet(path, glob=False).collect_schema()
         return {name: "integer" if kind.is_integer() else "text" for name, kind in schema.items()}
     kinds: dict[str, str] = {}
-    for line in read_first_lines(path, source, label, 100):
+    for line in read_first_lines(path, source, address, 100):
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):
@@ -198,41 +199,42 @@ def _read_columns(path: Path, source: Source, label: str, file_format: str, sepa
             kinds[name] = "text" if isinstance(value, str) else kinds.get(name, "either")
     if not kinds:
         raise InputError(
-            f"{label}: its first lines are not JSON objects: give one object per line, or another `format`"
+            f"{address}: its first lines are not JSON objects: give one object per line, or another `format`"
         )
     return kinds
 
 
-def _read_header(path: Path, source: Source, label: str, separator: str) -> list[str]:
-    line = next(read_lines(path, source, label), "")
+def _read_header(path: Path, source: Source, address: str, separator: str) -> list[str]:
+    line = next(read_lines(path, source, address), "")
     if not line.strip():
-        raise InputError(f"{label} line 1 is empty: remove it")
-    names = _split_header(line, separator, source, label)
+        raise InputError(f"{address} line 1 is empty: remove it")
+    names = _split_header(line, separator, source, address)
     if source.columns or not source.has_header:
         given = list(source.columns or ROLES[: len(names)])
         if len(given) != len(names):
             raise InputError(
-                f"{label} line 1: {len(names)} fields for the columns {', '.join(given)}: check `columns`, `separator`"
+                f"{address} line 1: {len(names)} fields for the columns {', '.join(given)}: "
+                "check `columns`, `separator`"
             )
         names = given
-    elif file_name(label).endswith(".inter"):
+    elif file_name(address).endswith(".inter"):
         names = [name.split(":")[0] for name in names]  # RecBole writes the type behind the name: `user_id:token`
     action = "or give `columns` if there is no header"
     for place, name in enumerate(names):
         if name == "":
-            raise InputError(f"{label}: column {place + 1} has no name: name it, {action}")
+            raise InputError(f"{address}: column {place + 1} has no name: name it, {action}")
         if name in names[:place]:
-            raise InputError(f"{label} has the column {name!r} more than once: rename one of them, {action}")
+            raise InputError(f"{address} has the column {name!r} more than once: rename one of them, {action}")
     return names
 
 
-def _split_header(line: str, separator: str, source: Source, label: str) -> list[str]:
+def _split_header(line: str, separator: str, source: Source, address: str) -> list[str]:
     if has_unreadable(line):
-        raise InputError(f"{label} line 1: bytes that are not {source.encoding}: give {suggest_encoding(line)}")
+        raise InputError(f"{address} line 1: bytes that are not {source.encoding}: give {suggest_encoding(line)}")
     try:
         return split_line(line, separator, source.quote)
     except ValueError as error:
-        raise InputError(f"{label} line 1: {error}: fix it, or give `separator` or `quote`") from None
+        raise InputError(f"{address} line 1: {error}: fix it, or give `separator` or `quote`") from None
 
 
 def split_line(line: str, separator: str, quote: str | None) -> list[str]:

@@ -32,7 +32,7 @@ def scan_lines(path: Path, layout: Layout, folder: Path) -> pl.LazyFrame:
 
     folder.mkdir()
     schema = dict.fromkeys([*layout.names, "__line", "__text", "__fault"], pl.String) | {"__line": pl.Int64}
-    records, number = _split_records(read_lines(path, layout.source, layout.label), layout), 0
+    records, number = _split_records(read_lines(path, layout.source, layout.address), layout), 0
     while (batch := list(islice(records, _RECORDS_PER_BATCH))) or number == 0:
         frame = pl.DataFrame(dict(zip(schema, zip(*batch, strict=True), strict=False)), schema=schema)
         frame = frame.with_columns(pl.col(layout.names).replace("", None))

@@ -26,7 +26,7 @@ from lorentzrec.ingest.reading import FAULT_COLUMNS, INTEGER, count_faults, faul
 if TYPE_CHECKING:
     import polars as pl
 
-    from lorentzrec.ingest.prepare import PrepareConfig
+    from lorentzrec.ingest.config import PrepareConfig
 
 
 @dataclass(frozen=True)

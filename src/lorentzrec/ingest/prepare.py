@@ -188,7 +188,7 @@ def _detect_layouts(
         first = layouts[0]
         if set(layout.roles) != set(first.roles):
             ours, theirs = ", ".join(first.roles), ", ".join(layout.roles)
-            raise InputError(f"{file.address} has {theirs}, but {first.label} has {ours}: give files of one kind")
+            raise InputError(f"{file.address} has {theirs}, but {first.address} has {ours}: give files of one kind")
     _check_roles(config, first)
     return layouts
 
@@ -205,11 +205,11 @@ def _check_roles(config: PrepareConfig, first: Layout) -> None:
     for role, options in needs.items():
         if role not in roles and any(option is not None for option in options):
             raise InputError(
-                f"{first.label}: an option needs the {role} of every event: name its column with `{role}_column`"
+                f"{first.address}: an option needs the {role} of every event: name its column with `{role}_column`"
             )
     if config.source.ties == "file" and "time" not in roles:
         raise InputError(
-            f"{first.label} has no times, so none are equal: give `ordered` instead of `ties` if events are in order"
+            f"{first.address} has no times, so none are equal: give `ordered` instead of `ties` if events are in order"
         )
     if config.split not in (None, "given"):
         rule = find_rule(str(config.split), config.split_options, ordered="time" in roles or ordered)

@@ -41,7 +41,7 @@ def scan_events(path: Path, layout: Layout, scratch: Path) -> pl.LazyFrame:
     """
     import polars as pl
 
-    source, label = layout.source, layout.label
+    source, label = layout.source, layout.address
     if layout.format == "csr":
         return _convert(_read_matrix(path, label), layout)
     if layout.format == "parquet":
@@ -186,7 +186,7 @@ def _convert(raw: pl.LazyFrame, layout: Layout, *, keep: Iterable[str] = ()) -> 
             field, kind = field.cast(pl.String), pl.String()
         present = field.is_not_null() & (field != "") if kind == pl.String else field.is_not_null()
         sample = raw.select(field).filter(present).head(times.SAMPLE)
-        what = f"{layout.label}: the {role}s in column {column!r}"
+        what = f"{layout.address}: the {role}s in column {column!r}"
         fault(~present, "missing")
         if role in ("user", "item"):
             if kind != pl.String and not kind.is_integer():
@@ -227,7 +227,7 @@ def _convert(raw: pl.LazyFrame, layout: Layout, *, keep: Iterable[str] = ()) -> 
                 fault(values[role] <= 0, "not positive")
     text = pl.col("__text") if "__text" in schema else pl.struct(list(layout.roles.values())).struct.json_encode()
     line, first_fault = pl.col("__line").cast(pl.Int64), pl.coalesce(faults)
-    return raw.select(*keep, **values, file=pl.lit(layout.label), line=line, fault=first_fault, text=text)
+    return raw.select(*keep, **values, file=pl.lit(layout.address), line=line, fault=first_fault, text=text)
 
 
 def _detect_decimal(first: pl.Series) -> str:

@@ -117,7 +117,7 @@ def _read_tasks(layout: Layout) -> Iterator[_ReadTask]:
     import polars as pl
 
     with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
-        path = fetch_outline(layout.label, Path(scratch))
+        path = fetch_outline(layout.address, Path(scratch))
         rows = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
     for start in range(0, max(rows, 1), EVENTS_PER_TASK):
         yield layout, start, EVENTS_PER_TASK

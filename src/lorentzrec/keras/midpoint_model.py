@@ -189,7 +189,7 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         refuse_other_data(data, "fit")
         run = self.prepare(data, validation_data)
         epochs = run.config.epochs if epochs is None else epochs
-        blocks = Blocks(run.learned, run.config, epochs)
+        blocks = Blocks(run.training_data, run.config, epochs)
         own = EpochCallback(blocks, run)
         return self.fit_blocks(blocks, epochs=epochs, callbacks=[own, *(callbacks or ())], **options)
 

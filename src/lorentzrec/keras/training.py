@@ -26,4 +26,4 @@ def train(
     refuse_other_data(data, "train")
     run = MidpointModel(config).prepare(data, validation, metric, validate_every)
     # there is nothing to prepare: the back end compiles its graphs in the first epoch
-    return finish(run, **options, prepare=lambda *_: None)
+    return finish(run, **options, before_epochs=lambda *_: None)

@@ -243,9 +243,12 @@ class EpochRunner:
     def _blocks(
         self, epoch: int, settings: Settings
     ) -> tuple[Callable[..., None], NDArray[np.int64], tuple[NDArray[np.int64], ...]]:
-        """A kernel that computes the gradients of blocks into the step, for a workspace and the first arguments of
-        `symmetric_gradients`; the positives of each block of the epoch; and how an asymmetric epoch is cut into blocks:
-        its customers in order, and where blocks begin and end."""
+        """The blocks of an epoch: (gradients, positives, cut).
+
+        gradients(workspace, first, blocks, place, most) writes the gradients of blocks into the step; its arguments
+        after the workspace are the first ones of `symmetric_gradients`. positives: those of each block. cut: the
+        customers of an asymmetric epoch in order, and where blocks begin and end; empty for a symmetric one.
+        """
         shared = (self.events, *self.read, settings, epoch_key(self.config.seed, epoch))
         rows, step = self.block_rows, self.step
         if self.config.model == "symmetric":

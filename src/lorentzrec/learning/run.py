@@ -71,46 +71,46 @@ class TrainingRun:
         _refuse_hopeless(data, config)
         if learn is not None:
             data = replace(data, labels=learn if data.labels is None else data.labels & learn)
-        self.learned, self.held_out = (data, validation) if validation is not None else _hold_out(data, config)
-        self.weighed_on = self.held_out
+        self.training_data, self.held_out = (data, validation) if validation is not None else _hold_out(data, config)
+        self.held_out_for_memory = self.held_out
         """Events to choose the weight of the memory by, if it has one."""
         if config.memory == "none" or start is not None:
-            self.weighed_on = None
-        elif self.weighed_on is None:
-            self.learned, self.weighed_on = _hold_out(data, config, customers_for(data))
+            self.held_out_for_memory = None
+        elif self.held_out_for_memory is None:
+            self.training_data, self.held_out_for_memory = _hold_out(data, config, customers_for(data))
         random = np.random.default_rng(config.seed)
-        frequency = self.learned.item_counts
+        frequency = self.training_data.item_counts
         count = len(data.items)
-        self.attributes, unused = _trainable(attributes, config, self.learned, start)
+        self.attributes, unused = _trainable(attributes, config, self.training_data, start)
         attributes = self.attributes
-        self.known = self.learned.item_counts > 0
+        self.known = self.training_data.item_counts > 0
         """Items that have their own vector, if points are composed."""
         if start is not None:
             self.known |= start.items.rows(data.items.series) != UNKNOWN
         if attributes is not None:
             frequency = np.append(frequency, attributes.sum_counts(frequency))
             count += len(attributes.values)
-        self.items = table_of(initial_space(count, config, frequency, random), config)
+        self.item_table = table_of(initial_space(count, config, frequency, random), config)
         if config.model == "symmetric":
-            self.histories = table_of(initial_space(len(data.users), config, None, random), config)
+            self.history_table = table_of(initial_space(len(data.users), config, None, random), config)
         elif config.targets == "separate":
-            self.histories = table_of(initial_space(count, config, frequency, random), config)
+            self.history_table = table_of(initial_space(count, config, frequency, random), config)
         else:
-            self.histories = self.items
+            self.history_table = self.item_table
         if attributes is not None:
             make_runner = partial(EpochRunner, attributes=attributes, known=self.known)
-        tables = self.histories, self.items
+        tables = self.history_table, self.item_table
         continued = [] if start is None else [*start_from(start, self.data, config, *tables, attributes)]
         # rows of the customers to learn from, and the positives of an epoch
-        _, self.learners, self.positives = find_learners(self.learned, config)
-        self.runner: Runner = make_runner(self.learned, config, self.histories, self.items)
+        _, self.learners, self.positives = find_learners(self.training_data, config)
+        self.runner: Runner = make_runner(self.training_data, config, self.history_table, self.item_table)
         self.notes = [*map(Note.of_text, data.notes), *continued]
         if attributes is not None:
             values = {"attributes": len(attributes.values), "items": int((attributes.counts > 0).sum())}
             self.notes += [*map(Note.of_text, attributes.notes), Note(NoteKind.ATTRIBUTES, values)]
         if unused:
             self.note(NoteKind.OTHER_ITEMS, items=unused)
-        self.notes += _notes(self.learned, len(self.learners), config, partly=learn is not None)
+        self.notes += _notes(self.training_data, len(self.learners), config, partly=learn is not None)
         self.record: list[EpochRecord] = []
         self.best_epoch = 0
         self.best: dict[str, NDArray[np.float32]] = {}
@@ -186,10 +186,10 @@ class TrainingRun:
             items=self.data.items,
             item_points=points["items"],
             history_points=points["items"] if symmetric else points.get("histories", points["items"]),
-            item_counts=self.learned.item_counts,
+            item_counts=self.training_data.item_counts,
             users=self.data.users,
             user_points=points["histories"] if symmetric else None,
-            histories=self.learned,
+            histories=self.training_data,
             attributes=None
             if self.attributes is None
             else AttributePoints(
@@ -234,9 +234,9 @@ class TrainingRun:
             if self.attributes is not None:
                 memory = with_alike(memory, self.attributes, self.data.item_counts == 0)
             return memory.with_weight(kept.weight), [Note(NoteKind.MEMORY_KEPT, {"weight": weight})]
-        if self.weighed_on is None:
+        if self.held_out_for_memory is None:
             return None, []
-        choice = choose_weight(model, self.weighed_on, self.metric)
+        choice = choose_weight(model, self.held_out_for_memory, self.metric)
         values = asdict(choice) | {"metric": self.metric}
         if choice.weight == 0:
             return None, [Note(NoteKind.NO_MEMORY, values)]
@@ -251,7 +251,8 @@ class TrainingRun:
         return -1.0 if record.validation is None else record.validation[self.metric]
 
     def _tables(self) -> dict[str, Table]:
-        return {"items": self.items} | ({} if self.histories is self.items else {"histories": self.histories})
+        separate = self.history_table is not self.item_table
+        return {"items": self.item_table} | ({"histories": self.history_table} if separate else {})
 
     @property
     def _digest(self) -> str:

@@ -98,13 +98,13 @@ def finish(
     watch: Callable[[EpochRecord], None] | None = None,
     callbacks: Sequence[Callable[[EpochRecord], None]] = (),
     *,
-    prepare: Callable[[TrainingRun, Callable[[str], None]], None] = _compile,
+    before_epochs: Callable[[TrainingRun, Callable[[str], None]], None] = _compile,
     refuse: Callable[[Checkpoint], None] = lambda checkpoint: None,
     every_epoch: bool = False,
 ) -> Model:
     """Run the epochs that a run has left, and make its model; the arguments are those of `train`.
 
-    prepare: called before the first of these epochs, with the run and a function that prints a line.
+    before_epochs: called before the first of these epochs, with the run and a function that prints a line.
     refuse: called with the checkpoint to resume from, to raise an error if it does not fit.
     every_epoch: write a checkpoint after each epoch, however short.
     """
@@ -118,11 +118,11 @@ def finish(
     if checkpoint is not None:
         refuse_unwritable(checkpoint)
     with TrainingProgress(progress, run.config.epochs, run.positives, done=len(run.record)) as shown:
-        shown.print([f"training {run.learned!r}", _summary(run.config), *run.notes])
+        shown.print([f"training {run.training_data!r}", _summary(run.config), *run.notes])
         cancelled = threading.Event()
         try:
             if not run.finished:
-                prepare(run, shown.announce)
+                before_epochs(run, shown.announce)
             _run_epochs(run, shown, cancelled, checkpoint, called, every_epoch)
         except KeyboardInterrupt:
             try:  # Polars raises as soon as it sees the signal, and Python's own handler then raises once more, here

@@ -93,7 +93,7 @@ def train(
         model = finish(
             run,
             **options,
-            prepare=lambda run, announce: runner.write_shards(),
+            before_epochs=lambda run, announce: runner.write_shards(),
             refuse=partial(_refuse_other_workers, workers, rounds),
             every_epoch=True,
         )

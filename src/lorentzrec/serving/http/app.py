@@ -30,7 +30,7 @@ from lorentzrec.serving.http.keys import ApiKeys, authorise
 from lorentzrec.serving.http.metrics import Metrics
 from lorentzrec.serving.http.middleware import RequestMiddleware
 from lorentzrec.serving.http.problems import PLUGIN, log_failure
-from lorentzrec.serving.http.requests import CostlyRequests, StrictRequest, Worker
+from lorentzrec.serving.http.requests import RequestThreads, StrictRequest, Worker
 from lorentzrec.serving.http.routes import catalogue, customers, public, recommendations
 from lorentzrec.serving.http.settings import SERVICE_FOLDER, ServiceSettings
 from lorentzrec.serving.http.version_watcher import VersionWatcher
@@ -65,7 +65,7 @@ def create_app(settings: ServiceSettings, keys: ApiKeys | None = None) -> Reques
     folder = os.environ.get(SERVICE_FOLDER)
     copies = None if folder is None else Path(folder) / "versions"
     versions = VersionWatcher(store, metrics, settings, copies)
-    worker = Worker(versions, store, metrics, CostlyRequests())
+    worker = Worker(versions, store, metrics, RequestThreads())
     # Ranking is a matrix product that releases Python's lock, so handlers run in parallel in threads.
     set_asyncio_executor(ThreadPoolExecutor(settings.request_threads, "request"))
 
@@ -84,7 +84,7 @@ def create_app(settings: ServiceSettings, keys: ApiKeys | None = None) -> Reques
     app = Litestar(
         [Router("/v1", route_handlers=v1, guards=[authorise] if keyed else []), *_routes_of(public)],
         dependencies={"worker": Provide(lambda: worker, sync_to_thread=False)},
-        state=State({"api_keys": keys, "costly": worker.costly}),
+        state=State({"api_keys": keys, "threads": worker.threads}),
         exception_handlers={Exception: log_failure},
         plugins=[PLUGIN],
         request_class=StrictRequest,

@@ -98,14 +98,15 @@ WITH_BODY = describe_problems(400, 401, 403, 413, 415, 421)
 def _from_litestar(error: HTTPException) -> ServiceProblem:
     """What Litestar found wrong: the path, the method, a parameter or the body."""
     kinds = {400: "invalid-request", 404: "no-such-route", 413: "too-large"}
-    hints = {
+    details = {
         404: "this path does not exist: see /schema",
         405: "this method is not allowed here: see /schema",
         413: "the body is too long for this service: send it in parts",
     }
     errors = _faults(error) if isinstance(error, ValidationException) else []
-    detail = "; ".join(f"{fault.where}: {fault.what}" for fault in errors) or hints.get(error.status_code, error.detail)
-    return ServiceProblem(detail, error.status_code, kinds.get(error.status_code), errors, error.headers)
+    status = error.status_code
+    detail = "; ".join(f"{fault.where}: {fault.what}" for fault in errors) or details.get(status, error.detail)
+    return ServiceProblem(detail, status, kinds.get(status), errors, error.headers)
 
 
 def _faults(error: ValidationException) -> list[Fault]:

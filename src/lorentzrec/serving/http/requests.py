@@ -42,7 +42,7 @@ ItemInPath: TypeAlias = Annotated[str, PathParameter(description="The id of an i
 UserInPath: TypeAlias = Annotated[str, PathParameter(description="The id of a customer.", schema_extra=_ID_SCHEMA)]
 
 
-class CostlyRequests:
+class RequestThreads:
     """Runs handlers in threads, costly ones one at a time: cheap requests never wait for them."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Worker:
     versions: VersionWatcher
     store: GuardedStore
     metrics: Metrics
-    costly: CostlyRequests
+    threads: RequestThreads
 
 
 TheWorker: TypeAlias = NamedDependency[Worker]
@@ -101,8 +101,8 @@ class StrictRequest(Request[Any, Any, State]):
             return None
         if len(body) <= LARGE_BODY:
             return msgspec.json.decode(body, type=field.annotation)
-        costly: CostlyRequests = self.app.state.costly
-        return await costly.run(len(body) // BYTES_A_UNIT, partial(msgspec.json.decode, body, type=field.annotation))
+        threads: RequestThreads = self.app.state.threads
+        return await threads.run(len(body) // BYTES_A_UNIT, partial(msgspec.json.decode, body, type=field.annotation))
 
 
 def decode_id(part: str) -> str:

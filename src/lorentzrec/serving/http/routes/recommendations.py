@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import perf_counter
 from typing import Annotated
 
@@ -38,7 +39,7 @@ async def recommend(data: JSONBody[RecommendRequest], worker: TheWorker) -> Reco
 
     Every history is accepted: for an unknown or empty one the popular items are returned, and `fallback` reports it.
     """
-    return await _recommend(data, worker)
+    return await _run(worker, data, data.history_length, partial(_recommend, data, worker))
 
 
 @get("/users/{user:str}/recommendations", responses=READING)
@@ -60,21 +61,18 @@ async def recommend_for_user(
         reasons=reasons,
         explore=explore,
     )
-    return await _recommend(sent, worker)
+    return await _run(worker, sent, sent.history_length, partial(_recommend, sent, worker))
 
 
-async def _recommend(sent: RecommendRequest, worker: Worker) -> RecommendResponse:
-    def rank(recommender: Recommender) -> tuple[RankedItems, str | None]:
-        items: Sequence[Id] = sent.history or ()
-        weights: list[float] = []
-        degraded = None
-        if sent.user is not None:
-            items, weights, degraded = _read_history(str(sent.user), worker)
-        weights = [*weights, *[1.0] * len(sent.context)] if weights else []
-        history = [*items, *sent.context]
-        return recommender.recommend(history, sent, weights=weights, exclude_seen=sent.exclude_seen), degraded
-
-    return await _run(worker, sent, sent.history_length, rank)
+def _recommend(sent: RecommendRequest, worker: Worker, recommender: Recommender) -> tuple[RankedItems, str | None]:
+    items: Sequence[Id] = sent.history or ()
+    weights: list[float] = []
+    degraded = None
+    if sent.user is not None:
+        items, weights, degraded = _read_history(str(sent.user), worker)
+    weights = [*weights, *[1.0] * len(sent.context)] if weights else []
+    history = [*items, *sent.context]
+    return recommender.recommend(history, sent, weights=weights, exclude_seen=sent.exclude_seen), degraded
 
 
 @post("/basket", status_code=200, responses=WITH_BODY)
@@ -127,7 +125,7 @@ async def _run(
             milliseconds=round((perf_counter() - begun) * 1000, 3),
         )
 
-    return await worker.costly.run(cost(options, history), handle)
+    return await worker.threads.run(cost(options, history), handle)
 
 
 def _read_history(user: str, worker: Worker) -> tuple[list[str], list[float], str | None]:

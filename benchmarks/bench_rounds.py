@@ -2,8 +2,9 @@
 
     python benchmarks/bench_rounds.py DATASET --workers 1 2 4 8 --rounds 1 4 --seeds 0 1 2
 
-The workers run one after another in this process, with the code that runs on Spark; their number and the rounds decide
-the result, not where they run. "points" are the points alone, "model" has the memory, too, if the default adds one.
+The workers run one after another in this process, with the code that runs on Spark, or on the cluster that `--master`
+names; their number and the rounds decide the result, not where they run. "points" are the points alone, "model" has the
+memory, too, if the default adds one.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--rounds", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--master", help="run the workers on Spark there, such as local-cluster[2,1,4096]")
     parser.add_argument("--part", default="test", help="what is evaluated")
     parser.add_argument("-k", type=int, default=10)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a hyper-parameter")
@@ -61,7 +63,8 @@ def main() -> None:
                     model = train(
                         dataset,
                         config.replace(seed=seed),
-                        session=ThisProcess(),
+                        session=None if options.master else ThisProcess(),
+                        master=options.master,
                         workers=workers,
                         rounds=rounds,
                         scratch=scratch,

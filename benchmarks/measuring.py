@@ -74,21 +74,29 @@ def sgemm_rate(threads: int, size: int = 1024) -> float:
         return 2 * size**3 / best_seconds(lambda: matrix @ matrix, 20)
 
 
+def _cell(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case float():
+            return f"{value:,.3g}"
+        case int():
+            return f"{value:,}"
+        case _:
+            return str(value)
+
+
 def report(name: str, title: str, rows: list[dict[str, Any]], notes: list[str] | None = None) -> None:
     """Print rows as a table and write them, with the machine, to results/NAME.json."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table(title=title, title_justify="left")
-    for column in rows[0]:
-        table.add_column(column.replace("_", " "), justify="left" if isinstance(rows[0][column], str) else "right")
+    columns = {name: value for row in rows for name, value in row.items()}
+    for column, value in columns.items():
+        table.add_column(column.replace("_", " "), justify="left" if isinstance(value, str) else "right")
     for row in rows:
-        table.add_row(
-            *(
-                f"{value:,.3g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
-                for value in row.values()
-            )
-        )
+        table.add_row(*(_cell(row.get(column)) for column in columns))
     # A terminal has a width; in a file or a pipe the table is as wide as it needs, which is less than this.
     console = Console(width=None if sys.stdout.isatty() else 1000)
     console.print(table)

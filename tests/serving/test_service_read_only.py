@@ -20,7 +20,7 @@ from serving.running_service import published, service_here, service_process, sh
 from serving.servers import PostgresServer
 from serving.small_shop import shop_model
 
-READ_ONLY = "the store is read-only: events, erasures and live items are refused"
+READ_ONLY = "the store is read-only: events, erasures, live items and new items are refused"
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from lorentzrec.serving.stores.faults import StoreFault, format_recent
 BUSY_SECONDS = 20.0
 """How long a write waits for the writes of other processes. Each takes milliseconds, so only a stuck one takes long."""
 MOST_ATTEMPTS = 5
-READ_ONLY = "the store is read-only: events, erasures and live items are refused"
+READ_ONLY = "the store is read-only: events, erasures, live items and new items are refused"
 
 logger = logging.getLogger("lorentzrec.serving")
 

@@ -107,6 +107,7 @@ def test_exact_recommendations_are_those_of_the_model() -> None:
             expected = one.recommend_many(users=users, k=7, exclude=options.exclude, items=items).to_frame()
             assert found.equals(expected.cast(found.schema))
             assert found["rank"].dtype == pl.Int32
+            assert batch._ranked(batch.customers)[0].shape[1] == (5 if items else 7), "no more columns than candidates"
 
 
 def test_progress_ends_at_one_also_if_some_customers_have_no_events(

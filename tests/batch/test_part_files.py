@@ -25,12 +25,15 @@ def ranks(out: Path) -> list[int]:
     return pl.read_parquet(out)["rank"].to_list()
 
 
-def test_a_folder_takes_the_place_of_an_older_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["all", "all[2]"])  # brackets are no pattern
+def test_a_folder_takes_the_place_of_an_older_one(tmp_path: Path, name: str) -> None:
+    out = tmp_path / name
     for rank in (1, 2):
-        assert finish_parts(write_parts(tmp_path / "all", rank), tmp_path / "all") == 2
-        assert ranks(tmp_path / "all") == [rank, rank]
-    assert sorted(path.name for path in (tmp_path / "all").iterdir()) == [part_name(0), part_name(1)]
-    assert [path.name for path in tmp_path.iterdir()] == ["all"]
+        assert finish_parts(write_parts(out, rank), out) == 2
+        parts = sorted(out.iterdir())
+        assert [path.name for path in parts] == [part_name(0), part_name(1)]
+        assert pl.read_parquet(parts, glob=False)["rank"].to_list() == [rank, rank]
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_a_file_system_without_links_gets_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,16 @@ def test_what_takes_long_is_announced_unless_progress_is_off(capsys: pytest.Capt
     assert "compiling" in capsys.readouterr().err
 
 
+def test_nothing_done_yet_is_no_loss(capsys: pytest.CaptureFixture[str]) -> None:
+    """As on Spark, where an epoch begins with what an earlier run has done of it."""
+    with TrainingProgress(True, 1, 4, done=0) as progress:
+        progress.begin(1)
+        progress.advance(0, 0.0)
+        assert progress._bar.tasks[0].fields["loss"] == "-"
+        progress.advance(2, 3.0)
+        assert progress._bar.tasks[0].fields["loss"] == "1.5000"
+
+
 @pytest.mark.parametrize("shown", [None, True])
 def test_a_notebook_gets_plain_lines(
     shown: bool | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -73,10 +73,15 @@ def test_parts_of_another_run_are_not_taken(container: Any, tmp_path: Path) -> N
     for number in (0, 1):
         container.upload_blob(f"all/_part-0000{number}.parquet.json", json.dumps({"key": "other", "rows": 9}))
         container.upload_blob(f"all/part-0000{number}.parquet", b"of another run")
-    container.upload_blob("all/notes.txt", b"of somebody")
-    assert recommend_all(tmp_path / "model", out, session=Executor(), k=3) == expected
+    others = ["all/notes.txt", "all/part-00001-8f2.parquet", "all/sales/part-00002.parquet"]
+    for name in others:
+        container.upload_blob(name, b"of somebody")
+    # a second slash is the same place for the storage
+    assert recommend_all(tmp_path / "model", out.replace("/all", "//all"), session=Executor(), k=3) == expected
     names = [name for name in container.list_blob_names() if not name.startswith("all/_")]
-    assert names == ["all/notes.txt", "all/part-00000.parquet"]
+    assert names == sorted([*others, "all/part-00000.parquet"])
+    with pytest.raises(InputError, match="is a pattern: choose a name without"):
+        recommend_all(tmp_path / "model", f"{out}[1]", session=Executor(), k=3)
     content = container.download_blob("all/part-00000.parquet").readall()
     assert pl.read_parquet(content).equals(pl.read_parquet(tmp_path / "all"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ FORMATS = (".parquet", ".csv", ".jsonl")
 """Suffixes of tables."""
 PARTS = "part-*.parquet"
 """The files of a table without suffix, which is a folder."""
+PART = re.compile(r"part-\d{5,}\.parquet")
+"""The names of such files; those of Spark's own tables have more in them."""
 _KEY = "_key"
 
 
@@ -57,7 +60,7 @@ def finish_parts(folder: Path, out: Path) -> int:
     """
     import polars as pl
 
-    frame = pl.scan_parquet(folder / PARTS)
+    frame = pl.scan_parquet(sorted(folder.glob(PARTS)), glob=False)
     rows = int(frame.select(pl.len()).collect().item())
     if out.suffix:
         with atomic_file(out) as partial:

@@ -142,7 +142,8 @@ class BatchRecommender:
 
     def _ranked(self, users: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """(users, k): the rows of the items for each customer and their scores, -1 where there are no more."""
-        shape = len(users), min(self.options.k, len(self.model.items))
+        candidates = len(self.model.items) if self._allowed is None else max(1, len(self._allowed))
+        shape = len(users), min(self.options.k, candidates)
         rows, scores = np.full(shape, -1), np.full(shape, -np.inf, np.float32)
         if self._lists is not None:
             self._search(users, rows, scores)

@@ -83,7 +83,7 @@ class TrainingProgress:
             self._bar.update(
                 self._task,
                 advance=positives,
-                loss=f"{self._loss / self._positives:.4f}",
+                loss=f"{self._loss / self._positives:.4f}" if self._positives else "-",
                 speed=f"{speed / 1e6:.2f} M/s" if speed else "",
                 validation=self._validation,
             )

@@ -6,10 +6,10 @@ import json
 import tempfile
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lorentzrec.batch.part_files import PARTS, finish_parts, part_name, unfinished_folder
+from lorentzrec.batch.part_files import PART, finish_parts, part_name, unfinished_folder
 from lorentzrec.batch.recommending import (
     BatchOptions,
     BatchRecommender,
@@ -62,6 +62,8 @@ def recommend_on_spark(
     if remote:
         if Path(out).suffix:
             raise InputError(f"{out}: a table in remote storage is a folder: leave the suffix out")
+        if set("*?[") & set(out):
+            raise InputError(f"{out} is a pattern: choose a name without * ? [ for the table")
         _begin(out, key)
         folder = out
     else:
@@ -111,11 +113,11 @@ def _record(folder: str, number: int) -> str:
 
 
 def _remove_other_parts(folder: str, count: int) -> None:
-    """Delete parts of another run, which had more of them."""
-    own = {join(folder, part_name(number)) for number in range(count)}
-    for file in list_files(folder):
-        if Path(file.address).match(PARTS) and file.address not in own:
-            remove(file.address)
+    """Delete parts of another run, which had more of them; what is in folders below is not ours."""
+    own = {part_name(number) for number in range(count)}
+    for path in (PurePosixPath(file.address) for file in list_files(folder)):
+        if path.parent == PurePosixPath(folder) and PART.fullmatch(path.name) and path.name not in own:
+            remove(join(folder, path.name))
 
 
 def _write_part(

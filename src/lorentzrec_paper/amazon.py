@@ -77,9 +77,9 @@ def run(context: Context) -> Outcome:
         try:
             results.append(measure(category, context, grid, runs))
         except TrainingError as error:
-            context.damaged.append(f"{category.title}: {error}")
+            context.failed[f"{category.title}: {error}"] = error.exit_code
     if not results:
-        raise TrainingError("; ".join(context.damaged))
+        raise TrainingError("; ".join(context.failed))
     return outcome_of(results, settings)
 
 

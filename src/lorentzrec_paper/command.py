@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lorentzrec.cli.output import note, print_json, say, show, table
-from lorentzrec.errors import InputError, LorentzrecError
+from lorentzrec.errors import LorentzrecError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -96,7 +96,7 @@ def reproduce(
             failed[f"{experiment.name}: {error}"] = error.exit_code
             say(f"{experiment.name}: {error}")
             continue
-        failed |= {f"{experiment.name}: {line}": InputError.exit_code for line in context.damaged}
+        failed |= {f"{experiment.name}: {line}": code for line, code in context.failed.items()}
         if not json:
             show(*_render(found[-1]))
             note(list(found[-1].notes))

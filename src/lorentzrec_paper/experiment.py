@@ -147,8 +147,8 @@ class Context:
     services: Services = field(default_factory=Services)
     say: Callable[[str], None] = print
     """Prints a line about the progress."""
-    damaged: list[str] = field(default_factory=list)
-    """A line for every data set that is there and cannot be used."""
+    failed: dict[str, int] = field(default_factory=dict)
+    """A line for every data set that is there and gave no result, and the exit code for it."""
     write: Callable[[Outcome], object] = lambda _: None
     """Writes the results so far, where the next ones take hours."""
 
@@ -178,7 +178,7 @@ class Context:
             except (MissingData, DamagedData) as error:
                 reasons.append(str(error))
                 if isinstance(error, DamagedData):
-                    self.damaged.append(str(error))
+                    self.failed[str(error)] = error.exit_code
         if not sound:
             raise MissingData("; ".join(reasons))
         for reason in reasons:

@@ -181,7 +181,7 @@ def run(context: Context) -> Outcome:
     large = (found.about.events or 0) > LARGE
     seeds = range(1 if context.quick or large else 3)
     readings = {MAIN: PAPERS.replace(epochs=8)} if context.quick else READINGS
-    key = {"data": found.digest, "minimum_rating": MINIMUM_RATING, "evaluated": EVALUATED}
+    key = {"data": found.digest, "minimum_rating": MINIMUM_RATING, "evaluated": EVALUATED, "intervals": True}
     jobs, parts = [(reading, seed) for reading in readings for seed in seeds], []
     for reading, seed in jobs:
         configs = {model: readings[reading].replace(model=model, seed=seed) for model in MODELS}

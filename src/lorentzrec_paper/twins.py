@@ -232,12 +232,12 @@ def measure_each(
             results.append(measure_one(task, found[task.name]))
         except TrainingError as error:
             # The settings of one data set may fail at another dimension; continue with the other data sets.
-            context.damaged.append(f"{found[task.name].title}: {error}")
+            context.failed[f"{found[task.name].title}: {error}"] = error.exit_code
             continue
         outcome = make_outcome(results, len(found))
         context.write(outcome)
     if not results:
-        raise TrainingError("; ".join(context.damaged))
+        raise TrainingError("; ".join(context.failed))
     return outcome
 
 

@@ -197,9 +197,8 @@ def test_a_category_whose_trainings_all_fail_does_not_stop_the_others(
         "Tools and Home Improvement, 5-core, over 20 events",
         "Toys and Games, 5-core, over 20 events",
     ]
-    assert context.damaged == [
-        "Toys and Games, 5-core: every setting of the hyperboloid has a training that diverged: check the data"
-    ]
+    line = "Toys and Games, 5-core: every setting of the hyperboloid has a training that diverged: check the data"
+    assert context.failed == {line: TrainingError.exit_code}
 
 
 def test_the_figure_takes_the_best_regularisation_for_each_rate(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_a_training_that_fails_costs_one_data_set(tmp_path: Path, monkeypatch: p
     context = context_of(tmp_path, tmp_path)
     found = twins.run(context)
     assert set(column(found, 0, "data set, metric")) == {"Gowalla, NDCG@20"}
-    assert context.damaged == [f"{TITLES[0]}: a point became infinite"]
+    assert context.failed == {f"{TITLES[0]}: a point became infinite": TrainingError.exit_code}
     (tmp_path / "gowalla" / "test.txt").unlink()
     with pytest.raises(TrainingError, match=f"{TITLES[0]}: a point became infinite"):
         twins.run(context_of(tmp_path, tmp_path))

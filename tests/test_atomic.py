@@ -379,6 +379,12 @@ def test_a_full_disk_is_reported(tmp_path: Path, write: Callable[[Path], object]
     assert content(tmp_path) == {"m/manifest.json": "old"}
 
 
+def test_a_full_disk_is_reported_with_the_folder_that_is_being_written(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught, size_limit(10_000), atomic_directory(tmp_path / "m") as folder:
+        write_big(atomic_file, folder / "f", lambda path: path.write_bytes(bytes(100_000)))
+    assert str(caught.value) == f"cannot write {tmp_path / 'm'}: File too large; make room or choose another disk"
+
+
 def test_errors_about_other_things_pass_unchanged(tmp_path: Path) -> None:
     elsewhere = Path(os.sep, "no such folder", "events.csv")
     with pytest.raises(FileNotFoundError), atomic_file(tmp_path / "f"):

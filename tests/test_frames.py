@@ -36,6 +36,13 @@ def test_from_frame_is_from_pairs_of_its_columns(kind: Any) -> None:
     assert Interactions.from_frame(kind(COLUMNS)).digest == expected.digest
 
 
+def test_a_text_is_no_column() -> None:
+    with pytest.raises(
+        InputError, match=r"the times cannot be read as one column \(a single text\)"
+    ):
+        Interactions.from_pairs(["a"], ["b"], times="2024-01-01")
+
+
 def test_other_names_and_missing_columns() -> None:
     frame = pl.DataFrame({"who": ["a", "b"], "what": ["x", "y"], "time": [1, 2]})
     assert len(Interactions.from_frame(frame, user="who", item="what")) == 2

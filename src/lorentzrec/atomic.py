@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -71,7 +71,8 @@ def refuse_unwritable(target: str | Path) -> None:
 def atomic_file(target: str | Path) -> Iterator[Path]:
     """The path of a new file to write, with the suffix of `target`; it becomes `target`, or is removed on failure."""
     place = Path(target).resolve()
-    with _report_write_errors(target, place.parent):
+    within_other = any(folder in _owned for folder in place.parents)  # which is reported instead
+    with nullcontext() if within_other else _report_write_errors(target, place.parent):
         if place.is_dir():
             raise InputError(f"{target} is a folder: give the name of a file")
         # In a separate folder: what a library writes next to its file is removed with it.

@@ -84,8 +84,10 @@ def explain_missing(reason: str, action: str, error_class: type[LorentzrecError]
     """
     try:
         yield
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise error_class(f"{reason.replace('{name}', error.name or str(error))}: {action}") from error
+    except ImportError as error:  # of another version, or without a library of the system
+        raise error_class(f"{first_line(error)}: {action}") from error
 
 
 def first_line(error: BaseException) -> str:

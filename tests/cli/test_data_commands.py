@@ -55,7 +55,7 @@ def test_a_column_that_an_item_file_lacks(events_file: Path, tmp_path: Path, fie
     (tmp_path / "items.csv").write_text("item,label\ni1,Green tea\n")
     options = ("--items", tmp_path / "items.csv", "--item-field", field)
     line = error_of("prepare", events_file, "--out", tmp_path / "shop", *options)
-    assert re.search(rf"items\.csv has no column '\w+' for the {kind}, only item, label: give --item-field", line)
+    assert re.search(rf"items\.csv has no column '\w+' for the {kind}, only item, label: name one of these", line)
 
 
 def test_splits_take_their_options(events_file: Path, tmp_path: Path) -> None:

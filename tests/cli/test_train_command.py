@@ -39,10 +39,13 @@ def test_a_person_sees_settings_epochs_notes_and_place(events_file: Path, tmp_pa
 
 
 def test_a_person_at_a_terminal_sees_every_note_once(events_file: Path, tmp_path: Path) -> None:
-    """Those of the start are above the bar, those of the end below it."""
+    """Those of the start are above the bar, those of the end below it, as is one that names options."""
+    header, *rows = events_file.read_text().splitlines()
+    rated = tmp_path / "rated.csv"
+    rated.write_text("\n".join([f"{header},rating", *(f"{row},5" for row in rows)]))
     ours, theirs = pty.openpty()
     settings = (*SETTINGS, "--set", "negative_count=40", "--set", "memory=auto")
-    arguments = ("train", events_file, "--out", tmp_path / "model", *settings)
+    arguments = ("train", rated, "--out", tmp_path / "model", *settings)
     command = [sys.executable, "-m", "lorentzrec", *map(str, arguments)]
     variables = os.environ | {"COLUMNS": "300", "TERM": "xterm"}
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs, env=variables)
@@ -56,6 +59,7 @@ def test_a_person_at_a_terminal_sees_every_note_once(events_file: Path, tmp_path
     notes = load(tmp_path / "model").notes
     assert len(notes) >= 2
     assert {note: printed.decode().count(note) for note in notes} == dict.fromkeys(notes, 1)
+    assert "keep good ratings with --rating-column and --minimum-rating" in printed.decode()
 
 
 def test_a_note_names_a_model_that_is_replaced(events_file: Path, tmp_path: Path) -> None:

@@ -25,10 +25,11 @@ def main() -> None:
     report_dropped = sys.unraisablehook
 
     def interrupt_main_thread() -> None:
+        number = _received[-1] if _received else signal.SIGINT  # Spark has a handler of its own
         if hasattr(signal, "pthread_kill"):  # also ends a call that blocks
-            signal.pthread_kill(threading.main_thread().ident or 0, _received[-1])
+            signal.pthread_kill(threading.main_thread().ident or 0, number)
         else:
-            _thread.interrupt_main(_received[-1])
+            _thread.interrupt_main(number)
 
     def raise_again(dropped: sys.UnraisableHookArgs) -> None:
         if issubclass(dropped.exc_type, KeyboardInterrupt):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Iterable
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ import typer
 from lorentzrec.atomic import MARKER
 from lorentzrec.cli.inputs import require_dataset, training_data, with_types_of
 from lorentzrec.cli.options import check_engine, event_file_options
-from lorentzrec.cli.output import note, print_result, say, table
+from lorentzrec.cli.output import note, print_result, say, table, with_flags
 from lorentzrec.cli.results import refuse_unwritable
 from lorentzrec.counting import Count
 from lorentzrec.errors import ConfigError, InputError, TrainingInterrupted
@@ -269,8 +270,9 @@ def show_model(model: Model, place: Path, json: bool, *, interrupted: bool) -> N
         "notes": list(model.notes),
         "interrupted": interrupted,
     }
-    # On a terminal, the progress bar shows the notes itself.
-    notes = () if sys.stderr.isatty() else model.notes
+    notes: Iterable[str] = model.notes
+    if sys.stderr.isatty():  # the progress bar has shown them, but with the names of options in Python
+        notes = [one for one in notes if with_flags(one) != one]
     print_result(result, epoch_table(model), f"The model is in {place}: {model!r}", json=json, notes=notes)
 
 

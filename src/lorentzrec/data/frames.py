@@ -45,9 +45,11 @@ def polars_series(values: Any, what: str, remedy: str) -> pl.Series:
     elif isinstance(values, np.ndarray) and values.dtype.kind == "M":
         values = values.astype("datetime64[us]")
     try:
+        if isinstance(values, str | bytes):
+            raise TypeError("a single text")
         try:
-            return pl.Series(values, strict=False)
+            return pl.Series("", values, strict=False)
         except ImportError:  # pandas columns that Polars reads through pyarrow only
-            return pl.Series(values.to_numpy(dtype=object, na_value=None).tolist(), strict=False)
+            return pl.Series("", values.to_numpy(dtype=object, na_value=None).tolist(), strict=False)
     except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
         raise InputError(f"{what} cannot be read as one column ({first_line(error)}): {remedy}") from None

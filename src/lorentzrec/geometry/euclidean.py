@@ -24,11 +24,6 @@ def squared_norm(vector: FloatArray) -> FloatArray:
     return dot(vector, vector)
 
 
-def lift(space: FloatArray) -> FloatArray:
-    """The point above a space part is the space part itself."""
-    return space
-
-
 def precise(point: FloatArray) -> FloatArray:
     """The point in float64."""
     return point.astype(np.float64)

@@ -105,8 +105,8 @@ def detect_layout(path: Path, source: Source, address: str, wanted: Mapping[str,
     for role, column in roles.items():
         if column not in columns:
             kind, colon, _ = role.partition(":")
-            named_by = f"{role}_column" if wanted is None else "item_columns"
-            action = "check `attributes`" if colon else f"give `{named_by}`"
+            other = f"give `{role}_column`" if wanted is None else "name one of these, or rename it"
+            action = "check `attributes`" if colon else other
             raise InputError(f"{address} has no column {column!r} for the {kind}, only {', '.join(columns)}: {action}")
     kinds = {role: columns[column] for role, column in roles.items()}
     return Layout(address, source, file_format, separator, tuple(columns), roles, kinds, tuple(notes))

@@ -7,7 +7,7 @@ import re
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -116,12 +116,16 @@ _LACKS = (
 @contextmanager
 def report_in_one_line() -> Iterator[None]:
     """Errors of this package arrive from a task wrapped in two stack traces: find their message."""
-    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
+    errors: list[type[Exception]] = [PySparkException]
+    with suppress(ImportError):  # a client of Spark Connect may come without it
+        from py4j.protocol import Py4JJavaError
+
+        errors.append(Py4JJavaError)
     try:
         yield
-    except (PySparkException, Py4JJavaError) as error:
+    except tuple(errors) as error:
         ours = re.findall(r"lorentzrec\.(?:\w+\.)+(\w+): (.+)", str(error))
         if ours:
             kind, message = ours[-1]

@@ -157,6 +157,7 @@ def remove(address: str) -> None:
             below = True
         if path and not below:
             with suppress(FileNotFoundError):
+                store.head(path)  # whoever may not delete can still begin something new
                 store.delete(path)
 
 

@@ -70,8 +70,8 @@ class ServiceSettings:
     Change it to call the service from the pages of a shop.
     """
     new_items: Annotated[int, Range(0)] = 10_000
-    """Largest number of items that the version does not contain and that are recommended by their first events or by
-    similar items; 0 for none.
+    """Largest number of items that the version does not contain and that are recommended by their first events,
+    similar items or attributes; 0 for none.
 
     Change it to 0 if only trained items may be recommended, to more for catalogues that change quickly.
     """

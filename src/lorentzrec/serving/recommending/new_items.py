@@ -1,4 +1,4 @@
-"""New items in a worker: their details, and the points that they get from customers and similar items."""
+"""New items in a worker: their details, and the points that they get from customers, similar items and attributes."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def describe_item(item: ItemInPath, data: JSONBody[NewItemRequest], worker: TheW
 
 
 def _text_of(value: str | float | Sequence[str]) -> str:
-    """As in a table: 3 for 3.0, and no digit less than was sent."""
+    """As in a table: 3 for 3.0."""
     if isinstance(value, float | int):
         return str(value).removesuffix(".0")
     return value if isinstance(value, str) else "|".join(value)

@@ -37,9 +37,7 @@ def test_from_frame_is_from_pairs_of_its_columns(kind: Any) -> None:
 
 
 def test_a_text_is_no_column() -> None:
-    with pytest.raises(
-        InputError, match=r"the times cannot be read as one column \(a single text\)"
-    ):
+    with pytest.raises(InputError, match=r"the times cannot be read as one column \(a single text\)"):
         Interactions.from_pairs(["a"], ["b"], times="2024-01-01")
 
 

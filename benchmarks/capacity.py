@@ -11,9 +11,9 @@ import argparse
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lorentzrec.figures.canvas import BLUE, GREEN, PAGE_WIDTH, VERMILION, canvas
+from lorentzrec.geometry import FloatArray
 
 DIMENSION, ROUNDS = 50, 8
 
@@ -50,14 +50,14 @@ class Shop:
         """Of the points, with a sum of Adagrad per row."""
         return 4 * self.tables * self.items * (DIMENSION + 2)
 
-    def training(self, workers: NDArray[np.float64]) -> NDArray[np.float64]:
+    def training(self, workers: FloatArray) -> FloatArray:
         """Seconds per epoch that a worker trains."""
         return self.events * self.seconds_per_event / (workers * self.cluster.cores)
 
-    def rounds(self, workers: NDArray[np.float64]) -> NDArray[np.float64]:
+    def rounds(self, workers: FloatArray) -> FloatArray:
         """Seconds per epoch for reading, writing and merging points; one worker has a single round."""
         one = 3 * self.bytes / self.cluster.bytes_per_second + self.cluster.seconds_per_round
-        return np.where(workers > 1, ROUNDS, 1) * one
+        return np.where(workers > 1, ROUNDS * one, one)
 
 
 ONE_CORE = Cluster(cores=1, bytes_per_second=110e6, seconds_per_round=1)

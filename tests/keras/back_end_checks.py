@@ -436,7 +436,7 @@ def test_every_id_below_zero_is_padding_in_a_call_and_in_a_graph() -> None:
 
 
 def test_a_loss_without_a_formula_says_so() -> None:
-    with pytest.raises(NotImplementedError, match="RankingLoss defines neither of_gaps nor values"):
+    with pytest.raises(TypeError, match="RankingLoss defines neither of_gaps nor values: define one of them"):
         RankingLoss()(np.ones((2, 3)), np.ones((2, 3)))
 
 

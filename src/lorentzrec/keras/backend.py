@@ -111,5 +111,5 @@ def concrete(tensor: Any) -> NDArray[Any] | None:
         return None
     try:
         return np.asarray(keras.ops.convert_to_numpy(tensor))
-    except (NotImplementedError, TypeError, ValueError):
+    except (NotImplementedError, TypeError, ValueError):  # of the back end, whichever it is
         return None

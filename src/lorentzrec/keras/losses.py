@@ -35,7 +35,7 @@ class RankingLoss(keras.losses.Loss):  # type: ignore[misc]
 
     def of_gaps(self, gaps: Tensor, counted: Tensor) -> Tensor:
         """From scale (s_k - s_+), one row per positive. A loss defines this, or `values`."""
-        raise NotImplementedError(f"{type(self).__name__} defines neither of_gaps nor values")
+        raise TypeError(f"{type(self).__name__} defines neither of_gaps nor values: define one of them")
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "scale": self.scale}

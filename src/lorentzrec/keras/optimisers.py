@@ -119,7 +119,7 @@ class RiemannianOptimiser(keras.optimizers.Optimizer):  # type: ignore[misc]
 
     def update_ordinary(self, gradient: Any, variable: Any, rate: Tensor) -> None:
         """The step of a variable that does not hold points."""
-        raise NotImplementedError(f"{type(self).__name__} does not define update_ordinary")
+        self.assign_sub(variable, rate * gradient)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "clip_norm": self.clip_norm, "regularisation": self.regularisation}
@@ -131,9 +131,6 @@ class RiemannianSGD(RiemannianOptimiser):
 
     def __init__(self, learning_rate: Any = 0.05, **options: Any) -> None:
         super().__init__(learning_rate, **options)
-
-    def update_ordinary(self, gradient: Any, variable: Any, rate: Tensor) -> None:
-        self.assign_sub(variable, rate * gradient)
 
 
 @keras.saving.register_keras_serializable("lorentzrec")

@@ -383,6 +383,12 @@ def test_a_full_disk_is_reported_with_the_folder_that_is_being_written(tmp_path:
     with pytest.raises(InputError) as caught, size_limit(10_000), atomic_directory(tmp_path / "m") as folder:
         write_big(atomic_file, folder / "f", lambda path: path.write_bytes(bytes(100_000)))
     assert str(caught.value) == f"cannot write {tmp_path / 'm'}: File too large; make room or choose another disk"
+    with (
+        pytest.raises(InputError, match=r"cannot write .*/f: File too large"),
+        size_limit(10_000),
+        scratch_directory("test", within=tmp_path) as folder,
+    ):
+        write_big(atomic_file, folder / "f", lambda path: path.write_bytes(bytes(100_000)))
 
 
 def test_errors_about_other_things_pass_unchanged(tmp_path: Path) -> None:

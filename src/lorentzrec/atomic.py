@@ -23,6 +23,8 @@ MARKER = "manifest.json"
 _ATTEMPTS = 100
 """How often a folder is read or put in place again because another process replaced it meanwhile."""
 
+_WRITING = ".writing-"
+"""In the names of folders for what is not complete yet."""
 _owned: set[Path] = set()
 """Folders that this process has locked for itself."""
 
@@ -46,7 +48,7 @@ def atomic_directory(target: str | Path, *, marker: str = MARKER) -> Iterator[Pa
             if old.exists() and not place.exists():
                 old.rename(place)
             _refuse_to_replace(Path(target), place, marker)
-        with _owned_folder(place.parent, f".{place.name}.writing-") as partial:
+        with _owned_folder(place.parent, f".{place.name}{_WRITING}") as partial:
             yield partial
             for path in (*partial.rglob("*"), partial):
                 _sync(path)
@@ -71,12 +73,13 @@ def refuse_unwritable(target: str | Path) -> None:
 def atomic_file(target: str | Path) -> Iterator[Path]:
     """The path of a new file to write, with the suffix of `target`; it becomes `target`, or is removed on failure."""
     place = Path(target).resolve()
-    within_other = any(folder in _owned for folder in place.parents)  # which is reported instead
+    # in a folder of `atomic_directory`, which reports its own name: this one is temporary
+    within_other = any(folder in _owned and _WRITING in folder.name for folder in place.parents)
     with nullcontext() if within_other else _report_write_errors(target, place.parent):
         if place.is_dir():
             raise InputError(f"{target} is a folder: give the name of a file")
         # In a separate folder: what a library writes next to its file is removed with it.
-        with _owned_folder(place.parent, f".{place.name}.writing-") as folder:
+        with _owned_folder(place.parent, f".{place.name}{_WRITING}") as folder:
             partial = folder / place.name
             partial.touch(exist_ok=False)
             yield partial

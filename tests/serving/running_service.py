@@ -63,13 +63,15 @@ def service_here(store: str, **settings: Any) -> Iterator[TestClient[Any]]:
 class Service:
     """`lorentzrec serve` as a process of its own, on a free port."""
 
-    def __init__(self, store: str, log: Path, *options: str) -> None:
+    def __init__(self, store: str | None, log: Path, *options: str) -> None:
+        """`store`: on the command line; None if the environment has it."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = log
-        command = [sys.executable, "-m", "lorentzrec.cli", "serve", store, "--port", str(self.port), *options]
+        given = [] if store is None else [store]
+        command = [sys.executable, "-m", "lorentzrec.cli", "serve", *given, "--port", str(self.port), *options]
         with log.open("ab") as output:
             self.process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
         self.http = httpx.Client(base_url=self.url, timeout=PATIENCE)
@@ -96,7 +98,7 @@ class Service:
 
 
 @contextmanager
-def service_process(store: str, folder: Path, *options: str) -> Iterator[Service]:
+def service_process(store: str | None, folder: Path, *options: str) -> Iterator[Service]:
     """A service process that is alive, and gone at the end."""
     service = Service(store, folder / "service.log", *options)
     try:

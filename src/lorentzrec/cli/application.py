@@ -51,6 +51,9 @@ class Commands(TyperGroup):
             command = error.ctx.command_path if error.ctx else "lorentzrec"
             # Typer's words for a text that is no number are those of its parser.
             message = re.sub(r"Input should be a valid (\w+),.*", r"not a valid \1", error.format_message())
+            variable = getattr(getattr(error, "param", None), "envvar", None)
+            if variable and message.startswith("Missing "):
+                message = f"{message.rstrip('.')}, and {variable} is not set"
             code = _fail(f"{message.rstrip('.')}: see {command} --help", error.exit_code)
         except LorentzrecError as error:
             code = _fail(str(error), error.exit_code)

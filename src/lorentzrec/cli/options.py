@@ -24,11 +24,17 @@ from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.field_checks import alternatives, field_hints, field_texts
 from lorentzrec.ingest.config import PrepareConfig
 from lorentzrec.ingest.sources import Source
+from lorentzrec.serving.stores.address import VARIABLE, read_address
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
 Natural: TypeAlias = Annotated[int, typer.Option(min=0)]
 Positive: TypeAlias = Annotated[int, typer.Option(min=1)]
+StoreArgument: TypeAlias = Annotated[str, typer.Argument(parser=read_address, envvar=VARIABLE, show_envvar=False)]
+"""The address of a store, so that a password in it need not be on the command line."""
+StoreOption: TypeAlias = Annotated[str, typer.Option(parser=read_address, envvar=VARIABLE, show_envvar=False)]
+"""The same as an option."""
+STORE_HELP = f"file:DIR, postgresql://... or cosmos://...; @FILE: the address in a file. Default: {VARIABLE}."
 
 SHARED = {
     "json": (None, "Print the result as JSON."),
@@ -39,7 +45,8 @@ SHARED = {
     "titles": (None, "Item titles: a dataset, or a file with columns item and title."),
     "seed": (None, "Random seed."),
     "force": (None, "Overwrite what is there."),
-    "store": (None, "file:DIR, postgresql://... or cosmos://..."),
+    "store": ("STORE", STORE_HELP),
+    "to": ("STORE", STORE_HELP),
 }
 """Parameter -> metavar and help, unless the command has its own."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from lorentzrec.cli.inputs import dataset_at, item_table_at, read_ids, split_ids
-from lorentzrec.cli.options import Positive, refuse_options
+from lorentzrec.cli.options import Positive, StoreArgument, StoreOption, refuse_options
 from lorentzrec.cli.output import note, print_result, stages
 from lorentzrec.counting import Count
 from lorentzrec.errors import InputError, LorentzrecError
@@ -26,7 +26,7 @@ def publish(
     context: typer.Context,
     model: Path | None = None,
     *,
-    to: str,
+    to: StoreOption,
     items: str | None = None,
     twin: Path | None = None,
     histories: bool = False,
@@ -45,7 +45,6 @@ def publish(
     $ lorentzrec publish model --to postgresql://shop@db/recommendations --keep 5
     $ lorentzrec publish --to file:store --rollback
 
-    to STORE: file:DIR, postgresql://... or cosmos://...
     items DATASET: Titles and categories of the items: a dataset, or a file with columns item, title, category.
     twin MODEL2: Another model of the same items, to compare recommendations.
     histories: Add customers' histories to the store: all events of the --items dataset, or the training events.
@@ -120,7 +119,7 @@ def _publish(
 
 
 def live(
-    store: str,
+    store: StoreArgument,
     *,
     set: Path | None = None,
     add: list[str] | None = None,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from lorentzrec.cli.inputs import named_numbers
-from lorentzrec.cli.options import field_options, pop_fields
+from lorentzrec.cli.options import StoreArgument, field_options, pop_fields
 from lorentzrec.cli.output import note, say
 from lorentzrec.errors import StoreUnavailable, explain_missing, how_to_get
 from lorentzrec.serving.http.settings import ServiceSettings
@@ -16,7 +16,7 @@ from lorentzrec.serving.http.settings import ServiceSettings
 
 @field_options(ServiceSettings, None, ("host", "api_key_file", ..., "log_level"))
 def serve(
-    store: str,
+    store: StoreArgument,
     *,
     port: Annotated[int, typer.Option(min=1, max=65535)] = 8000,
     workers: Annotated[int | None, typer.Option(min=1)] = None,
@@ -29,7 +29,7 @@ def serve(
     requests in progress are finished.
 
     $ lorentzrec serve file:store
-    $ lorentzrec serve postgresql://shop@db/recommendations --host 0.0.0.0 --workers 4 \
+    $ lorentzrec serve @/run/secrets/store --host 0.0.0.0 --workers 4 \
         --api-key-file keys.txt --log-format json
 
     port: The port to listen on.

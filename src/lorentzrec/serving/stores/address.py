@@ -1,4 +1,4 @@
-"""From the address of a store to the store."""
+"""From the address of a store to the store; where the address itself is read from."""
 
 from __future__ import annotations
 
@@ -12,6 +12,30 @@ if TYPE_CHECKING:
     from lorentzrec.serving.stores.store import Store
 
 FORMS = "file:DIR, postgresql://USER@HOST/DATABASE or cosmos://ACCOUNT-HOST/DATABASE"
+
+
+VARIABLE = "LORENTZREC_STORE"
+"""The environment variable that has the address of the store, where a command line does not."""
+
+
+def read_address(text: str) -> str:
+    """The address of a store as a command line or `VARIABLE` gives it: the address, or @FILE for the address in a file.
+
+    Command lines are visible to all users of a machine, so an address with a password belongs in a file or a variable.
+    """
+    if not text.startswith("@"):
+        return text
+    path = Path(text[1:])
+    try:
+        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise InputError(
+            f"{path} cannot be read as the address of a store ({reason}): give @FILE with one line, {FORMS}"
+        ) from None
+    if len(lines) != 1:
+        raise InputError(f"{path} has {len(lines)} lines instead of the address of a store: write one line, {FORMS}")
+    return lines[0]
 
 
 def open_store(url: str, *, create: bool = False, connections: int = 24) -> Store:

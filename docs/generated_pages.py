@@ -39,7 +39,8 @@ SECTIONS = [
         "Training",
         "`TrainingConfig(...)` in Python, `--set NAME=VALUE` or a TOML file (`--config`) in the shell. `None` means "
         "that the value is chosen from the data when training starts; `model.config` has what was chosen, and "
-        "[quality](quality.md#the-defaults) the rules.",
+        "[quality](quality.md#the-defaults) the rules. In `--set`, `none` stands for `None`; `memory=none` is a value "
+        "of its own, points alone. A name that does not exist is an error that suggests the most similar one.",
         none=" ([chosen when training starts](quality.md#the-defaults))",
     ),
     Section(

@@ -21,6 +21,7 @@ class Settings:
     share: Share | None = 0.5
     offset: Annotated[float, Range(most=2)] = 0
     log_format: Literal["text", "json"] | None = "text"
+    cache: Literal["none", "disk"] | None = None
     open: bool = False
     name: str = "x"
     since: str | float | None = None
@@ -58,7 +59,7 @@ def test_a_value_that_does_not_fit_is_named_with_what_does(name: str, value: Any
 
 
 def test_values_that_fit_are_accepted() -> None:
-    Settings(65535, 1, 1, -10, "json", True, "y", 3.5, Path(), ("a",))
+    Settings(65535, 1, 1, -10, "json", "disk", True, "y", 3.5, Path(), ("a",))
     Settings(workers=None, share=None, log_format=None, since="2020", folder=None)
     not_checked: Any = "a text"
     Settings(folder=not_checked)
@@ -92,6 +93,15 @@ def test_a_misspelled_name_is_guessed() -> None:
         ("open", "True", True),
         ("open", "1", "1"),
         ("log_format", "json", "json"),
+        ("log_format", '"json"', "json"),
+        ("log_format", "'json'", "json"),
+        ("log_format", "'json", "'json"),
+        ("log_format", "'", "'"),
+        ("log_format", "", ""),
+        ("log_format", "none", None),
+        ("cache", "none", "none"),
+        ("cache", '"none"', "none"),
+        ("cache", "None", "None"),
     ],
 )
 def test_texts_are_parsed_as_far_as_the_annotation_allows(name: str, text: str, value: Any) -> None:

@@ -117,9 +117,14 @@ def convert(value: Any, hint: Any) -> Any:
 
 
 def parse(text: str, hint: Any) -> Any:
-    """The value of a text: `none`, `true`, a number or the text itself; `check_value` decides on it."""
+    """The value of a text: `none`, `true`, a number or the text itself; `check_value` decides on it.
+
+    A literal may be in quotes, as in TOML. Where "none" is a literal itself, it is that and not None.
+    """
     types = alternatives(hint)
-    if text.lower() == "none" and NoneType in types:
+    if text[:1] == text[-1:] and text[:1] in ("'", '"') and text[1:-1] in types:
+        return text[1:-1]
+    if text.lower() == "none" and NoneType in types and "none" not in types:
         return None
     if bool in types and text.lower() in ("true", "false"):
         return text.lower() == "true"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from dataclasses import FrozenInstanceError, fields
+from dataclasses import replace as dataclass_copy
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -79,11 +82,26 @@ def test_a_misspelled_name_is_guessed() -> None:
     with pytest.raises(ConfigError, match=guess):
         TrainingConfig.from_mapping({"learning_rat": 0.1})
     with pytest.raises(ConfigError, match=guess):
+        TrainingConfig(learning_rat=0.1)  # type: ignore[call-arg]
+    with pytest.raises(ConfigError, match=guess):
+        ResolvedConfig(**resolved(config).to_dict(), learning_rat=0.1)  # type: ignore[call-arg]
+    with pytest.raises(ConfigError, match=guess):
         config.replace(learning_rat=0.1)
     with pytest.raises(ConfigError, match=guess):
         config.with_settings(["learning_rat=0.1"])
     with pytest.raises(ConfigError, match=r"no hyper-parameter 'xyz': the names are geometry, model, "):
         config.replace(xyz=1)
+
+
+def test_a_value_without_a_name_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"64 is given without a name: write TrainingConfig\(dimension=20, ...\)"):
+        TrainingConfig(64)  # type: ignore[call-arg, arg-type]
+
+
+def test_copies_are_equal() -> None:
+    config = TrainingConfig(dimension=3, memory="none")
+    for twin in (copy.copy(config), copy.deepcopy(config), pickle.loads(pickle.dumps(config)), dataclass_copy(config)):
+        assert (twin, type(twin)) == (config, TrainingConfig)
 
 
 def test_it_is_immutable() -> None:
@@ -134,6 +152,8 @@ def test_settings_are_texts() -> None:
         ("dimension=none", "dimension is 'none': give a whole number from 1 to 4096"),
         ("deterministic=maybe", "deterministic is 'maybe': give true or false"),
         ("deterministic=1", "deterministic is '1': give true or false"),
+        ("memory=None", "memory is 'None': give one of auto, none"),
+        ("loss='hinge'", "loss is \"'hinge'\": give one of bpr, wmrb, softmax"),
     ]:
         with pytest.raises(ConfigError) as caught:
             config.with_settings([setting])

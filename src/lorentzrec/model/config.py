@@ -226,6 +226,13 @@ class TrainingConfig:
     Change it to see how much of a difference between two runs is noise: use three or more.
     """
 
+    def __new__(cls, *values: Any, **settings: Any) -> Self:
+        """The checks that come before those of Python, whose error for an unknown name has no suggestion."""
+        if values:
+            raise ConfigError(f"{values[0]!r} is given without a name: write {cls.__name__}(dimension=20, ...)")
+        check_names(TrainingConfig, settings, "hyper-parameter")
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
         if str(self.history) == "leave_one_out":
             object.__setattr__(self, "history", "folds")
@@ -255,7 +262,6 @@ class TrainingConfig:
 
     def replace(self, **changes: Any) -> TrainingConfig:
         """A copy with some fields changed."""
-        check_names(TrainingConfig, changes, "hyper-parameter")
         return TrainingConfig(**self.to_dict() | changes)
 
     @classmethod

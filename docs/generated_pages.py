@@ -73,9 +73,19 @@ def command_options(command: str) -> dict[str, str]:
 
 
 def commands() -> dict[str, Any]:
-    """The commands of lorentzrec by name, as Typer has them."""
-    group: Any = typer.main.get_command(app)
-    return dict(group.commands)
+    """The commands of lorentzrec by name, as Typer has them; those of a group as "GROUP NAME"."""
+    return {name: command for found in commands_by_panel().values() for name, command in found.items()}
+
+
+def commands_by_panel() -> dict[str, dict[str, Any]]:
+    """The same by panel of the help page. Typer has groups at the end, whatever their panel."""
+    found: dict[str, dict[str, Any]] = {}
+    top: Any = typer.main.get_command(app)
+    for name, command in top.commands.items():
+        members = getattr(command, "commands", None)
+        named = {name: command} if members is None else {f"{name} {inner}": one for inner, one in members.items()}
+        found.setdefault(command.rich_help_panel, {}).update(named)
+    return found
 
 
 def is_option(parameter: Any) -> bool:
@@ -153,12 +163,11 @@ def commands_page() -> str:
         "progress and notes to standard error; most commands have `--json`. "
         "[Exit codes](conventions.md#errors-and-exit-codes)."
     )
-    lines, panel = ["# Command line", "", text, ""], None
-    for name, command in commands().items():
-        if command.rich_help_panel != panel:
-            panel = command.rich_help_panel
-            lines += [f"## {panel}", ""]
-        lines += command_lines(name, command)
+    lines = ["# Command line", "", text, ""]
+    for panel, found in commands_by_panel().items():
+        lines += [f"## {panel}", ""]
+        for name, command in found.items():
+            lines += command_lines(name, command)
     return "\n".join(lines)
 
 

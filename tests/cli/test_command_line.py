@@ -14,6 +14,9 @@ from lorentzrec.cli import bench, recommend
 from lorentzrec.cli.application import app
 
 COMMANDS = [command.name or "" for command in app.registered_commands]
+for group in app.registered_groups:
+    members = group.typer_instance.registered_commands if group.typer_instance else []
+    COMMANDS += [f"{group.name} {member.name}" for member in members]
 
 
 def test_help_loads_nothing_heavy() -> None:
@@ -26,12 +29,13 @@ def test_help_loads_nothing_heavy() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself_with_examples(command: str) -> None:
-    text = run(command, "--help").stdout
+    text = run(*command.split(), "--help").stdout
     assert text.count(f"lorentzrec {command}") >= 2, "once in the usage, and in an example"
 
 
 def test_no_command_gives_help() -> None:
     assert run().stdout == run("--help").stdout
+    assert run("store").stdout == run("store", "--help").stdout
 
 
 def test_version() -> None:

@@ -17,8 +17,12 @@ from lorentzrec.synthetic.config import SyntheticConfig
 
 
 def parameters() -> list[tuple[str, Any]]:
-    group: Any = typer.main.get_command(app)
-    return [(name, one) for name, command in group.commands.items() for one in command.params]
+    """The parameters of all commands; those of a group are named "GROUP NAME"."""
+    top: Any = typer.main.get_command(app)
+    found = [(name, one) for name, command in top.commands.items() for one in command.params]
+    groups = {name: command.commands for name, command in top.commands.items() if hasattr(command, "commands")}
+    inner = [(f"{group} {name}", command) for group, members in groups.items() for name, command in members.items()]
+    return found + [(name, one) for name, command in inner for one in command.params]
 
 
 def test_names_and_defaults_are_those_of_the_list() -> None:

@@ -14,11 +14,12 @@ from litestar.testing import TestClient
 
 from lorentzrec.errors import InputError, StoreUnavailable
 from lorentzrec.serving.stores.address import open_store
-from lorentzrec.serving.stores.new_items import NewItemsRead
-from lorentzrec.serving.stores.store import Event, HistoryEvent, LiveItems
+from lorentzrec.serving.stores.faults import StoreFault
+from lorentzrec.serving.stores.store import Event, HistoryEvent
 from serving.running_service import published, service_here, service_process, shop_store, wait_until
 from serving.servers import PostgresServer
 from serving.small_shop import shop_model
+from serving.stores.raises_fault import raises_fault
 
 READ_ONLY = "the store is read-only: events, erasures, live items and new items are refused"
 
@@ -121,18 +122,19 @@ def test_what_cannot_be_done_with_a_read_only_store(tmp_path: Path, read_only: C
         open_store(f"file:{place / 'new'}", create=True)
 
 
-def test_tables_of_an_older_release_are_read(tmp_path: Path, read_only: Callable[[], Path]) -> None:
+def test_tables_of_an_older_release_need_a_store_that_can_be_written(
+    tmp_path: Path, read_only: Callable[[], Path]
+) -> None:
     from lorentzrec.serving.stores import file_store
 
     (tmp_path / "store" / "versions").mkdir(parents=True)
     with closing(sqlite3.connect(tmp_path / "store" / "store.sqlite")) as connection:
         connection.executescript("PRAGMA journal_mode = WAL;" + file_store.SCHEMA[0] + "PRAGMA user_version = 1")
-        connection.execute("INSERT INTO events VALUES ('ann', '1', 'tea', 1.0)")
-        connection.commit()
-    with closing(open_store(f"file:{read_only()}")) as store:
-        assert store.history("ann") == [HistoryEvent("tea", 1.0)]
-        assert store.live_items() == LiveItems()
-        assert (store.new_items(), store.state().items_revision) == (NewItemsRead([], 0, complete=True), 0)
+    place = read_only()
+    with raises_fault(StoreFault.OLDER):
+        open_store(f"file:{place}")
+    with raises_fault(StoreFault.READ_ONLY):
+        open_store(f"file:{place}", migrate=lambda *_: None)
 
 
 @pytest.mark.postgres

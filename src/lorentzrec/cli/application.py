@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.metadata import entry_points
 from typing import Annotated, Any
 
@@ -27,6 +27,7 @@ from lorentzrec.cli.publish import live, publish
 from lorentzrec.cli.recommend import recommend, recommend_all, similar
 from lorentzrec.cli.serve import serve
 from lorentzrec.cli.stats import stats
+from lorentzrec.cli.store import STORE
 from lorentzrec.cli.synthesize import synthesize
 from lorentzrec.cli.train import train
 from lorentzrec.cli.tune import tune
@@ -119,14 +120,33 @@ COMMANDS = {
 """Panel of the help page -> its commands."""
 
 
-def _add(panel: str, command: Callable[..., None]) -> None:
+GROUPS = {"Service": {"store": STORE}}
+"""Panel of the help page -> its groups of commands, by name: what they do, and the commands."""
+
+
+def _add(panel: str | None, command: Callable[..., None], group: typer.Typer = app) -> None:
     name, (text, examples) = command.__name__.replace("_", "-"), complete_signature(command)
     lines = "\n\n".join(f"[cyan]lorentzrec {example}[/]" for example in examples)
-    app.command(name, help=text, rich_help_panel=panel, epilog=f"[bold]Examples[/]\n\n{lines}")(command)
+    group.command(name, help=text, rich_help_panel=panel, epilog=f"[bold]Examples[/]\n\n{lines}")(command)
+
+
+def _add_group(panel: str, name: str, about: str, commands: Iterable[Callable[..., None]]) -> None:
+    group = typer.Typer(rich_markup_mode="rich")
+
+    @group.callback(invoke_without_command=True, help=about)
+    def show_help(context: typer.Context) -> None:
+        if context.invoked_subcommand is None:
+            typer.echo(context.get_help())
+
+    for command in commands:
+        _add(None, command, group)
+    app.add_typer(group, name=name, rich_help_panel=panel)
 
 
 for panel, commands in COMMANDS.items():
     for command in commands:
         _add(panel, command)
+    for name, group in GROUPS.get(panel, {}).items():
+        _add_group(panel, name, *group)
 for entry in sorted(entry_points(group="lorentzrec.commands")):
     _add(*entry.load())

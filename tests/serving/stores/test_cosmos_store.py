@@ -17,7 +17,7 @@ from lorentzrec.errors import InputError
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.new_items import ItemDetails, NewItem, NewItemsChanged, NewItemsRead
-from lorentzrec.serving.stores.store import Added, Event, LiveItems, key_of
+from lorentzrec.serving.stores.store import Added, Event, LiveItems, key_of, salted_key
 from lorentzrec_paper.servers import free_port
 from serving.running_service import wait_until
 from serving.servers import CosmosServer
@@ -94,7 +94,7 @@ def test_each_store_has_its_own_salt(store: CosmosStore, cosmos_server: CosmosSe
         one.forget("ann")
     assert store._salt() != other._salt()
     partitions = {document["customer"] for document in store._histories.everywhere("c.customer")}
-    assert partitions == {"salt", key_of(str(store._salt()), "ann")}
+    assert partitions == {"salt", salted_key(key_of("ann"), str(store._salt()))}
     other.close()
 
 
@@ -266,3 +266,29 @@ def test_calls_of_several_threads_do_not_disturb_one_another(store: CosmosStore)
         assert store.add_events(events).accepted == len(events)
     finally:
         sys.setswitchinterval(before)
+
+
+def test_documents_of_another_release(store: CosmosStore, cosmos_url: str) -> None:
+    newer = store._state() | {"format": cosmos_store.FORMAT + 1}
+    store._catalogue.put(newer)
+    with raises_fault(StoreFault.NEWER):
+        open_store(cosmos_url, create=True)
+    store._catalogue.put({name: value for name, value in newer.items() if name != "format"})
+    for create in (False, True):
+        with raises_fault(StoreFault.OLDER, f"run lorentzrec store migrate {store.url}"):
+            open_store(cosmos_url, create=create)
+    steps: list[tuple[int, int]] = []
+    for _ in range(2):
+        open_store(cosmos_url, migrate=lambda *step: steps.append(step)).close()
+    assert steps == [(1, 1)]
+    open_store(cosmos_url).close()
+
+
+def test_erasures_of_another_release_are_not_lost_by_a_migration(store: CosmosStore, cosmos_url: str) -> None:
+    """They name a customer by another hash: a store that ignored them would take the customer back."""
+    store.forget("ann")
+    store._catalogue.put({name: value for name, value in store._state().items() if name != "format"})
+    with raises_fault(StoreFault.OLD_ERASURES):
+        open_store(cosmos_url, migrate=lambda *_: None)
+    with raises_fault(StoreFault.OLDER):
+        open_store(cosmos_url)

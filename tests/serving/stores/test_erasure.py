@@ -153,7 +153,7 @@ def test_erasures_of_an_older_release_hold(folder: Path) -> None:
         connection.executescript("".join(file_store.SCHEMA[:2]) + "PRAGMA user_version = 2")
         connection.execute("INSERT INTO erasures VALUES (?, 5.0)", (key_of(ERIKA),))
         connection.commit()
-    with closing(FileStore(folder)) as store:
+    with closing(FileStore(folder, migrate=lambda *_: None)) as store:
         added = store.add_events([Event(ERIKA, "tea", 5, "1"), Event(ERIKA, "cup", 6, "2")], respect_erasures=True)
         assert added == Added(1, 0, frozenset({ERIKA}))
         store.state()
@@ -166,7 +166,7 @@ def test_erasures_of_an_older_release_hold_in_postgresql(
 ) -> None:
     make_older_store(2)
     postgres_server.run(f"INSERT INTO lorentzrec.erasures VALUES ('{key_of(ERIKA)}', 5.0)", "test")
-    with closing(open_store(postgres_url)) as store:
+    with closing(open_store(postgres_url, migrate=lambda *_: None)) as store:
         added = store.add_events([Event(ERIKA, "tea", 5, "1"), Event(ERIKA, "cup", 6, "2")], respect_erasures=True)
         assert added == Added(1, 0, frozenset({ERIKA}))
         assert store.forget(ERIKA) == 1

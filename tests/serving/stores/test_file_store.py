@@ -165,7 +165,12 @@ def test_a_database_of_an_older_release(url: str, tmp_path: Path) -> None:
         rows = [("ann", "1", "tea", 1.0), ("ann", "2", "tea", 1.0), ("ann", "3", "tea", 2.0), ("bob", "4", "tea", 1.0)]
         connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", rows)
         connection.commit()
-    with closing(open_store(url)) as store:
+    for create in (False, True):
+        with raises_fault(StoreFault.OLDER, f"run lorentzrec store migrate {url}"):
+            open_store(url, create=create)
+    steps: list[tuple[int, int]] = []
+    with closing(open_store(url, migrate=lambda *step: steps.append(step))) as store:
+        assert steps == [(number, len(file_store.SCHEMA)) for number in range(2, len(file_store.SCHEMA) + 1)]
         assert store.history("ann") == [HistoryEvent("tea", 1.0), HistoryEvent("tea", 2.0)]
         assert store.history("bob") == [HistoryEvent("tea", 1.0)]
         assert store.add_events([Event("ann", "cup", 5, "1")]).duplicates == 1

@@ -108,15 +108,15 @@ def test_a_log_that_was_removed_takes_no_more(store: FileStore, folder: Path) ->
         assert again.history("ann") == [HistoryEvent("tea", 1.0)]
 
 
-def test_an_older_copy_is_brought_up_to_date(store: FileStore, folder: Path, tmp_path: Path) -> None:
+def test_an_older_copy_is_refused(store: FileStore, folder: Path, tmp_path: Path) -> None:
     older = tmp_path / "older.sqlite"
     with closing(sqlite3.connect(older)) as connection:
         connection.executescript(file_store.SCHEMA[0] + "PRAGMA user_version = 1")
     shutil.rmtree(folder)
     folder.mkdir()
     older.rename(folder / "store.sqlite")
-    assert store.forget("ann") == 0
-    assert store.add_events([TEA], respect_erasures=True).erased == {"ann"}
+    with raises_fault(StoreFault.OLDER, f"run lorentzrec store migrate file:{folder}"):
+        store.forget("ann")
 
 
 def test_a_newer_copy_is_the_fault_of_the_store(store: FileStore, folder: Path, copy: Path) -> None:

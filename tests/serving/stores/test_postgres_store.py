@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from lorentzrec.errors import InputError
+from lorentzrec.errors import InputError, LorentzrecError
+from lorentzrec.serving.stores import postgres_schema
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.faults import StoreFault
+from lorentzrec.serving.stores.postgres_schema import MIGRATIONS
 from lorentzrec.serving.stores.postgres_store import PostgresStore
 from lorentzrec.serving.stores.store import Event, HistoryEvent, Store, key_of
 from lorentzrec_paper.servers import free_port
@@ -153,10 +155,42 @@ def test_tables_of_an_older_release(
     for time, id in ((1, "1"), (1, "2"), (2, "3")):
         keys = f"'{key_of('ann')}', '{key_of(id)}'"
         postgres_server.run(f"INSERT INTO lorentzrec.events VALUES ({keys}, {time}, 'ann', 'tea', '{id}')", "test")
+    with raises_fault(StoreFault.OLDER, "run lorentzrec store migrate postgresql://127.0.0.1"):
+        open_store(postgres_url, create=True)
+    steps: list[tuple[int, int]] = []
+    with closing(open_store(postgres_url, migrate=lambda *step: steps.append(step))) as store:
+        assert steps == [(number, len(MIGRATIONS)) for number in range(2, len(MIGRATIONS) + 1)]
     with closing(open_store(postgres_url)) as store:
         assert store.history("ann") == [HistoryEvent("tea", 1.0), HistoryEvent("tea", 2.0)]
         assert store.add_events([Event("ann", "cup", 5, "1")]).duplicates == 1
         assert store.forget("ann") == 2
+
+
+def test_a_migration_has_no_time_limit(
+    postgres_url: str, make_older_store: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_older_store(2)
+    refuse_a_limit = """
+        DO $$ BEGIN
+            IF current_setting('statement_timeout') <> '0' THEN RAISE EXCEPTION 'there is a limit'; END IF;
+        END $$
+    """
+    monkeypatch.setattr(postgres_schema, "MIGRATIONS", (*MIGRATIONS, refuse_a_limit))
+    with closing(open_store(postgres_url, migrate=lambda *_: None)) as store:
+        assert isinstance(store, PostgresStore)
+        assert store._rows("SHOW statement_timeout") == [("5min",)], "for what follows there is one"
+
+
+def test_a_migration_that_fails_changes_nothing(
+    postgres_url: str, make_older_store: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_older_store(2)
+    with monkeypatch.context() as broken:
+        broken.setattr(postgres_schema, "MIGRATIONS", (*MIGRATIONS, "SELECT 1 / 0"))
+        with pytest.raises(LorentzrecError, match="division by zero"):
+            open_store(postgres_url, migrate=lambda *_: None)
+    with raises_fault(StoreFault.OLDER, f"schema 2 of {len(MIGRATIONS)}"):
+        open_store(postgres_url)
 
 
 def test_tables_that_were_dropped(postgres_server: PostgresServer, store: Store) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lorentzrec.errors import InputError, explain_missing, how_to_get
 
 if TYPE_CHECKING:
-    from lorentzrec.serving.stores.store import Store
+    from lorentzrec.serving.stores.store import Migrating, Store
 
 FORMS = "file:DIR, postgresql://USER@HOST/DATABASE or cosmos://ACCOUNT-HOST/DATABASE"
 
@@ -38,7 +38,7 @@ def read_address(text: str) -> str:
     return lines[0]
 
 
-def open_store(url: str, *, create: bool = False, connections: int = 24) -> Store:
+def open_store(url: str, *, create: bool = False, connections: int = 24, migrate: Migrating | None = None) -> Store:
     """The store at `url`; if it does not exist, `create` makes it, and without `create` this is an `InputError`.
 
     file:DIR                            a folder of this machine
@@ -47,21 +47,22 @@ def open_store(url: str, *, create: bool = False, connections: int = 24) -> Stor
                                         names preferred regions; cosmos+http:// is not encrypted, for an emulator
 
     connections: to a PostgreSQL server, at most; calls of further threads wait for one.
+    migrate: change a store of an older release; without it, such a store is refused (`StoreFault.OLDER`).
     """
     scheme, _, rest = url.partition(":")
     match scheme:
         case "file" if folder := rest.removeprefix("//"):
             from lorentzrec.serving.stores.file_store import FileStore
 
-            return FileStore(Path(folder), create=create)
+            return FileStore(Path(folder), create=create, migrate=migrate)
         case "postgresql" | "postgres":
             with explain_missing("a store in PostgreSQL needs {name}", how_to_get("postgres")):
                 from lorentzrec.serving.stores.postgres_store import PostgresStore
-            return PostgresStore(url, create=create, connections=connections)
+            return PostgresStore(url, create=create, connections=connections, migrate=migrate)
         case "cosmos" | "cosmos+http":
             with explain_missing("a store in Cosmos DB needs {name}", how_to_get("azure")):
                 from lorentzrec.serving.stores.cosmos_store import CosmosStore
-            return CosmosStore(url, create=create)
+            return CosmosStore(url, create=create, migrate=migrate)
     # Whatever follows the scheme of a mistyped address may be a password.
     shown = url if not set(url) & set(":@=") else re.split("[:@=/]", url)[0] + ":..."
     raise InputError(f"{shown!r} is not the address of a store: give {FORMS}")

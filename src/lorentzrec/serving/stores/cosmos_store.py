@@ -36,10 +36,12 @@ from lorentzrec.serving.stores.store import (
     HistoryEvent,
     LiveCounts,
     LiveItems,
+    Migrating,
     State,
     check_name,
     drop_erased,
     key_of,
+    salted_key,
     sort_batch,
 )
 from lorentzrec.serving.stores.version_files import ChunkedVersions
@@ -47,6 +49,8 @@ from lorentzrec.serving.stores.version_files import ChunkedVersions
 SEGMENT_EVENTS, SEGMENT_BYTES = 1000, 1_000_000
 """A document with this many events, or this much text, is full: the next event begins another."""
 PARALLEL_CUSTOMERS = 8
+FORMAT = 1
+"""Of the documents, in the state. Before there was one, erasures were named by another hash."""
 ORPHAN_SECONDS = 3600
 """Parts that nothing refers to are removed when they are this old: younger ones may belong to a change under way."""
 PUBLISHER_SECONDS, RENEWAL_SECONDS = 600, 60
@@ -59,7 +63,7 @@ class CosmosStore(ChunkedVersions, CosmosNewItems):
     chunk_bytes = 2**20
     """As base64 1.4 MB, below the 2 MB that a document may have."""
 
-    def __init__(self, address: str, *, create: bool = False) -> None:
+    def __init__(self, address: str, *, create: bool = False, migrate: Migrating | None = None) -> None:
         self._account = Account(address)
         self.url = self._account.url
         try:
@@ -70,10 +74,29 @@ class CosmosStore(ChunkedVersions, CosmosNewItems):
             if create and not self._catalogue.all("state"):
                 with suppress(Conflict):  # another process was first
                     state = {"id": "state", "place": "state", "version": None, "live_revision": 0, "live": None}
-                    self._catalogue.create(state)
+                    self._catalogue.create({**state, "format": FORMAT})
+            self._refuse_other_formats(migrate)
         except BaseException:
             self.close()
             raise
+
+    def _refuse_other_formats(self, migrate: Migrating | None) -> None:
+        """Refuse documents of another release; `migrate` changes those of an older one."""
+        state = self._catalogue.read("state", "state")
+        if state is None:
+            return  # every call reports that
+        format = int(state.get("format", 0))
+        if format > FORMAT:
+            raise StoreFault.NEWER.error(store=self.url)
+        if format == FORMAT:
+            return
+        if migrate is None:
+            raise StoreFault.OLDER.error(store=self.url, done=format, steps=FORMAT)
+        migrate(FORMAT, FORMAT)
+        if self._salt() is not None:
+            # The hashes of customers in them are of another kind, and the customers are not known.
+            raise StoreFault.OLD_ERASURES.error(store=self.url)
+        self._until_unopposed(lambda: self._catalogue.replace({**self._state(), "format": FORMAT}))
 
     def close(self) -> None:
         self._account.close()
@@ -331,7 +354,7 @@ class CosmosStore(ChunkedVersions, CosmosNewItems):
 
     def _forget(self, user: str) -> int:
         customer, removed = key_of(user), 0
-        salted = key_of(self._until_unopposed(self._find_or_make_salt), user)
+        salted = salted_key(customer, self._until_unopposed(self._find_or_make_salt))
         self._histories.put({"id": "erased", "customer": salted, "erased": time.time()})
 
         def erase() -> None:
@@ -348,7 +371,7 @@ class CosmosStore(ChunkedVersions, CosmosNewItems):
 
     def _erasure(self, user: str, salt: str | None) -> float:
         """When a customer was erased; minus infinity if never."""
-        note = None if salt is None else self._histories.read(key_of(salt, user), "erased")
+        note = None if salt is None else self._histories.read(salted_key(key_of(user), salt), "erased")
         return -math.inf if note is None else float(note["erased"])
 
     def _salt(self) -> str | None:

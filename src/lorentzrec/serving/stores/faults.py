@@ -44,6 +44,16 @@ class StoreFault(Enum):
     # The store cannot be used until it is repaired.
     REFUSED = StoreBroken, "{store} refuses access ({reason}): check {check}"
     DAMAGED = StoreBroken, "{store} is damaged ({reason}): restore a backup"
+    OLDER = (
+        StoreBroken,
+        "{store} was written by an older lorentzrec (schema {done} of {steps}): stop its services, then run"
+        " lorentzrec store migrate {store}",
+    )
+    OLD_ERASURES = (
+        StoreBroken,
+        "{store} has erasures of an older lorentzrec, which cannot be migrated: publish to a new database, and erase"
+        " these customers there again",
+    )
     NEWER = StoreBroken, "{store} was written by a newer lorentzrec: update lorentzrec"
     # A request that the store cannot fulfil.
     SEVERAL_REGIONS = InputError, "{store} accepts writes in several regions: use an account with one write region"

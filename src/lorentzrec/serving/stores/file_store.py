@@ -24,10 +24,17 @@ from pathlib import Path
 from lorentzrec.atomic import MARKER, atomic_directory, atomic_file, write_text
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.new_items import NewItemsRead
-from lorentzrec.serving.stores.sql_store import Dialect, SqlStore
+from lorentzrec.serving.stores.sql_store import SqlStore
 from lorentzrec.serving.stores.sqlite_connections import BUSY_SECONDS, SqliteConnections, error_code, transaction_of
-from lorentzrec.serving.stores.store import VERSION_NAME, Event, HistoryEvent, State, check_name, salted_key
+from lorentzrec.serving.stores.store import (
+    VERSION_NAME,
+    Event,
+    HistoryEvent,
+    Migrating,
+    State,
+    check_name,
+    salted_key,
+)
 from lorentzrec.serving.stores.version_files import file_lock, read_manifest
 
 DATABASE, CURRENT, VERSIONS = "store.sqlite", "current", "versions"
@@ -70,9 +77,6 @@ ALTER TABLE live ADD COLUMN items_reset INTEGER NOT NULL DEFAULT 0;
 """,
 )
 
-WEIGHTED_SCHEMA, NEW_ITEMS_SCHEMA = 4, 5
-"""The steps that gave events a weight, and that added new items."""
-
 logger = logging.getLogger("lorentzrec.serving")
 
 
@@ -82,14 +86,14 @@ class FileStore(SqlStore):
     _connections: SqliteConnections
     _user_key = staticmethod(str)
 
-    def __init__(self, folder: Path, *, create: bool = False) -> None:
+    def __init__(self, folder: Path, *, create: bool = False, migrate: Migrating | None = None) -> None:
         self.url = f"file:{folder}"
         self._folder = folder.absolute()
         self._database = self._folder / DATABASE
         self._versions = self._folder / VERSIONS
         self._bytes_remain = False
         self._damage: str | None = None
-        self._has_new_items = True
+        self._migrating = migrate
         if create:
             try:
                 self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -101,7 +105,7 @@ class FileStore(SqlStore):
         elif not self._database.is_file():
             raise StoreFault.NO_STORE.error(store=self.url)
         self._connections = SqliteConnections(self._database, self._prepare)
-        with self._connections.statement():  # which brings the file up to date
+        with self._connections.statement():  # which makes the tables of a new file
             pass
 
     @property
@@ -118,8 +122,7 @@ class FileStore(SqlStore):
     def state(self) -> State:
         if self._bytes_remain:
             self._remove_bytes(seconds=0)
-        items = "items_revision" if self._has_new_items else "0"
-        ((revision, items_revision),) = self._rows(f"SELECT revision, {items} FROM live")
+        ((revision, items_revision),) = self._rows("SELECT revision, items_revision FROM live")
         named, activated = self._read_record()
         if named is None:  # other processes may have activated and discarded versions while this was read
             named, activated = self._read_record()
@@ -281,9 +284,6 @@ class FileStore(SqlStore):
                 raise StoreFault.HISTORY_DAMAGED.error() from None
             raise
 
-    def new_items(self, since: int = 0) -> NewItemsRead:
-        return super().new_items(since) if self._has_new_items else NewItemsRead([], 0, complete=True)
-
     def _forget(self, user: str) -> int:
         removed = super()._forget(user)
         self._bytes_remain = True
@@ -315,17 +315,16 @@ class FileStore(SqlStore):
                 logger.warning("%s is large: run VACUUM to remove erased data from unused space", self._database)
 
     def _prepare(self, connection: sqlite3.Connection, writable: bool) -> None:
-        """Migrate a file that is opened for the first time, and check it."""
+        """Make the tables of a new file; check one that is opened for the first time."""
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version > len(SCHEMA):
             raise StoreFault.NEWER.error(store=self._database)
-        # A store of an earlier release that is read-only cannot get columns and tables.
-        self.dialect = Dialect(weight="weight" if version >= WEIGHTED_SCHEMA or writable else "1.0")
-        self._has_new_items = version >= NEW_ITEMS_SCHEMA or writable
-        if version < len(SCHEMA) and writable:
+        if 0 < version < len(SCHEMA) and self._migrating is None:
+            raise StoreFault.OLDER.error(store=self.url, done=version, steps=len(SCHEMA))
+        if version < len(SCHEMA):
+            if not writable:
+                raise StoreFault.READ_ONLY.error(store=self._database)
             self._make_tables(connection)
-        elif version == 0:
-            raise StoreFault.READ_ONLY.error(store=self._database)
         found = self._database.stat()
         self._damage = None
         if found.st_size <= COMPACT_BYTES:
@@ -345,7 +344,9 @@ class FileStore(SqlStore):
         connection.create_function("salted_key", 2, salted_key, deterministic=True)
         with transaction_of(connection):
             (version,) = connection.execute("PRAGMA user_version").fetchone()  # another process may have been faster
-            for step in SCHEMA[version:]:
+            for number, step in enumerate(SCHEMA[version:], version + 1):
+                if self._migrating is not None:
+                    self._migrating(number, len(SCHEMA))
                 for statement in step.split(";"):
                     connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {len(SCHEMA)}")

@@ -6,12 +6,13 @@ ids of 512 characters may have more.
 
 from __future__ import annotations
 
+import math
 from typing import LiteralString
 
 from lorentzrec.errors import InputError
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.postgres_connections import Cursor, PostgresConnections
-from lorentzrec.serving.stores.sql_store import LONG_SECONDS
+from lorentzrec.serving.stores.store import Migrating
 
 MIGRATIONS: tuple[LiteralString, ...] = (
     """
@@ -70,29 +71,44 @@ MIGRATIONS: tuple[LiteralString, ...] = (
 _LOCK = 0x6C6F72656E747A  # "lorentz"
 
 
-def migrate(connections: PostgresConnections, *, create: bool) -> None:
-    """Migrate the tables; any number of processes may try at once. `create` makes them if there are none."""
+def prepare_tables(connections: PostgresConnections, *, create: bool, migrate: Migrating | None) -> None:
+    """Refuse tables of another release. `create` makes them if there are none, `migrate` changes those that are there.
+
+    Any number of processes may do that at once.
+    """
     with connections.statement() as cursor:
-        if _done(cursor) == len(MIGRATIONS):
+        if not _is_behind(connections, _done(cursor), create, migrate):
             return
-    # It may have to process many events, which must not be interrupted.
-    with connections.transaction(LONG_SECONDS) as cursor:
+    # Both limits are off: a step may have to process all events, and one that is cut short would begin again.
+    with connections.transaction(math.inf) as cursor:
+        cursor.execute("SET LOCAL statement_timeout = 0")
         (encoding,) = cursor.execute("SELECT current_setting('server_encoding')").fetchall()[0]
         if encoding != "UTF8":
             raise InputError(f"the database of {connections.url} has encoding {encoding}: create one with UTF8")
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
         done = _done(cursor)
+        if not _is_behind(connections, done, create, migrate):
+            return  # another process was first
         if done is None:
-            if not create:
-                raise StoreFault.NO_STORE.error(store=connections.url)
             cursor.execute("CREATE SCHEMA IF NOT EXISTS lorentzrec")
             cursor.execute("CREATE TABLE lorentzrec.migrations (number integer PRIMARY KEY, applied timestamptz)")
             done = 0
-        if done > len(MIGRATIONS):
-            raise StoreFault.NEWER.error(store=connections.url)
         for number, statements in enumerate(MIGRATIONS[done:], done + 1):
+            if migrate is not None:
+                migrate(number, len(MIGRATIONS))
             cursor.execute(statements, binary=False)  # the binary protocol takes one statement at a time
             cursor.execute("INSERT INTO lorentzrec.migrations VALUES (%s, now())", (number,))
+
+
+def _is_behind(connections: PostgresConnections, done: int | None, create: bool, migrate: Migrating | None) -> bool:
+    """Whether there are steps to take; an error if they may not be taken."""
+    if done is None and not create:
+        raise StoreFault.NO_STORE.error(store=connections.url)
+    if done is not None and done > len(MIGRATIONS):
+        raise StoreFault.NEWER.error(store=connections.url)
+    if done is not None and done < len(MIGRATIONS) and migrate is None:
+        raise StoreFault.OLDER.error(store=connections.url, done=done, steps=len(MIGRATIONS))
+    return done != len(MIGRATIONS)
 
 
 def _done(cursor: Cursor) -> int | None:

@@ -9,9 +9,9 @@ from psycopg import errors
 
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.postgres_connections import RESPONSE_SECONDS, Cursor, PostgresConnections
-from lorentzrec.serving.stores.postgres_schema import migrate
+from lorentzrec.serving.stores.postgres_schema import prepare_tables
 from lorentzrec.serving.stores.sql_store import LONG_SECONDS, Dialect, SqlStore
-from lorentzrec.serving.stores.store import Event, State, check_name, key_of
+from lorentzrec.serving.stores.store import Event, Migrating, State, check_name, key_of
 from lorentzrec.serving.stores.version_files import ChunkedVersions
 
 PUBLISHING = 0x7075626C697368
@@ -48,11 +48,11 @@ class PostgresStore(ChunkedVersions, SqlStore):
         lock=" FOR UPDATE",
     )
 
-    def __init__(self, address: str, *, create: bool, connections: int) -> None:
+    def __init__(self, address: str, *, create: bool, connections: int, migrate: Migrating | None = None) -> None:
         self._connections = PostgresConnections(address, connections)
         self.url = self._connections.url
         try:
-            migrate(self._connections, create=create)
+            prepare_tables(self._connections, create=create, migrate=migrate)
         except BaseException:
             self.close()
             raise

@@ -48,8 +48,6 @@ class Dialect:
     """A parameter with the key of a customer."""
     keys: str = "SELECT value FROM json_each(?)"
     """The keys in a JSON array, which is its parameter."""
-    weight: str = "weight"
-    """The weight of an event."""
     parameter: str = "?"
     json_values: str = "json_each(?)"
     """A table of the values of a JSON array, which is its parameter."""
@@ -105,7 +103,7 @@ class SqlStore(Store, Protocol):
     def _history(self, user: str, limit: int) -> list[HistoryEvent]:
         sql = self.dialect
         query = (
-            f"SELECT {sql.item}, time, {sql.weight} FROM {sql.schema}.events WHERE {sql.user} = {sql.key}"
+            f"SELECT {sql.item}, time, weight FROM {sql.schema}.events WHERE {sql.user} = {sql.key}"
             f" ORDER BY time DESC, {sql.item} DESC LIMIT {sql.parameter}"
         )
         return [*map(HistoryEvent._make, reversed(self._rows(query, self._user_key(user), limit)))]

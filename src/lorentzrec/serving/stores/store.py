@@ -98,6 +98,10 @@ class State:
     """What is wrong with the record of the current version. It is public: no paths, no hosts."""
 
 
+Migrating = Callable[[int, int], None]
+"""Called before each step of a migration, with its number and the number of the last one."""
+
+
 class Store(Protocol):
     """The interface of every store; `tests/serving/stores` checks all of them against it.
 

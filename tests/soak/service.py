@@ -48,17 +48,19 @@ class Service:
         deadline = time.monotonic() + PATIENCE
         while True:
             if not self.running:
-                with self.log.open("ab") as output:
-                    self._process = subprocess.Popen(
-                        self._command, stdout=output, stderr=output, start_new_session=True
-                    )
-                self._groups.append(self._process.pid)
+                self._groups.append(self.launch().pid)
             if self.running and self._ready():
                 self._groups = [self.master]  # the port is free only when no other group listens on it
                 return
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the service does not start: {self.log.read_text()[-1000:]}")
             time.sleep(0.1)
+
+    def launch(self) -> subprocess.Popen[bytes]:
+        """Returns at once."""
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(self._command, stdout=output, stderr=output, start_new_session=True)
+        return self._process
 
     def workers(self) -> list[int]:
         """The processes that respond to requests; not the one with which Python tracks shared memory."""

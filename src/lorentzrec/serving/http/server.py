@@ -14,7 +14,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from threading import Thread
 from typing import Any, Literal
 
 from granian.constants import HTTPModes, Interfaces
@@ -23,6 +22,7 @@ from granian.server import MPServer
 from lorentzrec.atomic import scratch_directory
 from lorentzrec.errors import InputError
 from lorentzrec.serving.http.keys import ApiKeys
+from lorentzrec.serving.http.parent_watch import end_with_parent
 from lorentzrec.serving.http.settings import SERVICE_FOLDER, ServiceSettings
 
 SHORT_LIFE = 10.0
@@ -64,7 +64,7 @@ def run(settings: ServiceSettings, listening: Callable[[], None] = lambda: None)
             )
             server.keys = keys
             server.on_startup(listening)
-            server.serve(target_loader=partial(_load, settings, keys), wrap_loader=False)
+            server.serve(target_loader=partial(_load, settings, keys, os.getpid()), wrap_loader=False)
         finally:
             del os.environ[SERVICE_FOLDER]
 
@@ -111,27 +111,20 @@ class _Server(MPServer):
                 self._respawn_workers([place], spawn_target, target_loader, delay=0)
 
 
-def _load(settings: ServiceSettings, keys: ApiKeys | None) -> Any:
-    """The application, in the process of a worker."""
-    from lorentzrec.serving.http.app import create_app
-
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # for the parent, but a terminal sends it to all
+def _load(settings: ServiceSettings, keys: ApiKeys | None, parent: int) -> Any:
+    """The application, in the process of a worker. `parent`: the id of its parent."""
+    end_with_parent(parent)  # before anything that takes time
     # The handler of the parent, which a forked worker inherits, would swallow it until the worker has started.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # for the parent, but a terminal sends it to all
     set_up_logging(settings.log_format, settings.log_level)
-    Thread(target=_end_with, args=(os.getppid(),), name="parent", daemon=True).start()
+    from lorentzrec.serving.http.app import create_app
+
     app = create_app(settings, keys)
     # Everything loaded so far stays, so the collector need not scan it: that would delay requests by 50 ms.
     gc.collect()
     gc.freeze()
     return app
-
-
-def _end_with(parent: int) -> None:
-    """Stop this worker once its parent is gone: orphans would keep the port, and could not be stopped together."""
-    while os.getppid() == parent:
-        time.sleep(1)
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _allow_files(count: int) -> None:

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lorentzrec.errors import InputError
+from lorentzrec.serving.stores import sql_store
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.store import LONGEST_ID, Added, Event, HistoryEvent, LiveItems, State, Store
@@ -71,6 +72,43 @@ def test_events_keep_their_weights(store: Store) -> None:
     for weight in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(InputError, match="give one above 0"):
             store.add_events([Event("ann", "pot", 4, "d", weight)])
+
+
+def test_all_events_are_read_many_at_a_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(store.all_events()) == []
+    monkeypatch.setattr(sql_store, "PAGE_EVENTS", 7)
+    added = {
+        (user, item, time, weight)
+        for user in ("ann", "bob", "Åsa 😀", "a'b\"")
+        for item, time, weight in [("tea", 1.0, 1.0), ("cup", 1.0, 0.5), ("tea", 2.5, 3.0), ("é😀", -7.25, 1.0)]
+    }
+    added |= {("many", f"i{number}", float(number % 3), 1.0) for number in range(20)}
+    store.add_events([Event(user, item, time, f"{item}{time}", weight) for user, item, time, weight in sorted(added)])
+    store.add_events([Event("gone", "tea", 1.0, "a")])
+    store.forget("gone")
+    found = [event for page in store.all_events() for event in zip(*page, strict=True)]
+    assert len(found) == len(added), "none comes twice"
+    assert set(found) == added
+    store.forget("many")
+    assert len([user for page in store.all_events() for user in page.users]) == len(added) - 20
+
+
+def test_erasures_of_many_customers(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    everybody = ["ann", "bob", "Åsa 😀", "never"]
+    assert store.erasures(everybody) == {}
+    monkeypatch.setattr(sql_store, "PAGE_EVENTS", 2)
+    store.add_events([Event("ann", "tea", 1, "a")])
+    before = time()
+    store.forget("ann")
+    store.forget("Åsa 😀")
+    found = store.erasures(everybody)
+    assert set(found) == {"ann", "Åsa 😀"}
+    assert all(before <= moment <= time() for moment in found.values())
+    store.add_events([Event("ann", "cup", time(), "b")])
+    assert store.erasures(["ann"]) == {"ann": found["ann"]}, "also of a customer who has returned"
+    store.forget("ann")
+    assert store.erasures(["ann"])["ann"] > found["ann"]
+    assert store.erasures([]) == {}
 
 
 def test_a_history_survives_reopening(store: Store, url: str) -> None:

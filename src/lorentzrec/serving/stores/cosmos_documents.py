@@ -204,6 +204,13 @@ class Documents:
         """Some fields of all documents of the container: a search through all partitions, for rare use."""
         return self._query(f"SELECT {fields} FROM c", enable_cross_partition_query=True)
 
+    def scan(self, fields: str, condition: str) -> Iterator[Document]:
+        """Some fields of the documents of all partitions that meet a condition, as they arrive."""
+        query = f"SELECT {fields} FROM c WHERE {condition}"
+        options = {"enable_cross_partition_query": True, "enable_scan_in_query": True, **self._limits}
+        with self._account.explain_errors():
+            yield from self._container.query_items(query, **options)
+
     def _query(self, query: str, **options: Any) -> list[Document]:
         with self._account.explain_errors():
             return list(self._container.query_items(query, **options, **self._limits))

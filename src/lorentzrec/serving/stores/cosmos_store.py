@@ -33,6 +33,7 @@ from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.store import (
     Added,
     Event,
+    EventPage,
     HistoryEvent,
     LiveCounts,
     LiveItems,
@@ -71,6 +72,7 @@ class CosmosStore(ChunkedVersions, CosmosNewItems):
             self._histories = self._account.container("histories", "customer", create=create)
             self._catalogue = self._account.container("catalogue", "place", create=create)
             self._chunks = self._catalogue.for_transfers()
+            self._all_histories = self._histories.for_transfers()
             if create and not self._catalogue.all("state"):
                 with suppress(Conflict):  # another process was first
                     state = {"id": "state", "place": "state", "version": None, "live_revision": 0, "live": None}
@@ -351,6 +353,20 @@ class CosmosStore(ChunkedVersions, CosmosNewItems):
         """
         events = [event for segment in self._histories.all(key_of(user)) for event in segment["events"]]
         return [HistoryEvent(item, float(moment), *weight) for moment, item, _, *weight in sorted(events)[-limit:]]
+
+    def all_events(self) -> Iterator[EventPage]:
+        for segment in self._all_histories.scan("c.user, c.events", "IS_DEFINED(c.events)"):
+            events = [HistoryEvent(item, float(moment), *weight) for moment, item, _, *weight in segment["events"]]
+            if events:
+                yield EventPage([segment["user"]] * len(events), *zip(*events, strict=True))
+
+    def erasures(self, users: Sequence[str]) -> dict[str, float]:
+        if (salt := self._salt()) is None:
+            return {}
+        notes = self._all_histories.scan("c.customer, c.erased", "c.id = 'erased'")
+        moments = {note["customer"]: float(note["erased"]) for note in notes}
+        keys = {user: key_of(salt, user) for user in users}
+        return {user: moments[key] for user, key in keys.items() if key in moments}
 
     def _forget(self, user: str) -> int:
         customer, removed = key_of(user), 0

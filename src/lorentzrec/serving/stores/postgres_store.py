@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from psycopg import errors
 
@@ -41,6 +42,7 @@ class PostgresStore(ChunkedVersions, SqlStore):
         revision="live_revision",
         item="item_id",
         user="user_key",
+        user_id="user_id",
         key="%s::uuid",
         keys="SELECT value::uuid FROM json_array_elements_text(%s::json)",
         parameter="%s",
@@ -165,6 +167,10 @@ class PostgresStore(ChunkedVersions, SqlStore):
                 # An erasure that begins now waits until these events are there, and then removes them, too.
                 cursor.execute("LOCK TABLE lorentzrec.erasures IN SHARE MODE")
             yield cursor
+
+    def _page(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
+        with self._connections.statement(LONG_SECONDS) as cursor:
+            return list(cursor.execute(query.encode(), parameters).fetchall())
 
     def _insert(self, cursor: Cursor, events: Sequence[Event]) -> int:
         keys = {user: key_of(user) for user in {event.user for event in events}}

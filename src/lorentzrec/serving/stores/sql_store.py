@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,6 +13,7 @@ from lorentzrec.serving.stores.new_items import Change, NewItem, NewItemsChanged
 from lorentzrec.serving.stores.store import (
     Added,
     Event,
+    EventPage,
     HistoryEvent,
     LiveCounts,
     LiveItems,
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from lorentzrec.serving.stores.postgres_connections import PostgresConnections
     from lorentzrec.serving.stores.sqlite_connections import SqliteConnections
 
+PAGE_EVENTS = 50_000
+"""Events that `all_events` reads at a time: in a file store, a reader delays the removal of erased bytes."""
 LONG_SECONDS = 300.0
 """For what moves gigabytes inside the server, such as the removal of a version."""
 
@@ -44,6 +47,8 @@ class Dialect:
     item: str = "item"
     user: str = "user"
     """The column that identifies a customer in the table of events."""
+    user_id: str = "user"
+    """The column with the id of the customer."""
     key: str = "?"
     """A parameter with the key of a customer."""
     keys: str = "SELECT value FROM json_each(?)"
@@ -107,6 +112,33 @@ class SqlStore(Store, Protocol):
             f" ORDER BY time DESC, {sql.item} DESC LIMIT {sql.parameter}"
         )
         return [*map(HistoryEvent._make, reversed(self._rows(query, self._user_key(user), limit)))]
+
+    def all_events(self) -> Iterator[EventPage]:
+        sql = self.dialect
+        order = f"{sql.user}, time, {sql.item}"
+        query = f"SELECT {order}, weight, {sql.user_id} FROM {sql.schema}.events"
+        after = f" WHERE ({order}) > ({sql.key}, {sql.parameter}, {sql.parameter})"
+        last: tuple[Any, ...] = ()
+        while True:
+            # A page begins after the last event of the one before, which the index finds at once.
+            rows = self._page(f"{query}{after if last else ''} ORDER BY {order} LIMIT {PAGE_EVENTS}", *last)
+            if rows:
+                _, times, items, weights, users = zip(*rows, strict=True)
+                yield EventPage(users, items, times, weights)
+            if len(rows) < PAGE_EVENTS:
+                return
+            last = rows[-1][:3]
+
+    def _page(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """`_rows` of a query with many rows."""
+        return self._rows(query, *parameters)
+
+    def erasures(self, users: Sequence[str]) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for start in range(0, len(users), PAGE_EVENTS):
+            with self._connections.statement() as cursor:
+                found |= self._erasures(cursor, users[start : start + PAGE_EVENTS])
+        return found
 
     def _forget(self, user: str) -> int:
         sql = self.dialect

@@ -10,7 +10,7 @@ import hashlib
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -66,6 +66,15 @@ class HistoryEvent(NamedTuple):
     item: str
     time: float
     weight: float = 1.0
+
+
+class EventPage(NamedTuple):
+    """Some events of a store, in columns of equal length."""
+
+    users: Sequence[str]
+    items: Sequence[str]
+    times: Sequence[float]
+    weights: Sequence[float]
 
 
 @dataclass(frozen=True)
@@ -174,6 +183,15 @@ class Store(Protocol):
         if limit < 1:
             raise InputError(f"a history of {limit} events is not possible: give 1 or more")
         return self._history(user, limit)
+
+    def all_events(self) -> Iterator[EventPage]:
+        """The events of all customers, many at a time: much faster than `history` for each.
+
+        They come in any order. No event comes twice; one that is added or erased meanwhile may come or not.
+        """
+
+    def erasures(self, users: Sequence[str]) -> dict[str, float]:
+        """When each of these customers was erased for the last time; only those who were. They may have returned."""
 
     def forget(self, user: str) -> int:
         """Erase a customer, also as a customer of new items; returns the number of events removed.

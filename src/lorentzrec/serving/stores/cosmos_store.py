@@ -365,7 +365,7 @@ class CosmosStore(ChunkedVersions, CosmosNewItems):
             return {}
         notes = self._all_histories.scan("c.customer, c.erased", "c.id = 'erased'")
         moments = {note["customer"]: float(note["erased"]) for note in notes}
-        keys = {user: key_of(salt, user) for user in users}
+        keys = {user: salted_key(key_of(user), salt) for user in users}
         return {user: moments[key] for user, key in keys.items() if key in moments}
 
     def _forget(self, user: str) -> int:

@@ -34,6 +34,9 @@ def test_requests_and_responses(client: Client) -> None:
     assert (result.fallback_kinds, client.recommend(["none"]).fallback_kinds) == ([], ["popular"])
     assert [item.id for item in client.similar("i3", 2).items] == shop_model().similar_items("i3", 2).ids
     assert {item.category for item in client.similar("i3", 5, categories=["hats"]).items} == {"hats"}
+    assert [item.id for item in client.similar("i3", allow=["i9"], exclude=[], explore=None).items] == ["i9"]
+    assert list(client.similar("i3", allow=[]).items) == []
+    assert [item.price for item in client.similar("i3", allow=["i0"], fields=["price"]).items] == [9.5]
     assert {item.category for item in client.basket(["i0", "i1"], 40).items} == {"shoes", None}
     assert [item.id for item in client.search("number 12")] == ["i12"]
     assert client.item("i0").price == 9.5

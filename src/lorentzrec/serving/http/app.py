@@ -30,7 +30,7 @@ from lorentzrec.serving.http.keys import ApiKeys, authorise
 from lorentzrec.serving.http.metrics import Metrics
 from lorentzrec.serving.http.middleware import RequestMiddleware
 from lorentzrec.serving.http.problems import PLUGIN, log_failure
-from lorentzrec.serving.http.requests import RequestThreads, StrictRequest, Worker
+from lorentzrec.serving.http.requests import RequestThreads, StrictRequest, Worker, check_query
 from lorentzrec.serving.http.routes import catalogue, customers, public, recommendations
 from lorentzrec.serving.http.settings import SERVICE_FOLDER, ServiceSettings
 from lorentzrec.serving.http.version_watcher import VersionWatcher
@@ -88,6 +88,7 @@ def create_app(settings: ServiceSettings, keys: ApiKeys | None = None) -> Reques
         exception_handlers={Exception: log_failure},
         plugins=[PLUGIN],
         request_class=StrictRequest,
+        before_request=check_query,
         lifespan=[running],
         openapi_config=_openapi_config(keyed=keyed),
         cors_config=replace(CORS, allow_origins=origins) if origins else None,
@@ -104,7 +105,7 @@ def _routes_of(*modules: ModuleType) -> list[HTTPRouteHandler]:
 
 class _ExactDocument(JsonRenderPlugin):
     def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
-        return self.render_json(request, exact_document(openapi_schema))
+        return self.render_json(request, exact_document(request.app))
 
 
 def _refuse_other_paths(response: Response[Any]) -> Response[Any]:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
 from typing import Any
 
 import msgspec
+from litestar import Litestar
+from litestar.routes import HTTPRoute
 
 from lorentzrec.field_checks import field_texts
 from lorentzrec.serving.http import messages
+from lorentzrec.serving.http.queries import query_type
 
 EXAMPLES: dict[str, Any] = {
     "RecommendRequest": {"history": ["i1", "i2"], "k": 5, "reasons": True},
@@ -27,19 +31,47 @@ EXAMPLES: dict[str, Any] = {
 SCHEMAS = "#/components/schemas/"
 
 
-def exact_document(document: dict[str, Any]) -> dict[str, Any]:
+def exact_document(app: Litestar) -> dict[str, Any]:
     """Litestar's document, with bodies as msgspec describes them: Litestar loses the limits of types inside a union.
-    The text below a field becomes its description."""
+    Parameters are the fields of the message that a handler takes as `query`, which Litestar does not know."""
+    document = app.openapi_schema.to_schema()
     components = document["components"]
     bodies = [vars(messages)[name] for name in components["schemas"] if name in vars(messages)]
-    _, exact = msgspec.json.schema_components(bodies, ref_template=SCHEMAS + "{name}")
+    exact = _describe(bodies)
     for name, example in EXAMPLES.items():
         exact[name]["examples"] = [example]
-    for name, schema in exact.items():
-        for field, text in _field_descriptions(vars(messages).get(name, object)).items():
+    for route in app.routes:
+        for handler in route.route_handlers if isinstance(route, HTTPRoute) else ():
+            for method in handler.http_methods if handler.resolve_include_in_schema() else ():
+                operation = document["paths"][route.path_format][method.lower()]
+                operation.setdefault("parameters", []).extend(_parameters(query_type(handler)))
+    return document | {"components": components | {"schemas": components["schemas"] | exact}}
+
+
+def _describe(kinds: Sequence[type]) -> dict[str, Any]:
+    """The schemas of messages and of what is in them. The text below a field becomes its description."""
+    _, schemas = msgspec.json.schema_components(kinds, ref_template=SCHEMAS + "{name}")
+    classes = vars(messages) | {kind.__name__: kind for kind in kinds}
+    for name, schema in schemas.items():
+        for field, text in _field_descriptions(classes.get(name, object)).items():
             described = schema["properties"][field]
             described["description"] = " ".join([*filter(None, [described.get("description")]), text])
-    return document | {"components": components | {"schemas": components["schemas"] | exact}}
+    return schemas
+
+
+def _parameters(query: type[msgspec.Struct]) -> list[dict[str, Any]]:
+    """The parameters of a query string, where null is a parameter that is left out."""
+    schema = _describe([query])[query.__name__]
+    found = []
+    for name, field in schema["properties"].items():
+        texts = [field.pop("description", "")]
+        match field.get("anyOf"):
+            case (value, {"type": "null"}):
+                field = value
+                texts.insert(0, field.pop("description", ""))
+        found.append({"name": name, "in": "query", "required": name in schema.get("required", ()), "schema": field})
+        found[-1]["description"] = " ".join(filter(None, texts))
+    return found
 
 
 @cache
@@ -77,7 +109,10 @@ def documentation_page(document: dict[str, Any], address: str) -> str:
 
 def _route(path: str, method: str, operation: dict[str, Any], schemas: dict[str, Any], address: str) -> str:
     sent = operation.get("parameters", [])
-    parameters = [(one["name"], one["schema"], one["required"], f"(in the {one['in']})") for one in sent]
+    parameters = [
+        (one["name"], one["schema"] | {"description": one["description"]}, one["required"], f"(in the {one['in']})")
+        for one in sent
+    ]
     body = operation["requestBody"]["content"]["application/json"]["schema"] if "requestBody" in operation else None
     schema = schemas[body["$ref"].removeprefix(SCHEMAS)] if body else {}
     responses = "".join(

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias
 from msgspec import Meta, Struct
 
 from lorentzrec.model.fallbacks import FallbackKind
-from lorentzrec.serving.recommending.query import Id, Ids, RankingOptions, RecommendedItem
+from lorentzrec.serving.recommending.query import CustomerOptions, Id, Ids, RankingOptions, RecommendedItem
 from lorentzrec.serving.stores.store import USUAL_HISTORY
 from lorentzrec.serving.versions.item_directory import Item
 
@@ -28,17 +28,34 @@ Time: TypeAlias = (
 )
 
 
-class RecommendRequest(RankingOptions, frozen=True):
+class NoQuery(Struct, frozen=True):
+    """A route without parameters."""
+
+
+class SearchQuery(Struct, frozen=True):
+    query: Annotated[str, Meta(max_length=500)] = ""
+    """Words of a title, or beginnings of them, or an id."""
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 20
+    """The largest number of items."""
+
+
+class HistoryQuery(Struct, frozen=True):
+    limit: Annotated[int, Meta(ge=1, le=10_000)] = 100
+    """The largest number of events: the newest."""
+
+
+class RowsQuery(Struct, frozen=True):
+    rows: Annotated[str, Meta(pattern=r"^[0-9]{1,9}(,[0-9]{1,9}){0,999}$")]
+    """Up to 1,000 rows, separated by commas."""
+
+
+class RecommendRequest(CustomerOptions, frozen=True):
     """Recommend items for a history, or for a customer whose history is in the store."""
 
     history: Ids | None = None
     """The items of the history, oldest first. Either this or `user`."""
     user: Id | None = None
     """A customer, whose history is in the store."""
-    context: Ids = ()
-    """Items viewed just now: they count as the newest of the history."""
-    exclude_seen: bool = True
-    """Do not recommend items of the history."""
 
     def __post_init__(self) -> None:
         if (self.history is None) == (self.user is None):

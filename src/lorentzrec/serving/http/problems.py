@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -35,6 +36,7 @@ TITLES = {
     409: "The item cannot be added",
     408: "The request took too long to arrive",
     413: "The request is too large",
+    414: "The address is too long",
     415: "Unsupported media type",
     421: "The host name is not allowed",
     500: "The service failed",
@@ -89,9 +91,11 @@ def describe_problems(*statuses: int) -> dict[int, ResponseSpec]:
     }
 
 
-READING = describe_problems(400, 401, 403, 421)
-READING_ITEM = describe_problems(400, 401, 403, 404, 421)
-WITH_BODY = describe_problems(400, 401, 403, 413, 415, 421)
+PROBING = describe_problems(400, 414)
+"""The problems of probes and metrics."""
+READING = describe_problems(400, 401, 403, 414, 421)
+READING_ITEM = describe_problems(400, 401, 403, 404, 414, 421)
+WITH_BODY = describe_problems(400, 401, 403, 413, 414, 415, 421)
 """The problems of routes under /v1."""
 
 
@@ -119,14 +123,28 @@ def _faults(error: ValidationException) -> list[Fault]:
     ]
 
 
+def find_fault(error: msgspec.ValidationError, whole: str) -> Fault:
+    """What msgspec found wrong. `whole`: what the fault is in, if it is in no field."""
+    what, _, where = str(error).partition(" - at ")
+    return Fault(where.strip("`").removeprefix("$").lstrip(".") or whole, what)
+
+
+def describe_unknown_field(known: Iterable[str], noun: str, name: str) -> str:
+    """Says that there is no field of this name, which may be misspelt, and lists those that there are."""
+    known = list(known)
+    near = difflib.get_close_matches(name, known, 1)
+    meant = f"did you mean {near[0]}? " if near else ""
+    are = f"the {noun}s are {', '.join(known)}" if known else f"there are no {noun}s"
+    return f"is not a {noun} here: {meant}{are}"
+
+
 def _from_decoding(error: Exception) -> ServiceProblem:
     """A body that is not JSON, or not the JSON that the route takes."""
     invalid = partial(ServiceProblem, status=400, kind="invalid-request")
     match error:
         case msgspec.ValidationError():
-            what, _, where = str(error).partition(" - at ")
-            fault = Fault(where.strip("`").removeprefix("$").lstrip(".") or "body", what)
-            return invalid(f"{fault.where}: {what}", errors=[fault])
+            fault = find_fault(error, "body")
+            return invalid(f"{fault.where}: {fault.what}", errors=[fault])
         case RecursionError():
             return invalid("the body is nested too deeply: send JSON that matches /schema")
         case UnicodeDecodeError():

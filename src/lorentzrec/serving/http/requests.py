@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, Generic, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 import msgspec
@@ -22,8 +22,9 @@ from lorentzrec.model.diversity import pool_size
 from lorentzrec.serving.http.guarded_store import GuardedStore
 from lorentzrec.serving.http.metrics import Metrics
 from lorentzrec.serving.http.problems import Overloaded
+from lorentzrec.serving.http.queries import Query, decode_query, query_type
 from lorentzrec.serving.http.version_watcher import VersionWatcher
-from lorentzrec.serving.recommending.query import ID_PATTERN, RankingOptions
+from lorentzrec.serving.recommending.query import ID_PATTERN, ItemOptions, RankingOptions
 from lorentzrec.serving.stores.store import LONGEST_ID
 
 Result = TypeVar("Result")
@@ -64,14 +65,14 @@ class RequestThreads:
             self._waiting -= 1
 
 
-def cost(options: RankingOptions, history: int) -> int:
+def cost(options: ItemOptions, history: int) -> int:
     """The work of a request: looking up its ids, comparing candidates with each other, computing reasons.
 
     history: the number of items in the history, at most.
     """
     k, ids = options.k, history + len(options.exclude) + len(options.allow or ())
     compared = k * pool_size(k, options.diversity) // 10 if options.diversity else 0
-    weighed = k * history // 20 if options.reasons else 0
+    weighed = k * history // 20 if isinstance(options, RankingOptions) and options.reasons else 0
     return k + ids + compared + weighed
 
 
@@ -88,11 +89,15 @@ class Worker:
 TheWorker: TypeAlias = NamedDependency[Worker]
 
 
-class StrictRequest(Request[Any, Any, State]):
+class StrictRequest(Request[Any, Any, State], Generic[Query]):
     """Litestar decodes a body as any JSON and converts it later, so that "10" is accepted for 10. This one is strict.
 
-    Decoding straight into the type is also faster, and stops at the first error.
+    Decoding straight into the type is also faster, and stops at the first error. Litestar ignores parameters that a
+    handler does not name; here they are one message, and others are refused.
     """
+
+    query: Query
+    """All parameters. A handler that takes some names their message: `request: StrictRequest[SearchQuery]`."""
 
     async def json(self) -> Any:
         body = await self.body()
@@ -103,6 +108,16 @@ class StrictRequest(Request[Any, Any, State]):
             return msgspec.json.decode(body, type=field.annotation)
         threads: RequestThreads = self.app.state.threads
         return await threads.run(len(body) // BYTES_A_UNIT, partial(msgspec.json.decode, body, type=field.annotation))
+
+
+async def check_query(request: Request[Any, Any, Any]) -> None:
+    """Decode the parameters of a request before its handler is called, also if that takes none.
+
+    Only routes of the OpenAPI document are strict: links to the page may have parameters of other sites.
+    """
+    handler: Any = request.route_handler
+    if isinstance(request, StrictRequest) and handler.resolve_include_in_schema():
+        request.query = decode_query(request.scope["query_string"], query_type(handler))
 
 
 def decode_id(part: str) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, NamedTuple, TypeAlias
+from typing import Annotated, Literal, NamedTuple, TypeAlias
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from lorentzrec.model.fallbacks import Fallback
 from lorentzrec.model.reasons import ReasonKind
@@ -28,29 +28,46 @@ Categories: TypeAlias = Annotated[Sequence[str], Meta(max_length=1_000)]
 Diversity: TypeAlias = Annotated[
     float, Meta(ge=0, le=1, description="0: the best items; towards 1: items that differ from one another.")
 ]
+Field: TypeAlias = Literal["price", "image"]
 Explore: TypeAlias = Annotated[float, Meta(ge=0, le=1, description="The share of the places that goes to new items.")]
 
 
-class RankingOptions(Struct, frozen=True, forbid_unknown_fields=True):
+class ItemOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """Which items may be recommended, and how. Ids that the version does not contain are counted, not refused."""
 
     k: Count = 10
     exclude: Ids = ()
     """Items never to recommend."""
     allow: Ids | None = None
-    """Recommend only these; null allows all."""
+    """Recommend only these; all items, if it is left out or null."""
     categories: Categories = ()
     """Recommend only items of these categories; an empty list means all."""
     diversity: Diversity = 0.0
     """Has no effect on popular items, the fallback for an unknown history."""
-    reasons: bool = False
-    """For each recommendation, list the items of the history that contribute most to it."""
     twin: bool = False
     """Use the Euclidean twin, if the version has one."""
     explore: Explore | None = None
     """By default that of the service (`--explore`). Which new items are shown is random."""
     seed: Annotated[int, Meta(ge=0, le=2**32 - 1)] | None = None
     """Makes `explore` repeatable: the same request with the same seed and the same new items has the same response."""
+    fields: Annotated[Sequence[Field], Meta(max_length=2)] = ()
+    """Further details of each recommended item."""
+
+
+class RankingOptions(ItemOptions, frozen=True):
+    """The same for a history."""
+
+    reasons: bool = False
+    """For each recommendation, list the items of the history that contribute most to it."""
+
+
+class CustomerOptions(RankingOptions, frozen=True):
+    """The same for a customer, who may be looking at something right now."""
+
+    context: Ids = ()
+    """Items viewed just now: they count as the newest of the history."""
+    exclude_seen: bool = True
+    """Do not recommend items of the history."""
 
 
 class Reason(Struct, frozen=True):
@@ -73,6 +90,10 @@ class RecommendedItem(Struct, frozen=True):
     because: tuple[Reason, ...] = ()
     new: bool = False
     """Whether the version does not contain the item: its first events, similar items or attributes placed it."""
+    price: float | UnsetType | None = UNSET
+    """If it is one of the requested `fields`; null for an item without a price."""
+    image: str | UnsetType | None = UNSET
+    """The address of an image, if it is one of the requested `fields`."""
 
 
 class RankedItems(NamedTuple):

@@ -7,6 +7,7 @@ from copy import copy
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET
 from numpy.typing import NDArray
 
 from lorentzrec.data.vocabulary import UNKNOWN
@@ -17,7 +18,15 @@ from lorentzrec.model.ranking import History, Rows
 from lorentzrec.model.reasons import strongest_reasons
 from lorentzrec.serving.recommending.live_ranker import LiveRanker, QueryPoint, Ranked, explore
 from lorentzrec.serving.recommending.new_items import NewItems
-from lorentzrec.serving.recommending.query import Id, RankedItems, RankingOptions, Reason, RecommendedItem
+from lorentzrec.serving.recommending.query import (
+    Field,
+    Id,
+    ItemOptions,
+    RankedItems,
+    RankingOptions,
+    Reason,
+    RecommendedItem,
+)
 from lorentzrec.serving.versions.item_directory import Item
 from lorentzrec.serving.versions.version import Version
 
@@ -116,7 +125,7 @@ class Recommender:
         query = QueryPoint(ranker.all_items.query(*used), used) if len(seen) else None
         ranked = self._top(ranker, query, options, excluded, allowed)
         because = self._reasons(ranker, used, ranked[0]) if options.reasons and query and len(ranked[0]) else None
-        return RankedItems(self._describe(ranked, because), fallbacks)
+        return RankedItems(self._describe(ranked, options.fields, because), fallbacks)
 
     def complete_basket(self, items: Sequence[Id], options: RankingOptions = DEFAULTS) -> RankedItems:
         """Items that complement a basket: the best ones of categories that are not in it."""
@@ -129,7 +138,7 @@ class Recommender:
             ranked, cause = self.recommend(items, options), Cause.BASKET_OF_ALL_CATEGORIES
         return ranked._replace(fallbacks=(*ranked.fallbacks, Fallback(cause)))
 
-    def similar(self, item: str, options: RankingOptions = DEFAULTS) -> RankedItems:
+    def similar(self, item: str, options: ItemOptions = DEFAULTS) -> RankedItems:
         """The live items nearest to an item, live or not, scored by minus the distance; never the item itself."""
         ranker = self._ranker(options)
         row = self._known([item])
@@ -138,16 +147,28 @@ class Recommender:
         allowed, fallbacks = self._allowed(options)
         excluded = np.concatenate([row, self._known(options.exclude)])
         query = QueryPoint(ranker.all_items.precise_items(row)[0], None)
-        return RankedItems(self._describe(self._top(ranker, query, options, excluded, allowed)), fallbacks)
+        ranked = self._top(ranker, query, options, excluded, allowed)
+        return RankedItems(self._describe(ranked, options.fields), fallbacks)
 
     def _describe(
-        self, ranked: Ranked, because: Sequence[tuple[Reason, ...]] | None = None
+        self, ranked: Ranked, fields: Sequence[Field], because: Sequence[tuple[Reason, ...]] | None = None
     ) -> tuple[RecommendedItem, ...]:
-        """The ranked items with their details, and with their reasons if given."""
+        """The ranked items with their details, with the requested fields, and with their reasons if given."""
         rows, scores = ranked
         found = zip(self._items(rows), scores.tolist(), because or [()] * len(rows), strict=True)
+        price, image = "price" in fields, "image" in fields
         return tuple(
-            RecommendedItem(item.id, item.row, score, item.title, item.category, reasons, item.new)
+            RecommendedItem(
+                item.id,
+                item.row,
+                score,
+                item.title,
+                item.category,
+                reasons,
+                item.new,
+                item.price if price else UNSET,
+                item.image if image else UNSET,
+            )
             for item, score, reasons in found
         )
 
@@ -171,7 +192,7 @@ class Recommender:
         found = self.version.items.search(words, limit) + self.new_items.search(words, limit)
         return sorted(found, key=lambda item: item.id != words.strip())[:limit]
 
-    def _ranker(self, options: RankingOptions) -> LiveRanker:
+    def _ranker(self, options: ItemOptions) -> LiveRanker:
         ranker = self._twin if options.twin else self._own
         if ranker is None:
             raise InputError(
@@ -199,9 +220,7 @@ class Recommender:
         known: NDArray[np.int64] = rows[rows != UNKNOWN]
         return known
 
-    def _allowed(
-        self, options: RankingOptions, without: Sequence[int] = ()
-    ) -> tuple[Rows | None, tuple[Fallback, ...]]:
+    def _allowed(self, options: ItemOptions, without: Sequence[int] = ()) -> tuple[Rows | None, tuple[Fallback, ...]]:
         """The rows that the allow-list and the categories leave, None for all, with fallbacks for unknown ones.
 
         without: codes of categories to leave out.
@@ -227,7 +246,7 @@ class Recommender:
         self,
         ranker: LiveRanker,
         query: QueryPoint | None,
-        options: RankingOptions,
+        options: ItemOptions,
         excluded: Rows,
         allowed: Rows | None,
     ) -> Ranked:

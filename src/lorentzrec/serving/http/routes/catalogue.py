@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from litestar import Request, Response, delete, get, patch, post, put
 from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.params import JSONBody, QueryParameter
+from litestar.params import JSONBody
 
 from lorentzrec.errors import InputError
 from lorentzrec.serving.http.messages import (
@@ -24,23 +24,18 @@ from lorentzrec.serving.http.messages import (
     NewItemRemoved,
     NewItemRequest,
     NewItemResponse,
+    NoQuery,
+    RowsQuery,
     RowsRequest,
     RowsResponse,
+    SearchQuery,
 )
 from lorentzrec.serving.http.problems import READING, READING_ITEM, WITH_BODY, ServiceProblem, describe_problems
-from lorentzrec.serving.http.requests import ItemInPath, TheWorker, Worker, decode_id
+from lorentzrec.serving.http.requests import ItemInPath, StrictRequest, TheWorker, Worker, decode_id
 from lorentzrec.serving.recommending.recommender import UnknownItem
 from lorentzrec.serving.stores.new_items import ItemDetails
 from lorentzrec.serving.stores.store import LiveCounts
 
-Words = Annotated[
-    str, QueryParameter(name="query", max_length=500, description="Words of a title, or beginnings of them, or an id.")
-]
-Limit = Annotated[int, QueryParameter(ge=1, le=1_000, description="The largest number of items.")]
-RowList = Annotated[
-    str,
-    QueryParameter(pattern=r"^[0-9]{1,9}(,[0-9]{1,9}){0,999}$", description="Up to 1,000 rows, separated by commas."),
-]
 NOT_MODIFIED = ResponseSpec(None, generate_examples=False, description="The version is still the one of If-None-Match.")
 LIVE_SECONDS = 8.0
 """There may be a million live items, and a store that is sending them is not to be given up."""
@@ -51,10 +46,10 @@ LIST_TOO_LONG = (
 
 
 @get("/items", sync_to_thread=True, responses=READING)
-def search_items(worker: TheWorker, words: Words = "", limit: Limit = 20) -> ItemsResponse:
+def search_items(request: StrictRequest[SearchQuery], worker: TheWorker) -> ItemsResponse:
     """Items by the words of their titles, popular ones first; without a query, the most popular ones."""
     recommender = worker.versions.recommender
-    return ItemsResponse(recommender.search(words, limit), recommender.version.name)
+    return ItemsResponse(recommender.search(request.query.query, request.query.limit), recommender.version.name)
 
 
 @get("/items/{item:str}", sync_to_thread=True, responses=READING_ITEM)
@@ -182,7 +177,7 @@ def get_model(worker: TheWorker) -> ModelInformation:
 
 
 @get("/map", sync_to_thread=True, media_type="application/octet-stream", responses=READING_ITEM | {304: NOT_MODIFIED})
-def get_map(worker: TheWorker, request: Request[Any, Any, Any]) -> Response[bytes]:
+def get_map(worker: TheWorker, request: StrictRequest[NoQuery]) -> Response[bytes]:
     """The positions of all items in the Poincaré disk, little-endian, in row order.
 
     First float32 x and y of each item, then int32 category codes (-1: none), then float32 popularity.
@@ -198,10 +193,10 @@ def get_map(worker: TheWorker, request: Request[Any, Any, Any]) -> Response[byte
 
 
 @get("/map/items", sync_to_thread=True, responses=READING)
-def get_items_of_rows(worker: TheWorker, rows: RowList) -> ItemsResponse:
+def get_items_of_rows(request: StrictRequest[RowsQuery], worker: TheWorker) -> ItemsResponse:
     """The items in some rows of the map."""
     version = worker.versions.recommender.version
-    wanted = np.array([int(row) for row in rows.split(",")])
+    wanted = np.array([int(row) for row in request.query.rows.split(",")])
     if wanted.max() >= len(version.items):
         raise InputError(
             f"row {wanted.max()} is beyond the {len(version.items)} items of version {version.name}: check it"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from secrets import token_hex
-from typing import Annotated
 
 from litestar import delete, get, post
-from litestar.params import JSONBody, QueryParameter
+from litestar.params import JSONBody
 
 from lorentzrec.errors import InputError
 from lorentzrec.serving.http.messages import (
@@ -16,14 +15,13 @@ from lorentzrec.serving.http.messages import (
     EventsRequest,
     EventsResponse,
     HistoryEvent,
+    HistoryQuery,
     HistoryResponse,
     NewEvent,
 )
 from lorentzrec.serving.http.problems import READING, WITH_BODY
-from lorentzrec.serving.http.requests import TheWorker, UserInPath, Worker, decode_id
+from lorentzrec.serving.http.requests import StrictRequest, TheWorker, UserInPath, Worker, decode_id
 from lorentzrec.serving.stores.store import Event, usual_id
-
-Limit = Annotated[int, QueryParameter(ge=1, le=10_000, description="The largest number of events: the newest.")]
 
 STEP_SECONDS = 1e-6
 """Between events of one request that have no time: the smallest step that seconds since 1970 distinguish."""
@@ -83,10 +81,10 @@ def _to_event(event: NewEvent, now: float, weights: Mapping[str, float]) -> Even
 
 
 @get("/users/{user:str}/history", sync_to_thread=True, responses=READING)
-def get_history(user: UserInPath, worker: TheWorker, limit: Limit = 100) -> HistoryResponse:
+def get_history(user: UserInPath, request: StrictRequest[HistoryQuery], worker: TheWorker) -> HistoryResponse:
     """The newest events of a customer, oldest first. An unknown customer has none."""
     id, recommender = decode_id(user), worker.versions.in_use
-    events = worker.store.call(lambda store: store.history(id, limit))
+    events = worker.store.call(lambda store: store.history(id, request.query.limit))
     titles: dict[str, str | None] = {}
     if recommender is not None:
         items = recommender.find_items([event.item for event in events])

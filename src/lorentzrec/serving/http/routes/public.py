@@ -13,7 +13,7 @@ from litestar.exceptions import NotFoundException
 from lorentzrec.errors import StoreUnavailable
 from lorentzrec.serving.http.documentation import documentation_page, exact_document
 from lorentzrec.serving.http.messages import Liveness, Readiness
-from lorentzrec.serving.http.problems import describe_problems
+from lorentzrec.serving.http.problems import PROBING
 from lorentzrec.serving.http.requests import TheWorker
 
 PAGE_HEADERS = {
@@ -30,13 +30,13 @@ NAMED_FILES = {"/": "index.html", "/favicon.ico": "icon.svg"}
 """Files with a path of their own. Browsers ask for the icon wherever a page names none, such as next to /schema."""
 
 
-@get("/healthz", sync_to_thread=False)
+@get("/healthz", sync_to_thread=False, responses=PROBING)
 def get_liveness() -> Liveness:
     """The process runs. Restart it if this does not respond. The store is not checked."""
     return Liveness()
 
 
-@get("/readyz", sync_to_thread=False, responses=describe_problems())
+@get("/readyz", sync_to_thread=False, responses=PROBING)
 def get_readiness(worker: TheWorker) -> Readiness:
     """There is a version, and the store can be read. If not, 503 gives the reason; `warnings` report everything else.
 
@@ -48,7 +48,7 @@ def get_readiness(worker: TheWorker) -> Readiness:
     return Readiness(True, version.name, [*worker.versions.warnings, *worker.store.warnings])
 
 
-@get("/metrics", sync_to_thread=True, media_type=MediaType.TEXT)
+@get("/metrics", sync_to_thread=True, media_type=MediaType.TEXT, responses=PROBING)
 def get_metrics(worker: TheWorker) -> Response[bytes]:
     """Metrics of all workers, in the text format of Prometheus."""
     return Response(worker.metrics.text(), media_type="text/plain; version=0.0.4")
@@ -67,7 +67,7 @@ def get_page_file(request: Request[Any, Any, Any]) -> Response[bytes]:
 
 @get("/docs", sync_to_thread=True, include_in_schema=False)
 def get_documentation(request: Request[Any, Any, Any]) -> Response[str]:
-    page = documentation_page(exact_document(request.app.openapi_schema.to_schema()), str(request.base_url))
+    page = documentation_page(exact_document(request.app), str(request.base_url))
     return Response(page, media_type=MediaType.HTML, headers=PAGE_HEADERS)
 
 

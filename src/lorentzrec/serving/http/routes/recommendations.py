@@ -6,29 +6,18 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
-from typing import Annotated
 
 from litestar import get, post
-from litestar.params import FromQuery, JSONBody, QueryParameter
+from litestar.params import JSONBody
+from msgspec.structs import asdict
 
 from lorentzrec.errors import RecordDamaged, StoreUnavailable
 from lorentzrec.model.fallbacks import render_fallbacks
 from lorentzrec.serving.http.messages import BasketRequest, RecommendRequest, RecommendResponse
 from lorentzrec.serving.http.problems import READING, READING_ITEM, STORE_UNAVAILABLE, WITH_BODY
-from lorentzrec.serving.http.requests import ItemInPath, TheWorker, UserInPath, Worker, cost, decode_id
-from lorentzrec.serving.recommending.query import LARGEST_K, Id, RankedItems, RankingOptions
+from lorentzrec.serving.http.requests import ItemInPath, StrictRequest, TheWorker, UserInPath, Worker, cost, decode_id
+from lorentzrec.serving.recommending.query import CustomerOptions, Id, ItemOptions, RankedItems
 from lorentzrec.serving.recommending.recommender import Recommender
-
-# Litestar ignores the limits of msgspec.Meta in query parameters, so they are repeated here.
-Count = Annotated[int, QueryParameter(ge=1, le=LARGEST_K, description="The number of items.")]
-Diversity = Annotated[
-    float, QueryParameter(ge=0, le=1, description="0: the best items; towards 1: items that differ from one another.")
-]
-Explore = Annotated[
-    float | None, QueryParameter(ge=0, le=1, description="The share of the places that goes to new items.")
-]
-Categories = Annotated[list[str] | None, QueryParameter(max_items=1_000, description="Only these. Repeatable.")]
-Excluded = Annotated[list[str] | None, QueryParameter(max_items=1_000, description="Never these. Repeatable.")]
 
 logger = logging.getLogger("lorentzrec.serving")
 
@@ -44,23 +33,10 @@ async def recommend(data: JSONBody[RecommendRequest], worker: TheWorker) -> Reco
 
 @get("/users/{user:str}/recommendations", responses=READING)
 async def recommend_for_user(
-    user: UserInPath,
-    worker: TheWorker,
-    k: Count = 10,
-    diversity: Diversity = 0.0,
-    categories: Categories = None,
-    reasons: FromQuery[bool] = False,
-    explore: Explore = None,
+    user: UserInPath, request: StrictRequest[CustomerOptions], worker: TheWorker
 ) -> RecommendResponse:
     """Recommend items for a customer. An event sent a moment ago already counts."""
-    sent = RecommendRequest(
-        user=decode_id(user),
-        k=k,
-        diversity=diversity,
-        categories=categories or [],
-        reasons=reasons,
-        explore=explore,
-    )
+    sent = RecommendRequest(user=decode_id(user), **asdict(request.query))
     return await _run(worker, sent, sent.history_length, partial(_recommend, sent, worker))
 
 
@@ -82,25 +58,14 @@ async def complete_basket(data: JSONBody[BasketRequest], worker: TheWorker) -> R
 
 
 @get("/items/{item:str}/similar", responses=READING_ITEM)
-async def similar_items(
-    item: ItemInPath,
-    worker: TheWorker,
-    k: Count = 10,
-    diversity: Diversity = 0.0,
-    categories: Categories = None,
-    exclude: Excluded = None,
-    twin: FromQuery[bool] = False,
-    explore: Explore = None,
-) -> RecommendResponse:
+async def similar_items(item: ItemInPath, request: StrictRequest[ItemOptions], worker: TheWorker) -> RecommendResponse:
     """The items nearest to an item."""
-    options = RankingOptions(
-        k, exclude or [], categories=categories or [], diversity=diversity, twin=twin, explore=explore
-    )
+    options = request.query
     return await _run(worker, options, 1, lambda one: (one.similar(decode_id(item), options), None))
 
 
 async def _run(
-    worker: Worker, options: RankingOptions, history: int, rank: Callable[[Recommender], tuple[RankedItems, str | None]]
+    worker: Worker, options: ItemOptions, history: int, rank: Callable[[Recommender], tuple[RankedItems, str | None]]
 ) -> RecommendResponse:
     """Run `rank` in a thread; it returns the items, and why the history could not be read, if it could not.
 

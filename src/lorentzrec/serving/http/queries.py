@@ -1,0 +1,75 @@
+"""Query strings as messages: a parameter is a field of a message, as in a body, and a list is a repeated parameter."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, TypeVar, get_args
+from urllib.parse import parse_qsl
+
+import msgspec
+from litestar.handlers import BaseRouteHandler
+
+from lorentzrec.serving.http.messages import Fault, NoQuery
+from lorentzrec.serving.http.problems import ServiceProblem, describe_unknown_field, find_fault
+
+LONGEST_QUERY = 2**15
+"""Bytes. It is decoded while other requests wait, so that long lists belong into a body."""
+
+Query = TypeVar("Query", bound=msgspec.Struct)
+
+
+def query_type(handler: BaseRouteHandler) -> type[msgspec.Struct]:
+    """The message of a handler's parameters: it takes a `StrictRequest` of that message."""
+    request = handler.parsed_fn_signature.parameters.get("request")
+    kinds: tuple[type[msgspec.Struct]] = get_args(request.annotation) if request else (NoQuery,)
+    return kinds[0]
+
+
+def decode_query(text: bytes, kind: type[Query]) -> Query:
+    """The parameters of a request. Unknown ones are refused, and repeated ones that are no lists.
+
+    An empty list is sent as a parameter without a value, `allow=`.
+    """
+    if len(text) > LONGEST_QUERY:
+        raise ServiceProblem(
+            f"the parameters are longer than {LONGEST_QUERY:,} bytes: send fewer ids, or a body with POST",
+            414,
+            "too-large",
+        )
+    try:
+        pairs = parse_qsl(text.decode(), keep_blank_values=True, errors="strict")
+    except UnicodeDecodeError:
+        problem = "the parameters are not UTF-8: encode them as UTF-8, then with percent signs"
+        raise ServiceProblem(problem, 400, "invalid-request") from None
+    sent: dict[str, list[str]] = {}
+    for name, value in pairs:
+        sent.setdefault(name, []).append(value)
+    lists, faults = _lists(kind), []
+    values: dict[str, str | list[str]] = {}
+    for name, texts in sent.items():
+        if name not in lists:
+            faults.append(Fault(name, describe_unknown_field(lists, "parameter", name)))
+        elif lists[name]:
+            values[name] = [] if texts == [""] else texts
+        elif len(texts) > 1:
+            faults.append(Fault(name, f"is given {len(texts)} times: send it once"))
+        else:
+            values[name] = texts[0]
+    try:
+        if not faults:
+            return msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as error:
+        faults.append(find_fault(error, "query"))
+    detail = "; ".join(f"{fault.where}: {fault.what}" for fault in faults)
+    raise ServiceProblem(detail, 400, "invalid-request", faults)
+
+
+@cache
+def _lists(kind: type[msgspec.Struct]) -> dict[str, bool]:
+    """The parameters of a message, and whether each is a list."""
+    _, schemas = msgspec.json.schema_components([kind])
+    fields: dict[str, dict[str, Any]] = schemas[kind.__name__]["properties"]
+    return {
+        name: any(part.get("type") == "array" for part in (schema, *schema.get("anyOf", ())))
+        for name, schema in fields.items()
+    }

@@ -19,7 +19,14 @@ import pytest
 from safetensors.numpy import save_file
 
 from lorentzrec import atomic
-from lorentzrec.atomic import atomic_directory, atomic_file, checksum, read_directory, scratch_directory
+from lorentzrec.atomic import (
+    atomic_directory,
+    atomic_file,
+    checksum,
+    read_directory,
+    remove_directory,
+    scratch_directory,
+)
 from lorentzrec.errors import ArtifactError, ConfigError, InputError
 
 
@@ -404,3 +411,22 @@ def test_checksum_is_sha256(tmp_path: Path) -> None:
     (tmp_path / "abc").write_bytes(b"abc")
     # The example of the standard, FIPS 180-2 appendix B.1.
     assert checksum(tmp_path / "abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_a_folder_is_removed_whole(tmp_path: Path) -> None:
+    """Killed when it begins to delete files, a process leaves no part of the folder under its name."""
+    write_folder(tmp_path / "folder", "text")
+    script = (
+        "import os, shutil, signal, sys\n"
+        "from lorentzrec.atomic import remove_directory\n"
+        "shutil.rmtree = lambda *arguments, **options: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "remove_directory(sys.argv[1])\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", script, tmp_path / "folder"], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert not (tmp_path / "folder").exists()
+    write_folder(tmp_path / "folder", "new")
+    assert content(tmp_path) == {"folder/manifest.json": "new"}, "the next write removes what was left"
+    remove_directory(tmp_path / "folder")
+    remove_directory(tmp_path / "folder")
+    assert list(tmp_path.iterdir()) == []

@@ -59,6 +59,17 @@ def atomic_directory(target: str | Path, *, marker: str = MARKER) -> Iterator[Pa
                 shutil.rmtree(old, ignore_errors=True)
 
 
+def remove_directory(target: str | Path) -> None:
+    """Remove a folder of `atomic_directory`, if it exists, in one step: a killed process leaves all of it or nothing.
+
+    What a killed process could not delete any more has a hidden name, and is deleted by the next write to `target`.
+    """
+    place = Path(target).resolve()
+    if place.exists():
+        with _owned_folder(place.parent, f".{place.name}{_WRITING}") as hidden, _exclusive(place.parent):
+            place.rename(hidden / place.name)
+
+
 class _Writable(Exception):  # noqa: N818 - not an error: it undoes a write that would succeed
     """The folder can be written."""
 

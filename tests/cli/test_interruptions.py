@@ -10,15 +10,19 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from cli.command_line import SETTINGS, run, run_json
+from cli.command_line import SETTINGS, run
 from interruptible_processes import environment
-from lorentzrec import load
+from lorentzrec import TrainingConfig, load, train
+from lorentzrec.ingest.dataset import open_dataset
+from lorentzrec.learning.checkpoint import Checkpoint
 from lorentzrec.learning.kernels.compiling import COMPILING
 from lorentzrec.model.notes import NoteKind
 
 FOREVER = ("--set", "dimension=4", "--set", "epochs=1000000")
+CONFIG = TrainingConfig(dimension=4, epochs=3, threads=1, seed=5)
 PATIENCE = 300.0
 """Seconds to wait for the end of a process: long, since the machine may be busy. Nothing is measured by it."""
 SIGNALS = [(signal.SIGINT, 130, "stopped by Ctrl-C"), (signal.SIGTERM, 143, "stopped by SIGTERM")]
@@ -48,7 +52,8 @@ def begin(
     )
     command = [sys.executable, *program, *map(str, arguments)]
     env = environment(**variables)
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=env)
     processes.append(process)
     return process
 
@@ -194,11 +199,13 @@ def test_in_a_later_epoch_the_model_so_far_is_saved_next_to_the_good_one(
     unfinished = place.with_name("model.interrupted")
     assert f"The model is in {unfinished}" in out
     moved = f"the unfinished model is in {unfinished}; {place} is unchanged: to use the unfinished one, move it there"
-    assert lines[-2:] == [moved, line]
+    checkpoint = place.with_name("model.checkpoint")
+    kept = f"the checkpoint is in {checkpoint}: run the same command with --resume to continue"
+    assert lines[-3:] == [moved, kept, line]
     assert content_of(place) == before
-    assert len(load(unfinished).record) >= 1
+    assert len(load(unfinished).record) == len(Checkpoint.load(checkpoint).record) >= 1
     assert NoteKind.INTERRUPTED in {note.kind for note in load(unfinished).note_records}
-    assert sorted(path.name for path in place.parent.iterdir()) == ["model", "model.interrupted"]
+    assert sorted(path.name for path in place.parent.iterdir()) == ["model", "model.checkpoint", "model.interrupted"]
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -214,28 +221,73 @@ def test_where_there_is_no_model_or_it_may_be_overwritten(
     assert lines[-1] == "stopped by Ctrl-C"
     assert '"interrupted": true' in out
     assert NoteKind.INTERRUPTED in {note.kind for note in load(place).note_records}
-    assert [path.name for path in place.parent.iterdir()] == ["model"]
-
-
-def test_while_the_model_is_written(place: Path, shop: Path, processes: list[subprocess.Popen[str]]) -> None:
-    """The old model stays, and the run is finished by --resume from its last checkpoint."""
-    before = content_of(place)
-    process = begin(processes, "train", shop, "--out", place, *SETTINGS, "--set", "seed=5", moment="save")
-    wait_for(process, "now: save")
-    interrupt(process, signal.SIGINT, 130)
-    assert content_of(place) == before
     assert sorted(path.name for path in place.parent.iterdir()) == ["model", "model.checkpoint"]
-    assert run_json("train", shop, "--out", place, *SETTINGS, "--set", "seed=5", "--resume")["config"]["seed"] == 5
-    assert load(place).config.seed == 5
 
 
-def test_killed_in_an_epoch(place: Path, shop: Path, processes: list[subprocess.Popen[str]]) -> None:
-    before = content_of(place)
-    process = begin(processes, "train", shop, "--out", place, *FOREVER, "--set", "patience=1000000", moment="epoch 2")
-    wait_for(process, "now: epoch 2")
-    process.kill()
-    process.communicate()
+MOMENTS = [
+    ("before epoch 1", 0),
+    ("checkpoint 1", 1),
+    ("before epoch 2", 1),
+    ("checkpoint 2", 2),
+    ("checkpoint 3", 3),
+    ("save", 3),
+    ("removal", 0),
+]
+"""A moment of a run of three epochs, and the epochs that are finished then; none are left at the end."""
+
+
+@pytest.mark.parametrize(
+    ("number", "moment", "finished"),
+    [
+        *((number, *moment) for number in (signal.SIGINT, signal.SIGKILL) for moment in MOMENTS),
+        (signal.SIGTERM, "checkpoint 2", 2),
+    ],
+)
+def test_a_stopped_run_continues_after_its_last_finished_epoch(
+    number: signal.Signals, moment: str, finished: int, place: Path, shop: Path, processes: list[subprocess.Popen[str]]
+) -> None:
+    """However and whenever it was stopped, with a good model in place; a checkpoint that is killed is not written."""
+    before, checkpoint = content_of(place), place.with_name("model.checkpoint")
+    command = ("train", shop, "--out", place, *SETTINGS, "--set", "seed=5")
+    process = begin(processes, *command, moment=moment)
+    wait_for(process, f"now: {moment}")
+    process.send_signal(number)
+    _, rest = process.communicate(timeout=PATIENCE)
+    assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[number], rest
+    assert "Traceback" not in rest
+    if number == signal.SIGKILL and moment.startswith("checkpoint"):
+        finished -= 1
+    if moment != "removal":
+        assert content_of(place) == before
+    assert (len(Checkpoint.load(checkpoint).record) if checkpoint.exists() else 0) == finished
+
+    resumed = begin(processes, *command, "--resume", moment="none")
+    _, rest = resumed.communicate(timeout=PATIENCE)
+    assert resumed.returncode == 0, rest
+    first = [line for line in rest.splitlines() if line.startswith("first: ")]
+    assert first == ([f"first: epoch {finished + 1}"] if finished < 3 else [])
+    parts = open_dataset(shop).named_parts()
+    expected = train(parts["train"], CONFIG, validation=parts["validation"], progress=False)
+    np.testing.assert_array_equal(load(place).item_points, expected.item_points)
+    left = {path.name for path in place.parent.iterdir()}
+    assert left <= {"model", "model.interrupted"}, "no checkpoint, nothing half-written"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_within_an_epoch(number: int, place: Path, shop: Path, processes: list[subprocess.Popen[str]]) -> None:
+    """At no special moment: the run continues until the signal arrives, and the next begins with the epoch after."""
+    before, checkpoint = content_of(place), place.with_name("model.checkpoint")
+    command = ("train", shop, "--out", place, *FOREVER, "--set", "patience=1000000")
+    process = begin(processes, *command, moment="epoch 3")
+    wait_for(process, "now: epoch 3")
+    process.send_signal(number)
+    process.communicate(timeout=PATIENCE)
     assert content_of(place) == before
+    finished = len(Checkpoint.load(checkpoint).record)
+    assert finished >= 2
+    if number != signal.SIGKILL:
+        assert len(load(place.with_name("model.interrupted")).record) == finished
+    wait_for(begin(processes, *command, "--resume", moment="none"), f"first: epoch {finished + 1}")
 
 
 def test_a_place_for_an_unfinished_model_that_is_taken(place: Path, shop: Path) -> None:

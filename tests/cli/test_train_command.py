@@ -118,8 +118,12 @@ def test_resume_ends_in_the_same_model(events_file: Path, tmp_path: Path) -> Non
 
 
 def test_resume_without_checkpoint(events_file: Path, tmp_path: Path) -> None:
-    line = error_of("train", events_file, "--out", tmp_path / "model", "--resume", *SETTINGS)
-    assert line.endswith("so there is nothing to resume: leave --resume out")
+    """As after a run that was killed before the end of its first epoch."""
+    result = run("train", events_file, "--out", tmp_path / "model", "--resume", *SETTINGS)
+    checkpoint = tmp_path / "model.checkpoint"
+    line = f"note: there was no checkpoint in {checkpoint}: training started with the first epoch"
+    assert result.stderr.splitlines().count(line) == 1
+    assert [epoch.epoch for epoch in load(tmp_path / "model").record] == [1, 2, 3]
 
 
 def test_no_epochs_are_refused(events_file: Path, tmp_path: Path) -> None:

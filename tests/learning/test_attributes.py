@@ -18,7 +18,6 @@ from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ConfigError, InputError, StopTraining
 from lorentzrec.geometry import FloatArray, hyperboloid
-from lorentzrec.learning import trainer
 from lorentzrec.learning.epochs import EpochRunner, block_bounds, epoch_key, order_of
 from lorentzrec.learning.kernels.attributes import compose as compose_one
 from lorentzrec.learning.kernels.structures import HISTORY, TARGET, Attributes
@@ -210,7 +209,7 @@ def test_an_item_of_a_group_is_recommended_to_it_without_an_event() -> None:
 
 
 @pytest.mark.parametrize("targets", ["shared", "separate"])
-def test_a_checkpoint_continues_to_the_same_bits(targets: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_continues_to_the_same_bits(targets: str, tmp_path: Path) -> None:
     data = grouped()
     attributes = attributes_for(data)
     config = quick(epochs=4, targets=targets)
@@ -220,7 +219,6 @@ def test_a_checkpoint_continues_to_the_same_bits(targets: str, tmp_path: Path, m
         if record.epoch == 2:
             raise StopTraining
 
-    monkeypatch.setattr(trainer, "_SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     run: dict[str, Any] = {"attributes": attributes, "checkpoint": tmp_path / "checkpoint", "progress": False}
     train(data, config, callbacks=[stop], **run)
     assert bits(train(data, config, resume=True, **run)) == bits(whole)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ from lorentzrec.learning.checkpoint import ARRAYS, Checkpoint
 from lorentzrec.learning.trainer import train
 from lorentzrec.manifest import write_manifest
 from lorentzrec.model.notes import Note
+from lorentzrec.model.record import EpochRecord
 from model.hand_made_models import RECORD
 
 DATA = grouped(events=300)
@@ -51,9 +53,56 @@ def test_a_newer_one_takes_the_place_of_an_older(folder: Path) -> None:
     assert [path.name for path in folder.parent.iterdir()] == ["run"], "nothing half-written remains"
 
 
-def test_a_missing_one_is_nothing_to_resume(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match=r"gone.* is missing, so there is nothing to resume"):
-        train(DATA, CONFIG, checkpoint=tmp_path / "gone", resume=True)
+def test_a_run_without_a_checkpoint_starts_with_its_first_epoch(tmp_path: Path) -> None:
+    """As if it had been stopped before the end of that epoch."""
+    model = train(DATA, CONFIG, checkpoint=tmp_path / "gone", resume=True)
+    assert [epoch.epoch for epoch in model.record] == [1, 2]
+    note = f"there was no checkpoint in {tmp_path / 'gone'}: training started with the first epoch"
+    assert note in model.notes
+
+
+def test_arrays_that_are_missing_are_named(folder: Path) -> None:
+    (folder / ARRAYS).unlink()
+    with pytest.raises(ArtifactError, match=r"state\.safetensors is missing: delete it and train from the start"):
+        train(DATA, CONFIG, checkpoint=folder, resume=True)
+
+
+def test_every_epoch_is_on_disk_when_it_is_reported(tmp_path: Path) -> None:
+    saved: list[int] = []
+
+    def look(record: EpochRecord) -> None:
+        saved.append(len(Checkpoint.load(tmp_path / "run").record))
+
+    train(DATA, CONFIG.replace(epochs=4), checkpoint=tmp_path / "run", callbacks=[look])
+    assert saved == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("signals", [[signal.SIGINT], [signal.SIGTERM], [signal.SIGINT, signal.SIGINT]])
+def test_an_interrupt_waits_until_the_checkpoint_is_written(
+    signals: list[signal.Signals], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The signals arrive in the middle of writing that of epoch 2."""
+
+    def save_and_interrupt(tensors: Any, path: Any) -> None:
+        save_file(tensors, path)
+        if Path(path).parent.name.startswith(".run") and len(reported) == 1:
+            for number in signals:
+                signal.raise_signal(number)
+
+    reported: list[EpochRecord] = []
+    whole = train(DATA, CONFIG.replace(epochs=4))
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr("safetensors.numpy.save_file", save_and_interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                train(DATA, CONFIG.replace(epochs=4), checkpoint=tmp_path / "run", watch=reported.append)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert len(Checkpoint.load(tmp_path / "run").record) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["run"], "nothing half-written remains"
+    resumed = train(DATA, CONFIG.replace(epochs=4), checkpoint=tmp_path / "run", resume=True)
+    np.testing.assert_array_equal(resumed.item_points, whole.item_points)
 
 
 def test_damaged_arrays_are_refused(folder: Path) -> None:
@@ -169,7 +218,6 @@ def test_a_disk_that_is_full_costs_the_checkpoint_and_not_the_training(tmp_path:
         f"import resource, sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "from grouped_data import grouped, quick\n"
         "from lorentzrec.learning import trainer\n"
-        "trainer._SECONDS_BETWEEN_CHECKPOINTS = -1.0\n"
         "trainer.train(grouped(), quick(epochs=1))  # the kernels are in their cache from here on\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1024, resource.RLIM_INFINITY))\n"
         f"model = trainer.train(grouped(), quick(), checkpoint={str(tmp_path / 'run')!r})\n"

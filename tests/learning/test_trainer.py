@@ -110,11 +110,6 @@ def test_one_seed_and_one_thread_give_the_same_bits(options: dict[str, str]) -> 
     assert not same_points(first, train(DATA, quick(seed=2, **options)))
 
 
-@pytest.fixture
-def checkpoint_every_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lorentzrec.learning.trainer._SECONDS_BETWEEN_CHECKPOINTS", -1.0)
-
-
 def interrupt_before(epoch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Press Ctrl-C when this epoch begins."""
     begin = TrainingProgress.begin
@@ -129,7 +124,6 @@ def interrupt_before(epoch: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("options", KINDS)
 @pytest.mark.parametrize("validation", [0.0, 0.5])
-@pytest.mark.usefixtures("checkpoint_every_epoch")
 def test_an_interrupted_run_ends_in_the_same_bits(options: dict[str, str], validation: float, tmp_path: Path) -> None:
     config = quick(validation=validation, patience=2, epochs=6, negative_count=2, **options)
     whole = train(DATA, config)
@@ -149,7 +143,6 @@ def test_an_interrupted_run_ends_in_the_same_bits(options: dict[str, str], valid
     assert same_points(whole, train(DATA, config, checkpoint=tmp_path / "run", resume=True)), "nothing is left to do"
 
 
-@pytest.mark.usefixtures("checkpoint_every_epoch")
 def test_a_resumed_run_keeps_its_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some are made in the first epoch, which a resumed run does not repeat."""
     everything = [(0, item) for item in range(5)] + [(user, item) for user in range(1, 9) for item in range(2)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lorentzrec.atomic import MARKER
+from lorentzrec.atomic import MARKER, remove_directory
 from lorentzrec.cli.inputs import require_dataset, training_data, with_types_of
 from lorentzrec.cli.options import check_engine, event_file_options
 from lorentzrec.cli.output import note, print_result, say, table, with_flags
@@ -84,8 +84,8 @@ def train(
     epoch. From event files, all events are used for training: to hold some out, prepare a dataset with --split first.
 
     Ctrl-C and SIGTERM end training and save the model so far: to --out if there is no model yet, otherwise next to it,
-    to OUT.interrupted. Before the end of the first epoch nothing is saved. During training, a checkpoint is kept in
-    OUT.checkpoint.
+    to OUT.interrupted. Before the end of the first epoch nothing is saved. A checkpoint is written to OUT.checkpoint
+    after every epoch, so that --resume continues after the last finished epoch, however the run ended.
 
     $ lorentzrec train shop --out model
     $ lorentzrec train events.csv --out model --user-column customer --item-column sku --set dimension=64 \
@@ -104,7 +104,7 @@ def train(
         was prepared with.
     start MODEL: Model to continue from, with its settings, few epochs and a low learning rate.
     list_settings: Show all hyper-parameters and exit.
-    resume: Resume from the checkpoint of a stopped run.
+    resume: Continue a stopped run after its last finished epoch.
     overwrite: If training is interrupted, replace the model in --out anyway.
     engine: local: compiled kernels on this machine. keras: Keras on the back end that KERAS_BACKEND names, for GPUs.
         spark: a cluster, from a dataset.
@@ -114,7 +114,9 @@ def train(
     scratch: Folder that all workers reach, for customers and points during training; local, az:// or s3://.
         Default: OUT.rounds.
     """
+    from lorentzrec.learning.checkpoint import is_checkpoint
     from lorentzrec.model.artifact import load
+    from lorentzrec.model.notes import Note, NoteKind
 
     local_options = {"attributes": None if attributes == "none" else attributes, "start": start}
     spark_options: dict[str, Any] = {"master": master, "workers": workers, "rounds": rounds, "scratch": scratch}
@@ -130,23 +132,25 @@ def train(
     checkpoint = out.with_name(f"{out.name}.checkpoint")
     if checkpoint.exists() and not resume:
         raise InputError(f"{checkpoint} is left from a run that was stopped: add --resume to continue it, or remove it")
-    learn = partial(_learn, start=model_to_start, checkpoint=checkpoint, resume=resume)
+    found = is_checkpoint(checkpoint)
+    learn = partial(_learn, start=model_to_start, checkpoint=checkpoint, resume=found)
     if engine == "spark":
         rounds_folder = out.with_name(f"{out.name}.rounds")
         if rounds_folder.exists() and not resume:
             raise InputError(f"{rounds_folder} is left from a stopped run: add --resume to continue it, or remove it")
-        if resume and scratch is None and not checkpoint.exists() and not rounds_folder.exists():
-            raise InputError(f"{rounds_folder} is missing, so there is nothing to resume: leave --resume out")
+        found = found or rounds_folder.exists() or scratch is not None
         learn = partial(_learn_on_spark, checkpoint=checkpoint, rounds_folder=rounds_folder, **spark_options)
     elif engine == "keras":
-        learn = partial(_learn_on_keras, checkpoint=checkpoint, resume=resume)
+        learn = partial(_learn_on_keras, checkpoint=checkpoint, resume=found)
+    if resume and not found:
+        note([str(Note(NoteKind.NOTHING_TO_RESUME, {"folder": checkpoint}))])
     try:
         model = learn(data, chosen, file_options, attributes)
     except TrainingInterrupted as interrupted:
         _save_unfinished(interrupted.model, place_if_interrupted, out, checkpoint, json)
         raise
     model.save(out)
-    shutil.rmtree(checkpoint, ignore_errors=True)
+    remove_directory(checkpoint)
     if replaces:
         note([f"the previous model in {out} was replaced"])
     show_model(model, out, json, interrupted=False)
@@ -221,12 +225,13 @@ def _learn_on_spark(
     **options: Any,
 ) -> Model:
     """Rounds in the scratch storage that belong to the same run are continued in any case."""
+    from lorentzrec.learning.checkpoint import is_checkpoint
     from lorentzrec.spark import train as learn
 
     dataset = require_dataset(data, "--engine spark", **file_options)
     _note_attributes(dataset, attributes, "--engine spark", "--engine local")
     say(f"training on {dataset!r}")
-    options |= {"scratch": scratch or rounds_folder, "checkpoint": checkpoint, "resume": checkpoint.exists()}
+    options |= {"scratch": scratch or rounds_folder, "checkpoint": checkpoint, "resume": is_checkpoint(checkpoint)}
     model = learn(dataset, config, **options)
     shutil.rmtree(rounds_folder, ignore_errors=True)
     return model

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.atomic import MARKER, atomic_directory, checksum, read_directory
+from lorentzrec.atomic import MARKER, atomic_directory, checksum, current_directory, read_directory
 from lorentzrec.errors import ArtifactError, ConfigError
 from lorentzrec.manifest import SEAL, FolderKind, write_manifest
 from lorentzrec.model.config import TrainingConfig
@@ -26,6 +26,11 @@ CHECKPOINT = FolderKind(
     {"config": dict, "data_digest": str, "record": list, "best_epoch": int, "notes": list},
     unsealed=1,
 )
+
+
+def is_checkpoint(path: str | Path) -> bool:
+    """Whether there is something to resume; a folder that was not written by us is not."""
+    return (current_directory(path) / MARKER).exists()
 
 
 @dataclass(frozen=True)
@@ -63,9 +68,7 @@ class Checkpoint:
         try:
             return read_directory(path, cls._read)
         except FileNotFoundError as error:
-            raise ArtifactError(
-                f"{error.filename} is missing, so there is nothing to resume: leave --resume out"
-            ) from None
+            raise ArtifactError(f"{error.filename} is missing: {AGAIN}") from None
         except OSError as error:
             raise ArtifactError(f"{path} cannot be read as a checkpoint ({error}): {AGAIN}") from None
 

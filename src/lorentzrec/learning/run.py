@@ -18,6 +18,7 @@ from lorentzrec.data.interactions import Interactions, offsets_of
 from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.evaluation.protocol import cutoff_of, evaluate
+from lorentzrec.interrupts import deferred_interrupts
 from lorentzrec.learning.checkpoint import Checkpoint
 from lorentzrec.learning.epochs import EpochRunner, Runner, find_learners
 from lorentzrec.learning.kernels.structures import Table
@@ -129,8 +130,17 @@ class TrainingRun:
         waited = len(self.record) - self.best_epoch
         return self.best_epoch > 0 and waited >= self.config.patience and self.record[-1].validation is not None
 
-    def epoch(self, progress: TrainingProgress, cancelled: threading.Event) -> EpochRecord:
-        """Run the next epoch, validate it if it is its turn, and keep its points if they are the best so far."""
+    def epoch(
+        self,
+        progress: TrainingProgress,
+        cancelled: threading.Event,
+        save: Callable[[], None] = lambda: None,
+    ) -> EpochRecord:
+        """Run the next epoch, validate it if it is its turn, and keep its points if they are the best so far.
+
+        save: called as soon as the epoch is recorded. Ctrl-C and SIGTERM wait until it returns, so an epoch is recorded
+        and saved, or neither.
+        """
         number = len(self.record) + 1
         rate = learning_rate(self.config, number)
         progress.begin(number)
@@ -155,9 +165,11 @@ class TrainingRun:
             validation=metrics,
         )
         best_before = max((self._validated(earlier) for earlier in self.record), default=-1.0)
-        self.record.append(record)
-        if metrics is not None and self._validated(record) > best_before:
-            self.best_epoch, self.best = number, self._points()
+        with deferred_interrupts():
+            self.record.append(record)
+            if metrics is not None and self._validated(record) > best_before:
+                self.best_epoch, self.best = number, self._points()
+            save()
         return record
 
     def validate(self) -> dict[str, float]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -13,7 +13,7 @@ from lorentzrec.atomic import refuse_unwritable
 from lorentzrec.data.interactions import Interactions, refuse_other_data
 from lorentzrec.data.joining import reindex
 from lorentzrec.errors import ConfigError, InputError, LorentzrecError, StopTraining, TrainingInterrupted
-from lorentzrec.learning.checkpoint import Checkpoint
+from lorentzrec.learning.checkpoint import Checkpoint, is_checkpoint
 from lorentzrec.learning.progress import TrainingProgress
 from lorentzrec.learning.run import VALIDATION_METRIC, TrainingRun
 from lorentzrec.learning.warm_start import with_items_of
@@ -23,7 +23,6 @@ from lorentzrec.model.model import Model
 from lorentzrec.model.notes import NoteKind
 from lorentzrec.model.record import EpochRecord
 
-_SECONDS_BETWEEN_CHECKPOINTS = 10.0
 _LOG = logging.getLogger(__name__)
 
 
@@ -57,8 +56,10 @@ def train(
 
     validation: events to choose the best epoch by, in the vocabularies of `data`; without them, `config.validation`
     holds some out.
-    checkpoint: a folder that is written during training; with `resume`, training continues from it. If the disk is full
-    or fails, training continues without it, with a warning in the log and a note.
+    checkpoint: a folder that is written after every epoch. If the disk is full or fails, training continues without it,
+    with a warning in the log and a note.
+    resume: continue from the checkpoint, after the last epoch that was finished. If there is no checkpoint, because
+    the run was stopped before the end of its first epoch, training starts with the first one, with a note.
     progress: True shows a bar on standard error, and False nothing. None shows a bar on a terminal and a line per epoch
     in a notebook; anywhere else only a line before the kernels are compiled, once per machine.
     metric: of full ranking, what the best epoch is chosen by: "ndcg@10", "recall@20", ...
@@ -100,21 +101,22 @@ def finish(
     *,
     before_epochs: Callable[[TrainingRun, Callable[[str], None]], None] = _compile,
     refuse: Callable[[Checkpoint], None] = lambda checkpoint: None,
-    every_epoch: bool = False,
 ) -> Model:
     """Run the epochs that a run has left, and make its model; the arguments are those of `train`.
 
     before_epochs: called before the first of these epochs, with the run and a function that prints a line.
     refuse: called with the checkpoint to resume from, to raise an error if it does not fit.
-    every_epoch: write a checkpoint after each epoch, however short.
     """
     called = [*callbacks, *([] if watch is None else [watch])]
     if resume:
         if checkpoint is None:
             raise InputError("resume without a checkpoint: name the folder of the checkpoint")
-        found = Checkpoint.load(checkpoint)
-        refuse(found)
-        run.restore(found)
+        if is_checkpoint(checkpoint):
+            found = Checkpoint.load(checkpoint)
+            refuse(found)
+            run.restore(found)
+        else:
+            run.note(NoteKind.NOTHING_TO_RESUME, folder=str(checkpoint))
     if checkpoint is not None:
         refuse_unwritable(checkpoint)
     with TrainingProgress(progress, run.config.epochs, run.positives, done=len(run.record)) as shown:
@@ -123,7 +125,7 @@ def finish(
         try:
             if not run.finished:
                 before_epochs(run, shown.announce)
-            _run_epochs(run, shown, cancelled, checkpoint, called, every_epoch)
+            _run_epochs(run, shown, cancelled, checkpoint, called)
         except KeyboardInterrupt:
             try:  # Polars raises as soon as it sees the signal, and Python's own handler then raises once more, here
                 cancelled.set()
@@ -148,16 +150,10 @@ def _run_epochs(
     cancelled: threading.Event,
     checkpoint: str | Path | None,
     callbacks: Sequence[Callable[[EpochRecord], None]],
-    every_epoch: bool,
 ) -> None:
-    saved = time.monotonic()
     while not run.finished:
-        record = run.epoch(shown, cancelled)
+        record = run.epoch(shown, cancelled, partial(_save, run, checkpoint, shown))
         shown.end(record)
-        due = every_epoch or run.finished or time.monotonic() - saved > _SECONDS_BETWEEN_CHECKPOINTS
-        if checkpoint is not None and due:
-            _save(run, checkpoint, shown)
-            saved = time.monotonic()
         try:
             for callback in callbacks:
                 callback(record)
@@ -179,8 +175,10 @@ def _attach(error: Any, model: Model) -> None:
     )
 
 
-def _save(run: TrainingRun, checkpoint: str | Path, shown: TrainingProgress) -> None:
-    """Write the checkpoint. An error of the disk costs the checkpoint, not the training."""
+def _save(run: TrainingRun, checkpoint: str | Path | None, shown: TrainingProgress) -> None:
+    """Write the checkpoint, if one is wanted. An error of the disk costs the checkpoint, not the training."""
+    if checkpoint is None:
+        return
     try:
         run.checkpoint().save(checkpoint)
     except (OSError, LorentzrecError) as error:

@@ -27,6 +27,7 @@ class NoteKind(StrEnum):
     STOPPED_BY_WATCH = "stopped_by_watch"
     INTERRUPTED = "interrupted"
     NO_CHECKPOINT = "no_checkpoint"
+    NOTHING_TO_RESUME = "nothing_to_resume"
     MEMORY = "memory"
     NO_MEMORY = "no_memory"
     WORKERS = "workers"
@@ -70,6 +71,7 @@ _TEXTS = {
     NoteKind.INTERRUPTED: "interrupted in epoch {epoch} of {epochs}",
     NoteKind.WORKERS: "trained by {workers:,} workers, whose points were merged {rounds:,} times per epoch",
     NoteKind.NO_CHECKPOINT: "the checkpoint could not be written after epoch {epoch} ({reason})",
+    NoteKind.NOTHING_TO_RESUME: "there was no checkpoint in {folder}: training started with the first epoch",
     NoteKind.MEMORY: "the memory has weight {weight:g}, chosen on held-out events of {customers:,} customers: "
     "{metric} {points:.4f} by points alone, {memory:.4f} with it",
     NoteKind.NO_MEMORY: "no memory: on held-out events of {customers:,} customers, {metric} is {points:.4f} "

@@ -58,7 +58,7 @@ def train(
     a run that was killed continues; after training they are removed.
 
     The other arguments, also `checkpoint`, `resume`, `progress`, `watch` and `callbacks`, and Ctrl-C, are as in
-    `lorentzrec.train`; a checkpoint is written after every epoch.
+    `lorentzrec.train`.
     """
     refuse_other_config(config)
     dataset = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
@@ -95,7 +95,6 @@ def train(
             **options,
             before_epochs=lambda run, announce: runner.write_shards(),
             refuse=partial(_refuse_other_workers, workers, rounds),
-            every_epoch=True,
         )
         runner.remove_files()
     return model

@@ -137,9 +137,31 @@ def test_live_items(model: Path, store: str, tmp_path: Path) -> None:
     items.write_bytes(items.read_bytes()[:-1])
     assert run("live", store, "--all").stderr == ""
     shown = run("live", store, "--remove", "i7")
-    assert "note: the change is made, but the ids were not compared with version" in shown.stderr
+    assert "note: the ids are not compared with version" in shown.stderr
     assert "give one of them" in error_of("live", store, "--all", "--add", "i1")
     assert "cannot be read as a list of ids" in error_of("live", store, "--set", tmp_path / "nothing")
+
+
+def test_a_list_of_live_items_that_is_probably_a_mistake_needs_force(model: Path, store: str, tmp_path: Path) -> None:
+    """Mostly unknown ids, or less than half as long as the last list; a first list may be short."""
+    run("publish", model, "--to", store, "--no-map")
+    stock = tmp_path / "stock.txt"
+
+    def listed(*ids: str) -> Path:
+        stock.write_text("\n".join(ids))
+        return stock
+
+    message = error_of("live", store, "--set", listed("i1", "x1", "x2"))
+    assert "2 of the 3 ids in the list are not in version" in message
+    assert "so nothing is changed: check it, and give --force if it is meant" in message
+    assert run_json("live", store)["items"] is None
+    assert run_json("live", store, "--set", listed("i1", "i2", "i3", "i4", "i5", "x1"))["items"][-1] == "x1"
+    message = error_of("live", store, "--set", listed("i1", "i2"))
+    assert "the list has 2 ids, fewer than half of the 6 in the list that it replaces" in message
+    assert "the list is empty" in error_of("live", store, "--set", listed())
+    assert len(run_json("live", store)["items"]) == 6
+    assert run_json("live", store, "--set", listed("i1", "i2"), "--force")["items"] == ["i1", "i2"]
+    assert run_json("live", store, "--set", listed("x1"), "--force")["items"] == ["x1"]
 
 
 def test_a_store_that_is_not_available_is_closed_and_served_all_the_same(

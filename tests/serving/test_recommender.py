@@ -114,7 +114,26 @@ def test_unknown_ids_and_categories_are_counted(recommender: Recommender) -> Non
         Fallback(Cause.UNKNOWN_HISTORY_ITEMS, 2, 3),
         Fallback(Cause.UNKNOWN_ALLOWED_ITEMS, 1, 2),
         Fallback(Cause.UNKNOWN_CATEGORIES, 1, 2),
+        Fallback(Cause.NOTHING_ALLOWED),  # i2 is no hat
     )
+
+
+@pytest.mark.parametrize("history", [[], ["i1"]])
+def test_an_empty_result_has_its_reason(version: Version, history: list[str]) -> None:
+    def reason(options: RankingOptions, live: list[str] | None = None) -> Cause:
+        recommender = Recommender(version, live)
+        found, similar = recommender.recommend(history, options), recommender.similar("i1", options)
+        assert (found.items, similar.items) == ((), ())
+        assert found.fallbacks[-1] == similar.fallbacks[-1]
+        return found.fallbacks[-1].cause
+
+    everything = [f"i{number}" for number in range(ITEMS)]
+    assert reason(RankingOptions(), []) is Cause.NOTHING_LIVE
+    assert reason(RankingOptions(categories=["hats"]), ["nosuch"]) is Cause.NOTHING_LIVE
+    assert reason(RankingOptions(allow=["i2"]), ["i3"]) is Cause.NOTHING_ALLOWED
+    assert reason(RankingOptions(categories=["ghosts"])) is Cause.NOTHING_ALLOWED
+    assert reason(RankingOptions(exclude=everything)) is Cause.ALL_EXCLUDED
+    assert reason(RankingOptions(exclude=["i2"], allow=["i2"])) is Cause.ALL_EXCLUDED
 
 
 def test_items_have_their_details(recommender: Recommender) -> None:

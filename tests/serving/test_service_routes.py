@@ -231,6 +231,38 @@ def test_items_are_removed_from_all_in_one_request(service: TestClient[Any], sto
     assert service.get("/v1/live").json()["removed"] == []
 
 
+def test_a_change_of_live_items_that_is_probably_a_mistake_needs_force(service: TestClient[Any], store: Store) -> None:
+    def refuse(method: str, body: dict[str, Any]) -> str:
+        response = service.request(method, "/v1/live", json=body)
+        assert (response.status_code, response.json()["type"]) == (409, "urn:lorentzrec:doubtful-live-items")
+        assert store.live_items() == before
+        assert response.json()["detail"].endswith(": check it, and send it with `force` if it is meant")
+        return str(response.json()["detail"].partition(": check it")[0])
+
+    version, many = store.state().version, [f"x{number}" for number in range(120)]
+    try:
+        before = store.live_items()
+        wanted = f"3 of the 5 ids in the list are not in version {version}"
+        assert refuse("PUT", {"items": ["i1", "i2", *many[:3]]}) == wanted
+        assert refuse("PUT", {"items": []}) == "the list is empty, so nothing could be recommended"
+        assert service.put("/v1/live", json={"items": ["i1", *many], "force": True}).json()["live"] == 121
+        before = store.live_items()
+        wanted = "the list has 1 ids, fewer than half of the 121 in the list that it replaces"
+        assert refuse("PUT", {"items": ["i1"]}) == wanted
+        assert refuse("PATCH", {"remove": many}) == "of 121 live items, 1 would be left"
+        assert service.patch("/v1/live", json={"remove": many[:100]}).json()["live"] == 21, "not more than a hundred"
+        assert service.patch("/v1/live", json={"remove": many, "force": True}).json()["live"] == 1
+        assert service.put("/v1/live", json={"items": [], "force": True}).json()["live"] == 0
+        wait_until(lambda: service.get("/v1/model").json()["live"] == 0)
+        empty = service.post("/v1/recommend", json={"history": ["i9"]}).json()
+        assert (empty["items"], empty["fallback_kinds"]) == ([], ["nothing_live"])
+        assert empty["fallback"] == "nothing_live: no item of the version is live"
+        assert "lorentzrec_empty_responses_total 0.0" not in service.get("/metrics").text
+    finally:
+        assert service.put("/v1/live", json={"items": None}).json()["live"] is None
+    wait_until(lambda: service.get("/v1/model").json()["live"] == ITEMS)
+
+
 def test_a_list_of_live_items_that_is_too_long(service: TestClient[Any]) -> None:
     many = [f"item-{number:09d}" for number in range(80_000)]
     refused = service.put("/v1/live", json={"items": many})

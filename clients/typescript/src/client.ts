@@ -125,9 +125,9 @@ export class Client {
     return this.#send("GET", "/v1/live");
   }
 
-  /** Replace the live items; null makes all items live, also removed ones. */
-  setLiveItems(items: Id[] | null): Promise<Schemas["LiveItemsChanged"]> {
-    return this.#send("PUT", "/v1/live", { body: { items } });
+  /** Replace the live items; null makes all items live, also removed ones. A list that is probably a mistake needs `force`. */
+  setLiveItems(items: Id[] | null, { force = false } = {}): Promise<Schemas["LiveItemsChanged"]> {
+    return this.#send("PUT", "/v1/live", { body: { items, force } });
   }
 
   /** Make items live, and others not: what comes into stock, and what is sold out. */

@@ -151,6 +151,9 @@ export interface paths {
         /**
          * SetLiveItems
          * @description Replace the live items; null makes every item live, also removed ones. Workers follow within about a second.
+         *
+         *     A list that is empty, that has mostly unknown ids, or that is less than half as long as the list that it replaces is
+         *     refused with 409 unless it comes with `force`.
          */
         put: operations["V1LiveSetLiveItems"];
         post?: never;
@@ -162,7 +165,8 @@ export interface paths {
          * @description Make items live, and others not: what comes into stock, and what is sold out.
          *
          *     If there is no list of live items, every item stays live except those that are removed. Workers follow within about
-         *     a second.
+         *     a second. A change that removes more than 100 items, and more than half of those that are live, is refused with 409
+         *     unless it comes with `force`.
          */
         patch: operations["V1LiveChangeLiveItems"];
         trace?: never;
@@ -589,6 +593,11 @@ export interface components {
             add: (string | number)[];
             /** @default [] */
             remove: (string | number)[];
+            /**
+             * @description Also if more than 100 items are removed, and more than half of those that are live.
+             * @default false
+             */
+            force: boolean;
         };
         /** LiveItemsChanged */
         LiveItemsChanged: {
@@ -616,6 +625,11 @@ export interface components {
          */
         LiveItemsRequest: {
             items: (string | number)[] | null;
+            /**
+             * @description Also if the list is probably a mistake: empty, of mostly unknown ids, or less than half as long as the last.
+             * @default false
+             */
+            force: boolean;
         };
         /** LiveItemsResponse */
         LiveItemsResponse: {
@@ -871,7 +885,7 @@ export interface components {
             /** @description How the response differs from what was requested, as text; null if it does not. */
             fallback: string | null;
             /**
-             * @description The kinds in it: popular, midpoint, partial, allowed, categories, basket. Services of 0.1 do not send them. Text, so that a client accepts kinds of later versions.
+             * @description The kinds in it: popular, midpoint, partial, allowed, categories, basket, nothing_live, nothing_allowed, all_excluded. Services of 0.1 do not send them. Text, so that a client accepts kinds of later versions.
              * @default []
              */
             fallback_kinds: string[];
@@ -1597,7 +1611,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The item cannot be added */
+            /** @description The store does not take this change */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -1907,6 +1921,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description The store does not take this change */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The request is too large */
             413: {
                 headers: {
@@ -2005,6 +2028,15 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store does not take this change */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +17,7 @@ from lorentzrec.counting import Count
 from lorentzrec.errors import InputError, LorentzrecError
 
 if TYPE_CHECKING:
+    from lorentzrec.serving.stores.live_doubts import Catalogue
     from lorentzrec.serving.stores.store import Store
 
 VERSION_OPTIONS = ("items", "twin", "histories", "keep", "map", "index")
@@ -125,12 +127,15 @@ def live(
     add: list[str] | None = None,
     remove: list[str] | None = None,
     all: bool = False,
+    force: bool = False,
     json: bool = False,
 ) -> None:
     """Show or change the live items of a store: no other item is recommended.
 
     Every item is live, except those removed with --remove, until --set gives a list of live items. Items that are not
-    live still count in histories. Running services follow within about a second.
+    live still count in histories. Running services follow within about a second. A change that is probably a mistake
+    is refused: a list that is empty, of mostly unknown ids, or less than half as long as the last one, and the removal
+    of more than 100 items and more than half of those that are live.
 
     $ lorentzrec live file:store --remove sku-4
     $ lorentzrec live file:store --set in-stock.txt
@@ -141,23 +146,19 @@ def live(
     add: Ids that become live, separated by commas. Repeatable.
     remove: Ids that are no longer live, in the same form.
     all: Every item of the version is live again, also those that were removed.
+    force: Make the change even if it is probably a mistake.
     """
     from lorentzrec.serving.stores.address import open_store
 
     if sum([set is not None, add is not None or remove is not None, all]) > 1:
         raise InputError("live items are replaced (--set), changed (--add, --remove) or all (--all): give one of them")
-    ids: list[str] = []
     with closing(open_store(store)) as opened:
-        if set is not None:
-            opened.set_live_items(ids := read_ids(set))
-        elif all:
+        if all:
             opened.set_live_items(None)
-        elif add is not None or remove is not None:
-            added, removed = split_ids(add), split_ids(remove)
-            opened.change_live_items(added, removed)
-            ids = added + removed
+        elif set is not None or add is not None or remove is not None:
+            listed = None if set is None else read_ids(set)
+            _change_live(opened, listed, split_ids(add), split_ids(remove), force=force)
         now, url = opened.live_items(), opened.url
-        _note_unknown(opened, ids)
     text = f"every item is live in {url}"
     if now.items is not None:
         text = f"{Count(len(now.items)):item is|items are} live in {url}"
@@ -167,23 +168,40 @@ def live(
     print_result(result, text, *(now.items or now.removed), json=json)
 
 
-def _note_unknown(store: Store, ids: list[str]) -> None:
-    """Report the ids that the current version does not contain: they may be mistyped."""
+def _change_live(store: Store, listed: list[str] | None, add: list[str], remove: list[str], *, force: bool) -> None:
+    """Set a list of live items, or change single ones, after a comparison with the current version."""
+    from lorentzrec.serving.stores.live_doubts import doubt_change, doubt_list
+
+    ids, before, version = add + remove if listed is None else listed, store.live_items(), store.state().version
+    catalogue = None
+    if version is not None:
+        try:
+            catalogue = _catalogue(store, version, [*ids, *before.removed])
+        except LorentzrecError as error:
+            note([f"the ids are not compared with version {version}: {error}"])
+    doubt = doubt_change(add, remove, before, catalogue) if listed is None else doubt_list(listed, before, catalogue)
+    if doubt is not None and not force:
+        raise InputError(f"{doubt}, so nothing is changed: check it, and give --force if it is meant")
+    if listed is None:
+        store.change_live_items(add, remove)
+    else:
+        store.set_live_items(listed)
+    if catalogue and (unknown := [id for id in ids if not catalogue.count_known([id])]):
+        shown = ", ".join(unknown[:5]) + (", ..." if len(unknown) > 5 else "")
+        note([f"{Count(len(unknown)):id is|ids are} not in version {version}, but kept for a later one: {shown}"])
+
+
+def _catalogue(store: Store, version: str, ids: Sequence[str]) -> Catalogue:
+    """The items of a version and the new items of the store, as far as these ids are concerned."""
+    from lorentzrec.serving.stores.live_doubts import Catalogue
     from lorentzrec.serving.versions.item_directory import ItemDirectory
     from lorentzrec.serving.versions.version import ITEMS
 
-    version = store.state().version
-    if version is None or not ids:
-        return
-    try:
-        with (
-            TemporaryDirectory() as folder,
-            closing(ItemDirectory(store.fetch_file(version, ITEMS, Path(folder)))) as directory,
-        ):
-            rows = directory.rows(ids)
-    except LorentzrecError as error:
-        note([f"the change is made, but the ids were not compared with version {version}: {error}"])
-        return
-    if unknown := [id for id, row in zip(ids, rows.tolist(), strict=True) if row < 0]:
-        shown = ", ".join(unknown[:5]) + (", ..." if len(unknown) > 5 else "")
-        note([f"{Count(len(unknown)):id is|ids are} not in version {version}, but kept for a later one: {shown}"])
+    new = {item.id for item in store.new_items().items}
+    with (
+        TemporaryDirectory() as folder,
+        closing(ItemDirectory(store.fetch_file(version, ITEMS, Path(folder)))) as directory,
+    ):
+        size, rows = len(directory) + len(new), directory.rows(ids).tolist()
+    known = new | {id for id, row in zip(ids, rows, strict=True) if row >= 0}
+    return Catalogue(version, size, lambda some: sum(id in known for id in some))

@@ -28,6 +28,12 @@ class FallbackKind(StrEnum):
     """Unknown categories were left out."""
     BASKET = "basket"
     """No category was left out for a basket."""
+    NOTHING_LIVE = "nothing_live"
+    """Nothing was found, because no item is live."""
+    NOTHING_ALLOWED = "nothing_allowed"
+    """Nothing was found, because the allow-list and the categories leave no live item."""
+    ALL_EXCLUDED = "all_excluded"
+    """Nothing was found, because all items that could be recommended are excluded or in the history."""
 
 
 class Cause(Enum):
@@ -42,6 +48,9 @@ class Cause(Enum):
     UNKNOWN_CATEGORIES = FallbackKind.CATEGORIES, "{unknown} of {total} categories {are} unknown"
     BASKET_WITHOUT_CATEGORIES = FallbackKind.BASKET, "no category of its items is known, so none is left out"
     BASKET_OF_ALL_CATEGORIES = FallbackKind.BASKET, "nothing is left outside its categories, so none is left out"
+    NOTHING_LIVE = FallbackKind.NOTHING_LIVE, "no item of the version is live"
+    NOTHING_ALLOWED = FallbackKind.NOTHING_ALLOWED, "the allow-list and the categories leave no live item"
+    ALL_EXCLUDED = FallbackKind.ALL_EXCLUDED, "all items that could be recommended are excluded or in the history"
 
 
 @dataclass(frozen=True)

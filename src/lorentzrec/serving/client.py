@@ -137,13 +137,17 @@ class Client:
         """The items that were removed while every item was live; empty if there is a list of live items."""
         return self._send(LiveItemsResponse, "GET", "/v1/live").removed
 
-    def set_live_items(self, items: Sequence[Id] | None) -> LiveItemsChanged:
-        """Replace the live items; None makes all live, also removed ones."""
-        return self._send(LiveItemsChanged, "PUT", "/v1/live", {"items": items})
+    def set_live_items(self, items: Sequence[Id] | None, *, force: bool = False) -> LiveItemsChanged:
+        """Replace the live items; None makes all live, also removed ones. A list that is probably a mistake is refused
+        with 409 unless `force`."""
+        return self._send(LiveItemsChanged, "PUT", "/v1/live", {"items": items, "force": force})
 
-    def change_live_items(self, add: Sequence[Id] = (), remove: Sequence[Id] = ()) -> LiveItemsChanged:
-        """Make items live, and others not. Without a list of live items, all stay live except the removed ones."""
-        return self._send(LiveItemsChanged, "PATCH", "/v1/live", {"add": add, "remove": remove})
+    def change_live_items(
+        self, add: Sequence[Id] = (), remove: Sequence[Id] = (), *, force: bool = False
+    ) -> LiveItemsChanged:
+        """Make items live, and others not. Without a list of live items, all stay live except the removed ones. A
+        change that is probably a mistake is refused with 409 unless `force`."""
+        return self._send(LiveItemsChanged, "PATCH", "/v1/live", {"add": add, "remove": remove, "force": force})
 
     def model(self) -> ModelInformation:
         """The version in use."""

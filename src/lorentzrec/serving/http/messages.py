@@ -140,6 +140,8 @@ class LiveItemsRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """The items that may be recommended from now on; null means all items of the version, also removed ones."""
 
     items: Sequence[Id] | None
+    force: bool = False
+    """Also if the list is probably a mistake: empty, of mostly unknown ids, or less than half as long as the last."""
 
 
 class LiveItemsChange(Struct, frozen=True, forbid_unknown_fields=True):
@@ -147,6 +149,8 @@ class LiveItemsChange(Struct, frozen=True, forbid_unknown_fields=True):
 
     add: Sequence[Id] = ()
     remove: Sequence[Id] = ()
+    force: bool = False
+    """Also if more than 100 items are removed, and more than half of those that are live."""
 
 
 AttributeText: TypeAlias = Annotated[str, Meta(max_length=1_000)]

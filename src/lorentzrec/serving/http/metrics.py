@@ -30,6 +30,7 @@ class Metrics:
         )
         self.in_flight = total("lorentzrec_requests_in_flight", "Requests under way.")
         self.fallbacks = counter("lorentzrec_fallbacks_total", "Responses that differ from the request.", ["kind"])
+        self.empty = counter("lorentzrec_empty_responses_total", "Recommendations without any item.")
         self.degraded = counter("lorentzrec_degraded_total", "Responses without a customer's stored history.")
         self.events = counter("lorentzrec_events_total", "Events received.", ["outcome"])
         self.swaps = counter("lorentzrec_version_swaps_total", "Switches to another version.")

@@ -33,7 +33,7 @@ TITLES = {
     403: "Forbidden",
     404: "Not found",
     405: "Method not allowed",
-    409: "The item cannot be added",
+    409: "The store does not take this change",
     408: "The request took too long to arrive",
     413: "The request is too large",
     414: "The address is too long",

@@ -8,6 +8,9 @@ const FALLBACKS = {
   allowed: "Unknown items of the allow-list are left out.",
   categories: "Unknown categories are left out.",
   basket: "No category is left out for this basket.",
+  nothing_live: "No item is live, so there is nothing to recommend.",
+  nothing_allowed: "None of the requested items and categories is live.",
+  all_excluded: "All items that could be recommended are excluded or in the history.",
 };
 
 /** @param {import("./service.js").Recommendations} result @returns {string} "" if there is nothing to report */

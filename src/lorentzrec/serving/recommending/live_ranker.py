@@ -121,6 +121,10 @@ class LiveRanker:
         places, scores = ranker.top(query.point, k, np.flatnonzero(never))
         return self._new[places], scores
 
+    def live_rows(self, *, new: bool) -> Rows:
+        """The rows of the live items, with or without new ones."""
+        return np.concatenate([self._popular, self._new]) if new else self._popular
+
     def popular(self, k: int, excluded: Rows, allowed: Rows | None) -> Ranked:
         """The `k` items with the most events in training, scored by that number; ties by row."""
         rows = self._popular

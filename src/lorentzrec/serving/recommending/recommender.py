@@ -124,6 +124,8 @@ class Recommender:
         used = History(seen, np.array(weights)[known] if weights else None)
         query = QueryPoint(ranker.all_items.query(*used), used) if len(seen) else None
         ranked = self._top(ranker, query, options, excluded, allowed)
+        if not len(ranked[0]):
+            fallbacks += (_explain_none(ranker.live_rows(new=query is not None), allowed),)
         because = self._reasons(ranker, used, ranked[0]) if options.reasons and query and len(ranked[0]) else None
         return RankedItems(self._describe(ranked, options.fields, because), fallbacks)
 
@@ -148,6 +150,8 @@ class Recommender:
         excluded = np.concatenate([row, self._known(options.exclude)])
         query = QueryPoint(ranker.all_items.precise_items(row)[0], None)
         ranked = self._top(ranker, query, options, excluded, allowed)
+        if not len(ranked[0]):
+            fallbacks += (_explain_none(ranker.live_rows(new=True), allowed),)
         return RankedItems(self._describe(ranked, options.fields), fallbacks)
 
     def _describe(
@@ -186,6 +190,10 @@ class Recommender:
         rows = self._rows(ids, placed=False)
         known = iter(self._items(rows[rows != UNKNOWN]))
         return [None if row == UNKNOWN else next(known) for row in rows.tolist()]
+
+    def count_known(self, ids: Sequence[str]) -> int:
+        """How many of some ids are items of the version or new items, placed or not."""
+        return int((self._rows(ids, placed=False) != UNKNOWN).sum())
 
     def search(self, words: str, limit: int) -> list[Item]:
         """Items by the words of their ids and titles: that with this very id, popular ones, and then new ones."""
@@ -270,3 +278,12 @@ class Recommender:
         if query is None:
             new = random.permutation(new)
         return explore((rows, scores), (new, new_scores), k, share, random)
+
+
+def _explain_none(live: Rows, allowed: Rows | None) -> Fallback:
+    """Why nothing was found. `live`: the rows that may be recommended; `allowed`: those that were requested."""
+    if not len(live):
+        return Fallback(Cause.NOTHING_LIVE)
+    if allowed is not None and not np.isin(live, allowed).any():
+        return Fallback(Cause.NOTHING_ALLOWED)
+    return Fallback(Cause.ALL_EXCLUDED)

@@ -33,15 +33,16 @@ from lorentzrec.serving.http.messages import (
 from lorentzrec.serving.http.problems import READING, READING_ITEM, WITH_BODY, ServiceProblem, describe_problems
 from lorentzrec.serving.http.requests import ItemInPath, StrictRequest, TheWorker, Worker, decode_id
 from lorentzrec.serving.recommending.recommender import UnknownItem
+from lorentzrec.serving.stores.live_doubts import MANY, Catalogue, doubt_change, doubt_list
 from lorentzrec.serving.stores.new_items import ItemDetails
-from lorentzrec.serving.stores.store import LiveCounts
+from lorentzrec.serving.stores.store import LiveCounts, LiveItems
 
 NOT_MODIFIED = ResponseSpec(None, generate_examples=False, description="The version is still the one of If-None-Match.")
 LIVE_SECONDS = 8.0
 """There may be a million live items, and a store that is sending them is not to be given up."""
 LIST_TOO_LONG = (
     "the list is longer than this service takes, and cannot be sent in parts: run `lorentzrec live STORE --set FILE`, "
-    "or make every item live with null and remove the others with PATCH, which can be sent in parts"
+    "or make every item live with null and remove the others with PATCH and `force`, which can be sent in parts"
 )
 
 
@@ -119,8 +120,24 @@ def remove_item(item: ItemInPath, worker: TheWorker) -> NewItemRemoved:
 @get("/live", sync_to_thread=True, responses=READING)
 def get_live_items(worker: TheWorker) -> LiveItemsResponse:
     """The live items in the store."""
-    live = worker.store.call(lambda store: store.live_items(), seconds=LIVE_SECONDS)
+    live = _read_live_items(worker)
     return LiveItemsResponse(live.items, worker.versions.name, live.removed)
+
+
+def _read_live_items(worker: Worker) -> LiveItems:
+    return worker.store.call(lambda store: store.live_items(), seconds=LIVE_SECONDS)
+
+
+def _catalogue(worker: Worker) -> Catalogue | None:
+    """What ids are compared with; None without a version."""
+    if (used := worker.versions.in_use) is None:
+        return None
+    return Catalogue(used.version.name, len(used.version.items) + len(used.new_items.items), used.count_known)
+
+
+def _refuse_doubtful(doubt: str | None) -> None:
+    if doubt is not None:
+        raise ServiceProblem(f"{doubt}: check it, and send it with `force` if it is meant", 409, "doubtful-live-items")
 
 
 def _refuse_long_list(request: Request[Any, Any, Any], _: Exception) -> Response[Any]:
@@ -131,24 +148,33 @@ def _refuse_long_list(request: Request[Any, Any, Any], _: Exception) -> Response
     "/live",
     sync_to_thread=True,
     opt={"writes": True},
-    responses=WITH_BODY,
+    responses=WITH_BODY | describe_problems(409),
     exception_handlers={RequestEntityTooLarge: _refuse_long_list},
 )
 def set_live_items(data: JSONBody[LiveItemsRequest], worker: TheWorker) -> LiveItemsChanged:
-    """Replace the live items; null makes every item live, also removed ones. Workers follow within about a second."""
+    """Replace the live items; null makes every item live, also removed ones. Workers follow within about a second.
+
+    A list that is empty, that has mostly unknown ids, or that is less than half as long as the list that it replaces is
+    refused with 409 unless it comes with `force`.
+    """
     items = None if data.items is None else [str(id) for id in data.items]
+    if items is not None and not data.force:
+        _refuse_doubtful(doubt_list(items, _read_live_items(worker), _catalogue(worker)))
     counts = worker.store.call(lambda store: store.set_live_items(items), writes=True, seconds=LIVE_SECONDS)
     return _report_change(worker, counts, items or ())
 
 
-@patch("/live", sync_to_thread=True, opt={"writes": True}, responses=WITH_BODY)
+@patch("/live", sync_to_thread=True, opt={"writes": True}, responses=WITH_BODY | describe_problems(409))
 def change_live_items(data: JSONBody[LiveItemsChange], worker: TheWorker) -> LiveItemsChanged:
     """Make items live, and others not: what comes into stock, and what is sold out.
 
     If there is no list of live items, every item stays live except those that are removed. Workers follow within about
-    a second.
+    a second. A change that removes more than 100 items, and more than half of those that are live, is refused with 409
+    unless it comes with `force`.
     """
     add, remove = [str(id) for id in data.add], [str(id) for id in data.remove]
+    if len(remove) > MANY and not data.force:
+        _refuse_doubtful(doubt_change(add, remove, _read_live_items(worker), _catalogue(worker)))
     counts = worker.store.call(lambda store: store.change_live_items(add, remove), writes=True, seconds=LIVE_SECONDS)
     return _report_change(worker, counts, add + remove)
 

@@ -80,21 +80,36 @@ def test_items_are_described_by_a_file(model: Path, store: str, titles_file: Pat
 
 def test_keep_and_rollback(model: Path, store: str) -> None:
     names = [run_json("publish", model, "--to", store, "--no-map", "--keep", "2")["model"] for _ in range(3)]
-    assert run_json("publish", "--to", store, "--rollback") == {"model": names[1], "store": store}
-    assert f"holds no version that was live before {names[1]}" in error_of("publish", "--to", store, "--rollback")
+    back = ["publish", "--to", store, "--rollback"]
+    assert run_json(*back, "--reason", "empty lists") == {"model": names[1], "store": store}
+    line = error_of(*back)
+    assert f"holds no version that was live before {names[1]} and was not rolled back" in line
+    assert f"(rolled back: {names[2]}): publish one, or name one of these" in line
+    assert f"no version {str(model)!r} that was live" in error_of(*back, model)
+    assert run_json(*back, names[2])["model"] == names[2]
+    assert run_json("publish", names[1], "--to", store, "--rollback")["model"] == names[1]
     for ignored in (["--items", "x"], ["--twin", "x"], ["--histories"], ["--keep", "3"], ["--no-map"]):
         line = error_of("publish", "--to", store, "--rollback", *ignored)
         assert line.endswith("takes no --" + ignored[0].removeprefix("--").removeprefix("no-") + ": leave it out")
     opened = open_store(store)
     assert opened.versions() == [names[2], names[1]]
-    assert opened.state().version == names[1]
+    log = [(entry.version, entry.reason, entry.rejected) for entry in opened.activations()]
+    assert log == [
+        *((name, "published", None) for name in names),
+        (names[1], "empty lists", names[2]),
+        (names[2], f"rolled back from {names[1]}", names[1]),
+        (names[1], f"rolled back from {names[2]}", names[2]),
+    ]
     opened.close()
+    run_json("publish", model, "--to", store, "--no-map", "--reason", "after the sale")
+    with closing(open_store(store)) as opened:
+        assert opened.activations()[-1].reason == "after the sale"
 
 
 def test_publishing_what_cannot_be(model: Path, events_file: Path, store: str, tmp_path: Path) -> None:
     assert "there is no model folder" in error_of("publish", tmp_path / "nothing", "--to", store)
-    assert "publish takes either a MODEL or --rollback" in error_of("publish", "--to", store)
-    assert "publish takes either a MODEL or --rollback" in error_of("publish", model, "--to", store, "--rollback")
+    assert "publish needs a MODEL, or --rollback to go back to an earlier version" in error_of("publish", "--to", store)
+    assert "the reason '' cannot be kept" in error_of("publish", model, "--to", store, "--reason", "")
     assert "holds no store: publish a model to" in error_of("publish", "--to", store, "--rollback")
     assert "is not the address of a store" in error_of("publish", model, "--to", "ftp://x")
     assert "occurs twice: give each item once" in error_of("publish", model, "--to", store, "--items", events_file)

@@ -62,16 +62,6 @@ def test_old_versions_go_but_never_the_current_one(store: Store) -> None:
     assert store.versions() == [newest]
 
 
-def test_rollback_activates_one_version_before_the_other(store: Store) -> None:
-    with pytest.raises(InputError, match="holds no version that was live before the first: publish one instead"):
-        rollback(store)
-    first, second, third = [publish(shop_model(), store).name for _ in range(3)]
-    assert [rollback(store), rollback(store)] == [second, first]
-    assert store.versions() == [third, second, first]
-    with pytest.raises(InputError, match=f"holds no version that was live before {first}: publish one instead"):
-        rollback(store)
-
-
 def test_fewer_than_one_version_is_refused(store: Store) -> None:
     with pytest.raises(InputError, match="0 versions cannot be kept: keep 1 or more"):
         publish(shop_model(), store, keep=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 import subprocess
@@ -57,8 +58,8 @@ def folders(tmp_path: Path) -> list[str]:
 
 def killed(url: str, stage: str) -> None:
     command = [sys.executable, "-c", KILLED, url, stage]
-    tests = str(Path(__file__).parents[1])
-    done = subprocess.run(command, env={"PYTHONPATH": tests}, capture_output=True, text=True, timeout=300)
+    paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(command, env={"PYTHONPATH": paths}, capture_output=True, text=True, timeout=300)
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 
@@ -88,7 +89,7 @@ def test_a_killed_publish_is_never_live(store: Store, url: str, tmp_path: Path, 
     second = publish(shop_model(), store).name
     killed(url, stage)
     (left,) = set(folders(tmp_path)) - {first, second}
-    assert store.activated_versions() == [second, first]
+    assert store.standing_versions() == [second, first]
     # Damaged, the current version has one before it, and one after it that was never live.
     points = tmp_path / "store" / "versions" / second / "points.safetensors"
     points.write_bytes(points.read_bytes()[:-1])

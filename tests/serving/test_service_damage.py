@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable
@@ -208,35 +209,29 @@ def test_a_forged_version_is_refused_once(
     store.close()
 
 
-NAMELESS = [b"\xff\xfe\x00", b"", b"../../etc/passwd", b"20200101T000000-abcdef", None]
-
-
-@pytest.mark.parametrize("content", NAMELESS, ids=["bytes", "empty", "path", "missing version", "no file"])
-def test_a_damaged_record_of_the_current_version(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes | None
-) -> None:
+def test_a_current_version_that_vanished(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Removed by hand: the version that was live before is used, and neither a rejected one nor one never live."""
     store = shop_store(tmp_path)
     first = str(store.state().version)
     second = published(store, tmp_path)
+    assert rollback(store) == first  # so that the newest one that was live is not the one that stands
     never_live = str(write_version(tmp_path / "never", shop_model(), items=shop_table())["name"])
     store.upload(tmp_path / "never")
-    store.activate(first)  # so that the version that was live last is not the newest
 
-    def damage() -> None:
-        if content is None:
-            (tmp_path / "store" / "current").unlink()
-        else:
-            (tmp_path / "store" / "current").write_bytes(content)
+    def vanish() -> str:
+        name = published(store, tmp_path)
+        shutil.rmtree(tmp_path / "store" / "versions" / name)
+        return name
 
     caplog.set_level(logging.INFO)
     with service_here(store.url, poll_seconds=0.02) as service:
-        damage()
-        wait_until(lambda: service.get("/readyz").json()["warnings"] != [])
-        (warning,) = service.get("/readyz").json()["warnings"]
-        assert warning == (
-            f"the file 'current' names no complete version, so version {first}, which was live before, is used: "
-            "publish again"
+        vanished = vanish()
+        wait_until(lambda: "is missing or not complete" in service.get("/readyz").text)
+        warning = (
+            f"the current version {vanished} is missing or not complete, so version {first}, which was live before, "
+            "is used: publish again"
         )
+        wait_until(lambda: service.get("/readyz").json()["warnings"] == [warning])
         for _ in range(20):
             assert service.get("/v1/model").json()["model"] == first
         assert caplog.messages.count(warning) == 1
@@ -244,11 +239,11 @@ def test_a_damaged_record_of_the_current_version(
             assert another.get("/readyz").json() == {"ready": True, "model": first, "warnings": [warning]}
         assert rollback(store) == first, "restored, not the version before it"
         wait_until(lambda: service.get("/readyz").json()["warnings"] == [])
-        damage()
+        vanish()
         newest = publish(shop_model(), store).name
         wait_until(lambda: service.get("/readyz").json() == {"ready": True, "model": newest, "warnings": []})
-    assert store.versions() == [newest, second, first]
-    assert never_live not in store.versions()
+    assert store.versions() == [newest, first]
+    assert not {second, never_live} & set(store.versions())
     assert not any(record.exc_info for record in caplog.records)
     store.close()
 

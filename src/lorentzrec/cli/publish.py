@@ -35,6 +35,7 @@ def publish(
     keep: Positive = 3,
     map: bool = True,
     index: bool = True,
+    reason: str | None = None,
     rollback: bool = False,
     json: bool = False,
 ) -> None:
@@ -45,28 +46,33 @@ def publish(
 
     $ lorentzrec publish model --to file:store --items shop --twin twin --histories
     $ lorentzrec publish model --to postgresql://shop@db/recommendations --keep 5
-    $ lorentzrec publish --to file:store --rollback
+    $ lorentzrec publish --to file:store --rollback --reason "empty lists since 10:00"
+    $ lorentzrec publish --to file:store --rollback 20261118T101500-0a1b2c
 
+    model: The folder of a trained model; with --rollback, the name of a version, by default the one before.
     items DATASET: Titles and categories of the items: a dataset, or a file with columns item, title, category.
     twin MODEL2: Another model of the same items, to compare recommendations.
     histories: Add customers' histories to the store: all events of the --items dataset, or the training events.
     keep: Number of versions that were live to keep in the store.
     map: Make the map of all items for the page.
     index: Make an index if there are many items.
-    rollback: Go back to the version that was live before.
+    reason TEXT: Why, for the log of activations.
+    rollback: Go back to the version that was live before, or to the version that is named.
     """
     from lorentzrec.serving.stores.address import open_store
+    from lorentzrec.serving.stores.store import check_reason
     from lorentzrec.serving.versions.publish import rollback as restore
 
-    if rollback == (model is not None):
-        raise InputError("publish takes either a MODEL or --rollback: give one of them")
-    if model is not None:
-        _publish(model, to, items, twin, json, with_histories=histories, keep=keep, disk_map=map, index=index)
+    given = {} if reason is None else {"reason": check_reason(reason)}
+    if rollback:
+        refuse_options(context, VERSION_OPTIONS, "--rollback makes no version, so it")
+        with closing(open_store(to)) as store:
+            name, url = restore(store, None if model is None else str(model), **given), store.url
+        print_result({"model": name, "store": url}, f"{name} is the current version of {url} again", json=json)
         return
-    refuse_options(context, VERSION_OPTIONS, "--rollback makes no version, so it")
-    with closing(open_store(to)) as store:
-        name, url = restore(store), store.url
-    print_result({"model": name, "store": url}, f"{name} is the current version of {url} again", json=json)
+    if model is None:
+        raise InputError("publish needs a MODEL, or --rollback to go back to an earlier version: give one of them")
+    _publish(model, to, items, twin, json, with_histories=histories, keep=keep, disk_map=map, index=index, **given)
 
 
 def _publish(

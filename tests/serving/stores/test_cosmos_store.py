@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.cosmos
 cosmos_store = pytest.importorskip("lorentzrec.serving.stores.cosmos_store", reason="azure-cosmos is not installed")
+cosmos_versions = pytest.importorskip(
+    "lorentzrec.serving.stores.cosmos_versions", reason="azure-cosmos is not installed"
+)
 
 
 @pytest.fixture
@@ -144,7 +148,7 @@ def test_parts_that_nothing_refers_to_are_removed_when_they_are_old(
         for number in range(2):
             store._catalogue.put({"id": str(number), "place": place})
     assert store.clean() == 0
-    monkeypatch.setattr(cosmos_store, "ORPHAN_SECONDS", -60)
+    monkeypatch.setattr(cosmos_versions, "ORPHAN_SECONDS", -60)
     assert store.clean() == 2
     assert store.clean() == 0
     assert store.live_items() == LiveItems(["tea"])
@@ -240,7 +244,7 @@ def test_addresses_that_are_not_complete(url: str) -> None:
 
 
 def test_a_publisher_renews_its_document(store: CosmosStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cosmos_store, "RENEWAL_SECONDS", 0.01)
+    monkeypatch.setattr(cosmos_versions, "RENEWAL_SECONDS", 0.01)
     with store.publishing():
         (first,) = store._catalogue.all("publishers")
         wait_until(lambda: store._catalogue.all("publishers")[0]["_etag"] != first["_etag"])
@@ -253,7 +257,7 @@ def test_a_killed_publisher_counts_as_gone_after_a_while(
     store.upload(write_version(tmp_path, "a1"))
     store._catalogue.put({"id": "killed", "place": "publishers"})
     assert (store.clean(), store.versions()) == (0, ["a1"])
-    monkeypatch.setattr(cosmos_store, "PUBLISHER_SECONDS", -60)
+    monkeypatch.setattr(cosmos_versions, "PUBLISHER_SECONDS", -60)
     assert (store.clean(), store.versions()) == (1, [])
 
 
@@ -273,7 +277,9 @@ def test_documents_of_another_release(store: CosmosStore, cosmos_url: str) -> No
     store._catalogue.put(newer)
     with raises_fault(StoreFault.NEWER):
         open_store(cosmos_url, create=True)
-    store._catalogue.put({name: value for name, value in newer.items() if name != "format"})
+    # It named the current version in its state.
+    older = {name: value for name, value in newer.items() if name not in ("format", "activation")}
+    store._catalogue.put({**older, "version": "a1"})
     for create in (False, True):
         with raises_fault(StoreFault.OLDER, f"run lorentzrec store migrate {store.url}"):
             open_store(cosmos_url, create=create)
@@ -281,7 +287,9 @@ def test_documents_of_another_release(store: CosmosStore, cosmos_url: str) -> No
     for _ in range(2):
         open_store(cosmos_url, migrate=lambda *step: steps.append(step)).close()
     assert steps == [(1, 1)]
-    open_store(cosmos_url).close()
+    with closing(open_store(cosmos_url)) as renewed:
+        assert renewed.state().version == "a1"
+        assert [entry.version for entry in renewed.activations()] == ["a1"]
 
 
 def test_erasures_of_another_release_are_not_lost_by_a_migration(store: CosmosStore, cosmos_url: str) -> None:

@@ -177,6 +177,25 @@ def test_a_database_of_an_older_release(url: str, tmp_path: Path) -> None:
         assert store.forget("bob") == 1
 
 
+@pytest.mark.parametrize(("named", "current"), [("a1\n", "a1"), ("b2", None), ("../a1", None), ("", None)])
+def test_a_current_version_from_before_the_log(url: str, tmp_path: Path, named: str, current: str | None) -> None:
+    """A file named it."""
+    from lorentzrec.serving.stores import file_store
+
+    place = tmp_path / "store" / "versions"
+    place.mkdir(parents=True)
+    write_version(tmp_path, "a1").rename(place / "a1")
+    with closing(sqlite3.connect(tmp_path / "store" / "store.sqlite")) as connection:
+        connection.create_function("salted_key", 2, lambda key, _: key)
+        connection.executescript("".join(file_store.SCHEMA[:5]) + "PRAGMA user_version = 5")
+    (tmp_path / "store" / "current").write_text(named)
+    (tmp_path / "store" / "activated").write_text("a1\n")
+    with closing(open_store(url, migrate=lambda *_: None)) as store:
+        assert store.state() == State(current, 0)
+        assert [entry.version for entry in store.activations()] == ([] if current is None else [current])
+    assert not (tmp_path / "store" / "current").exists()
+
+
 def test_a_folder_that_vanished_keeps_nothing(url: str, tmp_path: Path) -> None:
     store: Store = open_store(url, create=True)
     store.add_events([Event("ann", "tea", 1, "1")])

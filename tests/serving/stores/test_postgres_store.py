@@ -217,15 +217,20 @@ def test_a_killed_publisher_does_not_block_cleaning(store: Store, postgres_url: 
     wait_until(lambda: store.clean() == 1)  # once the server has noticed
 
 
-def test_a_version_that_a_process_of_0_1_activated(
-    postgres_server: PostgresServer, store: Store, tmp_path: Path
+def test_versions_from_before_the_log(
+    postgres_server: PostgresServer, postgres_url: str, make_older_store: Callable[[int], None]
 ) -> None:
-    """It knows nothing of the record, and may still run while others are updated."""
-    for name in ("a1", "b2"):
-        store.upload(write_version(tmp_path, name))
-    postgres_server.run("UPDATE lorentzrec.state SET version = (SELECT min(id) FROM lorentzrec.versions)", "test")
-    assert store.activated_versions() == ["a1"]
-    assert store.clean() == 1
-    store.upload(tmp_path / "source-b2")
-    store.activate("b2")
-    assert store.activated_versions() == ["b2", "a1"]
+    """Its table of versions had a mark for those that were live, and its state the current one."""
+    make_older_store(6)
+    for name, activated in (("a1", "true"), ("b2", "true"), ("c3", "false"), ("d4", "true")):
+        values = f"('{name}', '', true, {activated})"
+        postgres_server.run(
+            f"INSERT INTO lorentzrec.versions (name, manifest, complete, activated) VALUES {values}", "test"
+        )
+    current = "UPDATE lorentzrec.state SET version = (SELECT id FROM lorentzrec.versions WHERE name = 'b2')"
+    postgres_server.run(current, "test")
+    with closing(open_store(postgres_url, migrate=lambda *_: None)) as store:
+        assert [entry.version for entry in store.activations()] == ["a1", "d4", "b2"]
+        assert store.state().version == "b2"
+        assert store.clean() == 1
+        assert store.versions() == ["d4", "b2", "a1"]

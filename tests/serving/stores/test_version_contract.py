@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -57,25 +58,6 @@ def damage(store: Any, url: str, name: str) -> str:
         chunk = store._catalogue.read(f"files-{version['token']}", f"{file}-00000000")
         store._catalogue.put({**chunk, "data": "PzPz" + chunk["data"][4:]})
     return file
-
-
-def without_record(store: Any, url: str) -> None:
-    """Make the store what 0.1 would have left: nothing in it records which versions were activated."""
-    if url.startswith("file:"):
-        (Path(url.removeprefix("file:")) / "activated").unlink()
-    elif url.startswith("postgresql:"):
-        import psycopg
-
-        from lorentzrec.serving.stores.postgres_schema import MIGRATIONS
-
-        (step,) = (step for step in MIGRATIONS if "ADD COLUMN activated" in step)
-        with psycopg.connect(url) as connection:
-            connection.execute("ALTER TABLE lorentzrec.versions DROP COLUMN activated")
-            connection.execute(step)
-    else:
-        for version in store._catalogue.all("versions"):
-            del version["activated"]
-            store._catalogue.put(version)
 
 
 def test_from_upload_to_discard(store: Store, tmp_path: Path) -> None:
@@ -156,15 +138,12 @@ def test_leftovers_are_cleaned(store: Store, tmp_path: Path) -> None:
 def test_only_versions_that_were_activated_are_kept(store: Store, url: str, tmp_path: Path) -> None:
     for name in (FIRST, SECOND, THIRD):
         store.upload(write_version(tmp_path, name))
-    assert store.activated_versions() == []
     store.activate(FIRST)
-    assert store.activated_versions() == [FIRST]
     store.activate(THIRD)
-    store.activate(FIRST)
+    store.roll_back(FIRST, instead_of=THIRD)
     with closing(open_store(url)) as other:
-        assert other.activated_versions() == [THIRD, FIRST]
         assert other.clean() == 1
-    assert store.versions() == [THIRD, FIRST]
+    assert store.versions() == [THIRD, FIRST], "one that was rolled back can still be activated by its name"
 
 
 def test_a_version_is_discarded_whether_complete_or_not(store: Store, tmp_path: Path) -> None:
@@ -191,18 +170,90 @@ def test_nothing_is_cleaned_while_a_process_publishes(store: Store, url: str, tm
         assert other.clean() == 2
 
 
-def test_versions_of_a_store_from_0_1(store: Store, url: str, tmp_path: Path) -> None:
-    """It did not record activations: what is not newer than the current version counts as activated."""
+def test_every_activation_is_in_the_log(store: Store, url: str, tmp_path: Path) -> None:
+    for name in (FIRST, SECOND):
+        store.upload(write_version(tmp_path, name))
+    assert (store.activations(), store.standing_versions()) == ([], [])
+    before = time.time()
+    store.activate(FIRST, "published")
+    store.activate(SECOND, "published: é, 'quoted' \\ and \"quoted\"")
+    store.roll_back(FIRST, "empty lists", instead_of=SECOND)
+    with closing(open_store(url)) as other:
+        log = other.activations()
+    assert [(entry.version, entry.reason, entry.rejected) for entry in log] == [
+        (FIRST, "published", None),
+        (SECOND, "published: é, 'quoted' \\ and \"quoted\"", None),
+        (FIRST, "empty lists", SECOND),
+    ]
+    times = [entry.time for entry in log]
+    assert before <= times[0] <= times[1] <= times[2] <= time.time()
+    assert store.standing_versions() == [FIRST]
+    store.discard(SECOND)
+    assert store.activations() == log, "an entry stays when its version is removed"
+
+
+def test_an_activation_that_expects_another_version_changes_nothing(store: Store, tmp_path: Path) -> None:
     for name in (FIRST, SECOND, THIRD):
         store.upload(write_version(tmp_path, name))
-    store.activate(SECOND)
-    without_record(store, url)
-    with closing(open_store(url)) as opened:
-        assert opened.activated_versions() == [SECOND, FIRST]
-        opened.activate(FIRST)
-        assert opened.activated_versions() == [SECOND, FIRST]
-        opened.activate(THIRD)
-        assert opened.activated_versions() == [THIRD, SECOND, FIRST]
+    store.activate(FIRST, instead_of=None)
+    store.activate(SECOND, instead_of=FIRST)
+    log = store.activations()
+    with raises_fault(StoreFault.OTHER_CURRENT, SECOND, FIRST):
+        store.activate(THIRD, instead_of=FIRST)
+    with raises_fault(StoreFault.OTHER_CURRENT, SECOND, "none"):
+        store.activate(THIRD, instead_of=None)
+    with raises_fault(StoreFault.OTHER_CURRENT, SECOND, THIRD):
+        store.roll_back(FIRST, instead_of=THIRD)
+    assert (store.state().version, store.activations()) == (SECOND, log)
+
+
+def test_one_of_two_activations_at_once_wins(store: Store, url: str, tmp_path: Path) -> None:
+    names = (SECOND, THIRD)
+    for name in (FIRST, *names):
+        store.upload(write_version(tmp_path, name))
+    store.activate(FIRST)
+    barrier = threading.Barrier(2)
+
+    def attempt(name: str) -> object:
+        with closing(open_store(url)) as own:
+            barrier.wait()
+            try:
+                own.activate(name, instead_of=FIRST)
+            except InputError as error:
+                return error.kind
+            return None
+
+    with ThreadPoolExecutor(2) as threads:
+        faults = dict(zip(names, threads.map(attempt, names), strict=True))
+    won = [name for name, fault in faults.items() if fault is None]
+    assert [fault for fault in faults.values() if fault] == [StoreFault.OTHER_CURRENT]
+    assert [entry.version for entry in store.activations()] == [FIRST, *won]
+    assert store.state().version == won[0]
+
+
+def test_activations_at_once_are_all_in_the_log(store: Store, url: str, tmp_path: Path) -> None:
+    for name in (FIRST, SECOND):
+        store.upload(write_version(tmp_path, name))
+
+    def activate_some(name: str) -> None:
+        with closing(open_store(url)) as own:
+            for number in range(5):
+                own.activate(name, f"number {number}")
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(activate_some, (FIRST, SECOND)))
+    log = store.activations()
+    for name in (FIRST, SECOND):
+        assert [entry.reason for entry in log if entry.version == name] == [f"number {number}" for number in range(5)]
+    assert store.state().version == log[-1].version
+
+
+@pytest.mark.parametrize("reason", ["", "two\nlines", "a\x00b", "x" * 501])
+def test_reasons_that_no_store_takes(store: Store, tmp_path: Path, reason: str) -> None:
+    store.upload(write_version(tmp_path, FIRST))
+    with pytest.raises(InputError, match=r"the reason .* cannot be kept: give 1 to 500 characters without line breaks"):
+        store.activate(FIRST, reason)
+    assert store.activations() == []
 
 
 def test_other_content_replaces_a_leftover_but_no_version(store: Store, tmp_path: Path) -> None:

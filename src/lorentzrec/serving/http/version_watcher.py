@@ -37,7 +37,7 @@ class VersionWatcher:
 
     Requests under way keep the version they started with; its memory is released after the last of them. A damaged
     version is refused, and the last good one stays in use. At the start, when there is no last good one, and when the
-    one in use is found to be damaged, the newest good one that was ever live replaces it.
+    one in use is found to be damaged, the good one that was live last replaces it, unless a rollback has left it.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class VersionWatcher:
                 return
 
     def _choices(self, wanted: str | None, in_use: Version | None) -> Iterator[Version]:
-        """The versions to serve, best first: the wanted one, the one in use, the newest that was live.
+        """The versions to serve, best first: the wanted one, the one in use, those that were live before.
 
         If the one in use is damaged it comes last: what can still be read of it is better than nothing.
         """
@@ -172,7 +172,7 @@ class VersionWatcher:
         if in_use is not None and sound:
             yield in_use
             return
-        for name in self._store.call(lambda store: store.activated_versions()):
+        for name in self._store.call(lambda store: store.standing_versions()):
             if name != wanted and (opened := self._open(name)):
                 logger.warning("version %s is used instead of %s, which is refused", name, wanted)
                 yield opened

@@ -3,9 +3,10 @@
 histories     partition /customer: the events of a customer as a list, in documents of about a thousand events each;
               the time of an erasure, in a partition of its own named by a salted hash; "salt" has the salt;
               "new-items" one document per new item
-catalogue     partition /place: "state" is one document, replaced by ETag; "versions" one document per version;
-              "files-TOKEN" the chunks of a version; "live-TOKEN" the live or removed items in parts; "publishers" one
-              document for each process that publishes now, renewed every minute
+catalogue     partition /place: "state" is one document, replaced by ETag, with the last activation; "activations" one
+              document for each earlier activation; "versions" one document per version; "files-TOKEN" the chunks of a
+              version; "live-TOKEN" the live or removed items in parts; "publishers" one document for each process
+              that publishes now, renewed every minute
 
 Ids and partitions are digests or tokens, since Cosmos DB limits what they may hold. A batch of events is all or nothing
 for each customer; if it fails halfway, sending it again does no harm.
@@ -13,22 +14,20 @@ for each customer; if it fails halfway, sending it again does no harm.
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 import secrets
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
-from threading import Event as Signal
-from threading import Thread
 from typing import Any
 
-from lorentzrec.errors import InputError, LorentzrecError
+from lorentzrec.serving.stores.activations import BEFORE_THE_LOG, Activation
 from lorentzrec.serving.stores.cosmos_documents import Account, Conflict, Document
-from lorentzrec.serving.stores.cosmos_new_items import CosmosNewItems
+from lorentzrec.serving.stores.cosmos_versions import CosmosVersions, find_current
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.store import (
     Added,
@@ -39,30 +38,21 @@ from lorentzrec.serving.stores.store import (
     LiveItems,
     Migrating,
     State,
-    check_name,
     drop_erased,
     key_of,
     salted_key,
     sort_batch,
 )
-from lorentzrec.serving.stores.version_files import ChunkedVersions
 
 SEGMENT_EVENTS, SEGMENT_BYTES = 1000, 1_000_000
 """A document with this many events, or this much text, is full: the next event begins another."""
 PARALLEL_CUSTOMERS = 8
 FORMAT = 1
 """Of the documents, in the state. Before there was one, erasures were named by another hash."""
-ORPHAN_SECONDS = 3600
-"""Parts that nothing refers to are removed when they are this old: younger ones may belong to a change under way."""
-PUBLISHER_SECONDS, RENEWAL_SECONDS = 600, 60
-"""A publisher counts as gone if its document is this old; it renews the document this often."""
 
 
-class CosmosStore(ChunkedVersions, CosmosNewItems):
+class CosmosStore(CosmosVersions):
     """The store at a Cosmos DB `address`; see `Store` for what each method means."""
-
-    chunk_bytes = 2**20
-    """As base64 1.4 MB, below the 2 MB that a document may have."""
 
     def __init__(self, address: str, *, create: bool = False, migrate: Migrating | None = None) -> None:
         self._account = Account(address)
@@ -75,7 +65,7 @@ class CosmosStore(ChunkedVersions, CosmosNewItems):
             self._all_histories = self._histories.for_transfers()
             if create and not self._catalogue.all("state"):
                 with suppress(Conflict):  # another process was first
-                    state = {"id": "state", "place": "state", "version": None, "live_revision": 0, "live": None}
+                    state = {"id": "state", "place": "state", "activation": None, "live_revision": 0, "live": None}
                     self._catalogue.create({**state, "format": FORMAT})
             self._refuse_other_formats(migrate)
         except BaseException:
@@ -98,7 +88,14 @@ class CosmosStore(ChunkedVersions, CosmosNewItems):
         if self._salt() is not None:
             # The hashes of customers in them are of another kind, and the customers are not known.
             raise StoreFault.OLD_ERASURES.error(store=self.url)
-        self._until_unopposed(lambda: self._catalogue.replace({**self._state(), "format": FORMAT}))
+        self._until_unopposed(self._renew_state)
+
+    def _renew_state(self) -> None:
+        """Before there was a format, the state had the name of the current version, and no log."""
+        state, last = self._state(), None
+        if (name := state.pop("version", None)) is not None:
+            last = {"number": 0, "entry": asdict(Activation(name, time.time(), BEFORE_THE_LOG))}
+        self._catalogue.replace({"activation": last, **state, "format": FORMAT})
 
     def close(self) -> None:
         self._account.close()
@@ -107,161 +104,10 @@ class CosmosStore(ChunkedVersions, CosmosNewItems):
 
     def state(self) -> State:
         state = self._state()
-        return State(state["version"], state["live_revision"], state.get("items_revision", 0))
+        return State(find_current(state), state["live_revision"], state.get("items_revision", 0))
 
-    def versions(self) -> list[str]:
-        found = self._catalogue.all("versions", "c.id, c.complete")
-        return [document["id"] for document in reversed(found) if document["complete"]]
-
-    def activated_versions(self) -> list[str]:
-        found, current = self._catalogue.all("versions", "c.id, c.complete, c.activated"), self._state()["version"]
-        return [version["id"] for version in reversed(found) if version["complete"] and _was_current(version, current)]
-
-    @contextmanager
-    def publishing(self) -> Iterator[None]:
-        publisher = {"id": secrets.token_hex(8), "place": "publishers"}
-        self._catalogue.put(publisher)
-        over = Signal()
-
-        def renew() -> None:
-            while not over.wait(RENEWAL_SECONDS):
-                with suppress(LorentzrecError):  # tried again in a minute
-                    self._catalogue.put(publisher)
-
-        renewing = Thread(target=renew, name="publisher", daemon=True)
-        renewing.start()
-        try:
-            yield
-        finally:
-            over.set()
-            renewing.join()
-            with suppress(Conflict, LorentzrecError):  # it counts as gone a few minutes later
-                self._catalogue.delete(publisher)
-
-    def activate(self, name: str) -> None:
-        self._complete(name)
-        before = self._set_version(name)
-        # A process that discards a version hides it first and reads the state then: one of the two always sees the
-        # other.
-        try:
-            self._complete(name)
-        except InputError:
-            self._set_version(before)
-            raise
-        for activated in (name, before):  # also the one before: 0.1 did not record it, nor did a process killed here
-            self._until_unopposed(partial(self._record_activation, activated))
-
-    def _record_activation(self, name: str | None) -> None:
-        version = None if name is None else self._version(name)
-        if version is not None and not version.get("activated"):
-            self._catalogue.replace({**version, "activated": True})
-
-    def discard(self, name: str) -> None:
-        version = self._version(name)
-        if version is None:
-            raise self._no_version(name)
-        try:
-            if self._state()["version"] != name:
-                version = self._catalogue.replace({**version, "complete": False})
-            if self._state()["version"] != name:
-                self._remove(version)
-            else:
-                if not version["complete"]:
-                    self._catalogue.replace({**version, "complete": True})
-                raise StoreFault.CURRENT_VERSION.error(name=name, store=self.url)
-        except Conflict:
-            raise self._no_version(name) from None
-
-    def clean(self) -> int:
-        removed = 0
-        # In this order: the publisher of one of these versions has registered before, unless it has ended by then.
-        versions, current = self._catalogue.all("versions"), self._state()["version"]
-        publishers = self._catalogue.all("publishers", "c.id, c.place, c._ts")
-        if any(publisher["_ts"] > time.time() - PUBLISHER_SECONDS for publisher in publishers):
-            return 0
-        for version in versions:
-            if not (version["complete"] and _was_current(version, current)):
-                with suppress(Conflict):  # it was completed, activated or removed meanwhile
-                    self._remove(version)
-                    removed += 1
-        in_use = {"state", "versions", f"live-{_live_token(self._state())}"} | {
-            f"files-{one['token']}" for one in versions
-        }
-        orphans = [
-            document
-            for document in self._catalogue.everywhere("c.id, c.place, c._ts")
-            if document["place"] not in in_use and document["_ts"] < time.time() - ORPHAN_SECONDS
-        ]
-        self._delete_all(orphans)
-        return removed + len({document["place"] for document in orphans})
-
-    def _version(self, name: str) -> Document | None:
-        return self._catalogue.read("versions", check_name(name))
-
-    def _complete(self, name: str) -> Document:
-        version = self._version(name)
-        if version is None or not version["complete"]:
-            raise self._no_version(name)
-        return version
-
-    def _remove(self, version: Document) -> None:
-        """First the document, so that the rest does not count as a version; the token of its chunks is never reused."""
-        self._catalogue.delete(version)
-        self._delete_all(self._catalogue.all(f"files-{version['token']}", "c.id, c.place"))
-
-    def _delete_all(self, documents: Sequence[Document]) -> None:
-        for document in documents:
-            with suppress(Conflict):  # gone already
-                self._catalogue.delete({"id": document["id"], "place": document["place"]})
-
-    def _set_version(self, name: str | None) -> Any:
-        """Point to another version; returns the previous one."""
-
-        def point() -> Any:
-            self._catalogue.replace({**(state := self._state()), "version": name})
-            return state["version"]
-
-        return self._until_unopposed(point)
-
-    # Chunks of versions; a version is its document
-
-    def _begin_upload(self, name: str, manifest: bytes) -> Document:
-        return self._until_unopposed(lambda: self._find_or_create(name, base64.b64encode(manifest).decode()))
-
-    def _find_or_create(self, name: str, encoded: str) -> Document:
-        version = self._version(name)
-        if version is not None and version["manifest"] != encoded:
-            if version["complete"]:
-                raise StoreFault.OTHER_CONTENT.error(name=name, store=self.url)
-            self._remove(version)  # an interrupted upload of other content: nothing of it could be resumed
-            version = None
-        if version is None:
-            start = {"id": name, "place": "versions", "token": secrets.token_hex(8), "manifest": encoded}
-            version = self._catalogue.create({**start, "complete": False, "activated": False})
-        return version
-
-    def _end_upload(self, version: Document) -> bool:
-        try:
-            return version["complete"] or bool(self._catalogue.replace({**version, "complete": True}))
-        except Conflict:
-            return False
-
-    def _find_version(self, name: str) -> tuple[Document, bytes]:
-        version = self._complete(name)
-        return version, base64.b64decode(version["manifest"])
-
-    def _list_chunks(self, version: Document) -> dict[tuple[str, int], str]:
-        found = self._chunks.all(f"files-{version['token']}", "c.id, c.file, c.number, c.sha256")
-        return {(chunk["file"], chunk["number"]): chunk["sha256"] for chunk in found}
-
-    def _write_chunk(self, version: Document, file: str, number: int, digest: str, data: bytes) -> bool:
-        chunk = {"id": f"{file}-{number:08d}", "place": f"files-{version['token']}", "file": file, "number": number}
-        self._chunks.put({**chunk, "sha256": digest, "data": base64.b64encode(data).decode()})
-        return True  # whether the version is still there, `_end_upload` finds out
-
-    def _read_chunk(self, version: Document, file: str, number: int) -> bytes | None:
-        chunk = self._chunks.read(f"files-{version['token']}", f"{file}-{number:08d}")
-        return None if chunk is None else base64.b64decode(chunk["data"])
+    def _places_in_use(self) -> set[str]:
+        return {"state", f"live-{_live_token(self._state())}"}
 
     # Histories
 
@@ -459,14 +305,6 @@ def _live_token(state: Document) -> str | None:
     """
     token: str | None = state["live"]
     return state["removed"] if token is None and state.get("live_parts") else token
-
-
-def _was_current(version: Document, current: str | None) -> bool:
-    """Whether a version is or was current. 0.1 did not record it: there, versions up to the current one count."""
-    recorded: bool | None = version.get("activated")
-    if recorded is None:
-        return current is not None and str(version["id"]) <= current
-    return recorded or version["id"] == current
 
 
 def _take_fitting(present: Sequence[Any], waiting: Sequence[Any], most: int) -> list[Any]:

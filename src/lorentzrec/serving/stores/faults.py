@@ -60,6 +60,7 @@ class StoreFault(Enum):
     NO_STORE = InputError, "{store} holds no store: publish a model to it first"
     NO_VERSION = InputError, "{store} has no complete version {name!r} (newest: {newest}): publish it or name another"
     CURRENT_VERSION = InputError, "version {name!r} is the current one of {store}: activate another first"
+    OTHER_CURRENT = InputError, "the current version of {store} is {name}, no longer {expected}: check it, try again"
     OTHER_CONTENT = InputError, "{store} has a version {name} with other content: publish under another name"
     VERSION_REMOVED = InputError, "version {name} was removed from {store} during its upload: upload it again"
     VERSION_DAMAGED = ArtifactError, "version {name} in {store}: {file} is damaged or missing: publish the model again"

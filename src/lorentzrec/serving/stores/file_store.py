@@ -1,10 +1,8 @@
 """The embedded store: one folder, no server. Any number of processes of one machine may use it at once.
 
 DIR/versions/NAME     a version; it is complete once its manifest is there, which is written last and removed first
-DIR/current           the name of the current version, replaced by renaming
-DIR/activated         the versions that were ever current, one per line, the one activated last at the end
 DIR/publishing.lock   locked by every process that publishes, so that no other process cleans up meanwhile
-DIR/store.sqlite      events, erasures, live items and new items
+DIR/store.sqlite      the log of activations, events, erasures, live items and new items
 
 Only the owner may read the folder and the database, since they hold what customers did.
 """
@@ -21,14 +19,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
-from lorentzrec.atomic import MARKER, atomic_directory, atomic_file, write_text
+from lorentzrec.atomic import MARKER, atomic_directory, atomic_file
 from lorentzrec.errors import InputError, LorentzrecError
+from lorentzrec.serving.stores.activations import BEFORE_THE_LOG, Activation
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.sql_store import SqlStore
 from lorentzrec.serving.stores.sqlite_connections import BUSY_SECONDS, SqliteConnections, error_code, transaction_of
 from lorentzrec.serving.stores.store import (
     VERSION_NAME,
     Event,
+    Expected,
     HistoryEvent,
     Migrating,
     State,
@@ -37,8 +37,9 @@ from lorentzrec.serving.stores.store import (
 )
 from lorentzrec.serving.stores.version_files import file_lock, read_manifest
 
-DATABASE, CURRENT, VERSIONS = "store.sqlite", "current", "versions"
-ACTIVATED, PUBLISHING = "activated", "publishing.lock"
+DATABASE, VERSIONS, PUBLISHING = "store.sqlite", "versions", "publishing.lock"
+OLD_RECORDS = ("current", "activated")
+"""Files that named the current version, and all that were ever current, before there was a log of activations."""
 COMPACT_BYTES = 64 * 2**20
 """A file up to this size is checked when it is opened, and rewritten after an erasure: either takes under a second."""
 ERASURE_SECONDS = 3.0
@@ -75,7 +76,20 @@ CREATE TABLE new_items (item TEXT PRIMARY KEY, changed INTEGER NOT NULL, content
 ALTER TABLE live ADD COLUMN items_revision INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE live ADD COLUMN items_reset INTEGER NOT NULL DEFAULT 0;
 """,
+    # The log: its last row has the current version, which a file named before.
+    """
+CREATE TABLE activations (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, version TEXT NOT NULL, time REAL NOT NULL, reason TEXT NOT NULL,
+    rejected TEXT
+);
+INSERT INTO activations (version, time, reason)
+    SELECT named_version(), strftime('%s', 'now'), before_the_log() WHERE named_version() IS NOT NULL;
+""",
 )
+
+STATE = """
+SELECT revision, items_revision, (SELECT version FROM activations ORDER BY number DESC LIMIT 1) FROM live
+"""
 
 logger = logging.getLogger("lorentzrec.serving")
 
@@ -122,23 +136,17 @@ class FileStore(SqlStore):
     def state(self) -> State:
         if self._bytes_remain:
             self._remove_bytes(seconds=0)
-        ((revision, items_revision),) = self._rows("SELECT revision, items_revision FROM live")
-        named, activated = self._read_record()
-        if named is None:  # other processes may have activated and discarded versions while this was read
-            named, activated = self._read_record()
-        # A store without a current version is not damaged, unless it has a file that should name one.
-        if named is not None or not (activated or (self._folder / CURRENT).exists()):
-            return State(named, revision, items_revision)
-        version = activated[-1] if activated else None
-        use = "no other version was live" if version is None else f"version {version}, which was live before, is used"
-        warning = f"the file {CURRENT!r} names no complete version, so {use}: publish again"
-        return State(version, revision, items_revision, warning)
+        for _ in range(2):  # other processes may activate and discard versions while this is read
+            ((revision, items_revision, version),) = self._rows(STATE)
+            if version is None or self._is_complete(version):
+                return State(version, revision, items_revision)
+        usable = next(iter(self.standing_versions()), None)
+        use = "no other version was live" if usable is None else f"version {usable}, which was live before, is used"
+        warning = f"the current version {version} is missing or not complete, so {use}: publish again"
+        return State(usable, revision, items_revision, warning)
 
     def versions(self) -> list[str]:
         return sorted((path.name for path in self._folders() if (path / MARKER).is_file()), reverse=True)
-
-    def activated_versions(self) -> list[str]:
-        return sorted(self._read_record()[1], reverse=True)
 
     @contextmanager
     def publishing(self) -> Iterator[None]:
@@ -192,20 +200,18 @@ class FileStore(SqlStore):
             raise StoreFault.VERSION_DAMAGED.error(name=name, store=self.url, file=file)
         return place / file
 
-    def activate(self, name: str) -> None:
-        with self._connections.transaction():  # not for its tables: so that no process discards the version meanwhile
-            self._complete(name)
-            activated = [other for other in self._read_record()[1] if other != name]
-            write_text(self._folder / CURRENT, name)
-            # Second: if this is interrupted, the current version still counts as activated, and is recorded next time.
-            write_text(self._folder / ACTIVATED, "".join(f"{line}\n" for line in [*activated, name]))
+    def _activate(self, activation: Activation, expected: Expected) -> None:
+        with self._connections.transaction() as connection:  # no process discards the version meanwhile
+            self._complete(activation.version)
+            self._check_expected(expected, self.state().version)
+            self._record(connection, activation)
 
     def discard(self, name: str) -> None:
         with self._connections.transaction():
             place = self._versions / check_name(name)
             if not place.is_dir():
                 raise self._no_version(name)
-            if name in self._read_record()[1][-1:]:
+            if name == self.state().version:
                 raise StoreFault.CURRENT_VERSION.error(name=name, store=self.url)
             (place / MARKER).unlink(missing_ok=True)
         shutil.rmtree(place, ignore_errors=True)
@@ -214,11 +220,12 @@ class FileStore(SqlStore):
         with self._connections.transaction(), file_lock(self._folder / PUBLISHING, 0) as locked:
             if not locked:
                 return 0
-            _, activated = self._read_record()
-            leftovers = [path for path in self._folders() if path.name not in activated]
+            activated = {entry.version for entry in self.activations()}
+            leftovers = [
+                path for path in self._folders() if path.name not in activated or not self._is_complete(path.name)
+            ]
             # Files that a killed process was writing next to their target.
-            strays = [path for name in (CURRENT, ACTIVATED) for path in self._folder.glob(f".{name}.*")]
-            strays += [*self._versions.glob(".*"), *self._versions.glob("[!.]*/.*")]
+            strays = [*self._versions.glob(".*"), *self._versions.glob("[!.]*/.*")]
             strays = [path for path in strays if path.parent not in leftovers]
             for path in leftovers:
                 (path / MARKER).unlink(missing_ok=True)
@@ -232,37 +239,13 @@ class FileStore(SqlStore):
         except OSError as error:
             raise StoreFault.FILE_UNREADABLE.error(store=self._versions, reason=error.strerror) from error
 
+    def _is_complete(self, name: str) -> bool:
+        return VERSION_NAME.fullmatch(name) is not None and (self._versions / name / MARKER).is_file()
+
     def _complete(self, name: str) -> Path:
-        place = self._versions / check_name(name)
-        if not (place / MARKER).is_file():
+        if not self._is_complete(check_name(name)):
             raise self._no_version(name)
-        return place
-
-    def _read_record(self) -> tuple[str | None, list[str]]:
-        """The version that `current` names, if it is complete; and the complete versions that were ever current.
-
-        The current version is the last of these: the named one, or else the one that was activated last.
-        """
-        text, record, complete = self._read(CURRENT), self._read(ACTIVATED), sorted(self.versions())
-        name = "" if text is None else text.strip()
-        if record is not None:
-            activated = [other for other in record.splitlines() if other in complete]
-        else:
-            # Written by 0.1. What is not newer than the current version was live, or was left by a failed publish.
-            readable = VERSION_NAME.fullmatch(name)
-            activated = [other for other in complete if text is not None and (not readable or other <= name)]
-        if name not in complete:
-            return None, activated
-        return name, [*(other for other in activated if other != name), name]
-
-    def _read(self, file: str) -> str | None:
-        """The text of a file of the store; None if it is not there."""
-        try:
-            return (self._folder / file).read_text("ascii", "replace")
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise StoreFault.FILE_UNREADABLE.error(store=self._folder / file, reason=error.strerror) from error
+        return self._versions / name
 
     # Histories
 
@@ -342,6 +325,8 @@ class FileStore(SqlStore):
 
     def _make_tables(self, connection: sqlite3.Connection) -> None:
         connection.create_function("salted_key", 2, salted_key, deterministic=True)
+        connection.create_function("named_version", 0, self._read_named_version)
+        connection.create_function("before_the_log", 0, lambda: BEFORE_THE_LOG)
         with transaction_of(connection):
             (version,) = connection.execute("PRAGMA user_version").fetchone()  # another process may have been faster
             for number, step in enumerate(SCHEMA[version:], version + 1):
@@ -350,6 +335,14 @@ class FileStore(SqlStore):
                 for statement in step.split(";"):
                     connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {len(SCHEMA)}")
+        for name in OLD_RECORDS:
+            (self._folder / name).unlink(missing_ok=True)
+
+    def _read_named_version(self) -> str | None:
+        with suppress(OSError):
+            name = (self._folder / OLD_RECORDS[0]).read_text("ascii", "replace").strip()
+            return name if self._is_complete(name) else None
+        return None
 
 
 def _empty_log(connection: sqlite3.Connection) -> bool:

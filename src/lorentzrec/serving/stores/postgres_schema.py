@@ -66,6 +66,19 @@ MIGRATIONS: tuple[LiteralString, ...] = (
     ALTER TABLE lorentzrec.state ADD COLUMN items_revision bigint NOT NULL DEFAULT 0;
     ALTER TABLE lorentzrec.state ADD COLUMN items_reset bigint NOT NULL DEFAULT 0;
     """,
+    # The log: its last row has the current version. What was live before gets entries in the order of its names.
+    """
+    CREATE TABLE lorentzrec.activations (
+        number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, version text COLLATE "C" NOT NULL,
+        time double precision NOT NULL, reason text NOT NULL, rejected text COLLATE "C"
+    );
+    INSERT INTO lorentzrec.activations (version, time, reason)
+        SELECT name, extract(epoch FROM now()), 'current before there was a log' FROM lorentzrec.versions
+        LEFT JOIN lorentzrec.state ON id = version WHERE activated OR version IS NOT NULL
+        ORDER BY version IS NOT NULL, name;
+    ALTER TABLE lorentzrec.state DROP COLUMN version;
+    ALTER TABLE lorentzrec.versions DROP COLUMN activated;
+    """,
 )
 
 _LOCK = 0x6C6F72656E747A  # "lorentz"

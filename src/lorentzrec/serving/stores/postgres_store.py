@@ -8,11 +8,12 @@ from typing import Any
 
 from psycopg import errors
 
+from lorentzrec.serving.stores.activations import Activation
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.postgres_connections import RESPONSE_SECONDS, Cursor, PostgresConnections
 from lorentzrec.serving.stores.postgres_schema import prepare_tables
 from lorentzrec.serving.stores.sql_store import LONG_SECONDS, Dialect, SqlStore
-from lorentzrec.serving.stores.store import Event, Migrating, State, check_name, key_of
+from lorentzrec.serving.stores.store import Event, Expected, Migrating, State, check_name, key_of
 from lorentzrec.serving.stores.version_files import ChunkedVersions
 
 PUBLISHING = 0x7075626C697368
@@ -20,8 +21,7 @@ PUBLISHING = 0x7075626C697368
 SEPARATOR = "\x1f"
 """A control character, so no id holds it. Columns are sent as one text each: psycopg's arrays are several times
 slower."""
-WAS_LIVE = "(activated OR id IS NOT DISTINCT FROM (SELECT version FROM lorentzrec.state))"
-"""The current version counts even if it is not recorded: a process of 0.1 may have activated it."""
+CURRENT = "(SELECT version FROM lorentzrec.activations ORDER BY number DESC LIMIT 1)"
 EVENT_TYPES = ("uuid", "uuid", "double precision", "text", "text", "text", "double precision")
 ADD_EVENTS = (
     "INSERT INTO lorentzrec.events SELECT * FROM unnest("
@@ -62,18 +62,10 @@ class PostgresStore(ChunkedVersions, SqlStore):
     # Versions
 
     def state(self) -> State:
-        query = "SELECT name, live_revision, items_revision FROM lorentzrec.state"
-        query += " LEFT JOIN lorentzrec.versions ON id = version"
-        return State(*self._rows(query)[0])
+        return State(*self._rows(f"SELECT {CURRENT}, live_revision, items_revision FROM lorentzrec.state")[0])
 
     def versions(self) -> list[str]:
-        return self._names("complete")
-
-    def activated_versions(self) -> list[str]:
-        return self._names(f"complete AND {WAS_LIVE}")
-
-    def _names(self, condition: str) -> list[str]:
-        found = self._rows(f"SELECT name FROM lorentzrec.versions WHERE {condition} ORDER BY name DESC")
+        found = self._rows("SELECT name FROM lorentzrec.versions WHERE complete ORDER BY name DESC")
         return [name for (name,) in found]
 
     @contextmanager
@@ -87,17 +79,16 @@ class PostgresStore(ChunkedVersions, SqlStore):
                 with suppress(errors.Error):
                     cursor.execute("SELECT pg_advisory_unlock_shared(%s)", (PUBLISHING,))
 
-    def activate(self, name: str) -> None:
+    def _activate(self, activation: Activation, expected: Expected) -> None:
         with self._connections.transaction() as cursor:
-            version = self._lock_version(cursor, name, "complete")
-            cursor.execute(f"UPDATE lorentzrec.versions SET activated = true WHERE id = %s OR {WAS_LIVE}", (version,))
-            cursor.execute("UPDATE lorentzrec.state SET version = %s", (version,))
+            self._lock_version(cursor, activation.version, "complete")
+            self._check_expected(expected, self._lock_current(cursor))
+            self._record(cursor, activation)
 
     def discard(self, name: str) -> None:
         with self._connections.transaction(LONG_SECONDS) as cursor:
             version = self._lock_version(cursor, name, "true")
-            # The lock makes an activation at the same moment wait, or be seen here.
-            if cursor.execute("SELECT version FROM lorentzrec.state FOR UPDATE").fetchall() == [(version,)]:
+            if self._lock_current(cursor) == name:
                 raise StoreFault.CURRENT_VERSION.error(name=name, store=self.url)
             cursor.execute("DELETE FROM lorentzrec.versions WHERE id = %s", (version,))
 
@@ -105,7 +96,17 @@ class PostgresStore(ChunkedVersions, SqlStore):
         with self._connections.transaction(LONG_SECONDS) as cursor:
             if cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", (PUBLISHING,)).fetchall() == [(False,)]:
                 return 0
-            return cursor.execute(f"DELETE FROM lorentzrec.versions WHERE NOT (complete AND {WAS_LIVE})").rowcount
+            leftover = "NOT (complete AND name IN (SELECT version FROM lorentzrec.activations))"
+            # Two statements: the second one sees an activation that the first one has waited for.
+            cursor.execute(f"SELECT FROM lorentzrec.versions WHERE {leftover} FOR UPDATE")
+            return cursor.execute(f"DELETE FROM lorentzrec.versions WHERE {leftover}").rowcount
+
+    def _lock_current(self, cursor: Cursor) -> str | None:
+        """The current version, which no other process can replace until the transaction ends."""
+        cursor.execute("SELECT FROM lorentzrec.state FOR UPDATE")
+        # A statement of its own: it sees what was committed while the lock was waited for.
+        (name,) = cursor.execute(f"SELECT {CURRENT}").fetchall()[0]
+        return None if name is None else str(name)
 
     def _lock_version(self, cursor: Cursor, name: str, condition: str) -> int:
         """The number of a version, which no other process can remove until the transaction ends."""

@@ -1,4 +1,7 @@
-"""Histories, live items and new items in SQL, for SQLite and PostgreSQL; what differs is a `Dialect`."""
+"""The log of activations, histories, live items and new items in SQL, for SQLite and PostgreSQL.
+
+What differs is a `Dialect`.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from lorentzrec.serving.stores.activations import Activation
 from lorentzrec.serving.stores.new_items import Change, NewItem, NewItemsChanged, NewItemsRead, plan_changes
 from lorentzrec.serving.stores.store import (
     Added,
@@ -61,7 +65,7 @@ class Dialect:
 
 
 class SqlStore(Store, Protocol):
-    """Histories, live items and new items; a subclass connects to its database and inserts events."""
+    """All but the files of versions; a subclass connects to its database, and inserts events."""
 
     dialect: Dialect = Dialect()
     _connections: SqliteConnections | PostgresConnections
@@ -85,6 +89,15 @@ class SqlStore(Store, Protocol):
     def _rows(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
         with self._connections.statement() as cursor:
             return list(cursor.execute(query, parameters).fetchall())
+
+    def activations(self) -> list[Activation]:
+        query = f"SELECT version, time, reason, rejected FROM {self.dialect.schema}.activations ORDER BY number"
+        return [Activation(*row) for row in self._rows(query)]
+
+    def _record(self, cursor: Any, activation: Activation) -> None:
+        values = ", ".join([self.dialect.parameter] * 4)
+        statement = f"INSERT INTO {self.dialect.schema}.activations (version, time, reason, rejected) VALUES ({values})"
+        cursor.execute(statement, (activation.version, activation.time, activation.reason, activation.rejected))
 
     def _add_events(self, events: Sequence[Event], respect_erasures: bool) -> Added:
         erased: frozenset[str] = frozenset()

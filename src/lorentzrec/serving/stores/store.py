@@ -10,15 +10,18 @@ import hashlib
 import math
 import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from lorentzrec.data.vocabulary import LONGEST_ID as LONGEST_ID
 from lorentzrec.errors import InputError, LorentzrecError
+from lorentzrec.serving.stores.activations import Activation, find_standing
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.new_items import Change, ItemDetails, NewItem, NewItemsChanged, NewItemsRead
 
@@ -28,6 +31,18 @@ USUAL_HISTORY = 1000
 _UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 """Control characters, which PostgreSQL or a log line cannot take, and lone surrogates, which are not text."""
 VERSION_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,127}")
+LONGEST_REASON = 500
+"""Characters of the reason of an activation."""
+
+
+class _Any(Enum):
+    VERSION = "any version"
+
+
+ANY_VERSION = _Any.VERSION
+"""Activate whichever version is current now."""
+Expected: TypeAlias = str | _Any | None
+"""The version that must be current for a change to be made; None if there must be none."""
 
 
 @dataclass(frozen=True)
@@ -131,11 +146,13 @@ class Store(Protocol):
     def versions(self) -> list[str]:
         """The names of the complete versions, newest first: a name begins with its time."""
 
-    def activated_versions(self) -> list[str]:
-        """The complete versions that are or were the current one, newest first.
+    def activations(self) -> list[Activation]:
+        """The log of activations, oldest first; the last entry has the current version."""
 
-        Stores written by 0.1 have no record: there, complete versions up to the current one count as activated.
-        """
+    def standing_versions(self) -> list[str]:
+        """The complete versions that a rollback may return to, the current one first: see `find_standing`."""
+        standing, complete = find_standing(self.activations()), set(self.versions())
+        return [name for name in standing if name in complete]
 
     def publishing(self) -> AbstractContextManager[None]:
         """While any process holds this, `clean` removes nothing; it ends with its process, too."""
@@ -156,8 +173,16 @@ class Store(Protocol):
     def fetch_file(self, name: str, file: str, folder: Path) -> Path:
         """One file of a version, checked; a store of folders returns its own, others download it to `folder`."""
 
-    def activate(self, name: str) -> None:
-        """Make a complete version the current one, in one atomic step for all workers, and record it."""
+    def activate(self, name: str, reason: str = "activated", *, instead_of: Expected = ANY_VERSION) -> None:
+        """Make a complete version the current one, by an entry in the log: one atomic step for all workers.
+
+        instead_of: the version that must be current; a fault names the one that is current instead.
+        """
+        self._activate(Activation(check_name(name), time.time(), check_reason(reason)), instead_of)
+
+    def roll_back(self, name: str, reason: str = "rolled back", *, instead_of: str) -> None:
+        """Activate a complete version again, and reject the current one, which must be `instead_of`."""
+        self._activate(Activation(check_name(name), time.time(), check_reason(reason), instead_of), instead_of)
 
     def discard(self, name: str) -> None:
         """Remove a version, complete or not; never the current one."""
@@ -255,6 +280,8 @@ class Store(Protocol):
     def close(self) -> None:
         """Release connections and files. The store cannot be used any more."""
 
+    def _activate(self, activation: Activation, expected: Expected) -> None: ...
+
     def _add_events(self, events: Sequence[Event], respect_erasures: bool) -> Added: ...
 
     def _history(self, user: str, limit: int) -> list[HistoryEvent]: ...
@@ -267,6 +294,10 @@ class Store(Protocol):
 
     def _change_new_items(self, items: Sequence[str], change: Change, most: int = 0) -> NewItemsChanged: ...
 
+    def _check_expected(self, expected: Expected, current: str | None) -> None:
+        if expected is not ANY_VERSION and current != expected:
+            raise StoreFault.OTHER_CURRENT.error(store=self.url, name=current or "none", expected=expected or "none")
+
     def _no_version(self, name: str) -> LorentzrecError:
         newest = ", ".join(self.versions()[:5]) or "none"
         return StoreFault.NO_VERSION.error(store=self.url, name=name, newest=newest)
@@ -277,6 +308,15 @@ def check_name(name: str) -> str:
     if not VERSION_NAME.fullmatch(name):
         raise InputError(f"version name {name!r} is not letters, digits, '.', '_' and '-': publish under such a name")
     return name
+
+
+def check_reason(reason: str) -> str:
+    """The reason of an activation, fit for every store and for one line of a table."""
+    if not 0 < len(reason) <= LONGEST_REASON or _UNFIT.search(reason):
+        raise InputError(
+            f"the reason {reason[:60]!r} cannot be kept: give 1 to {LONGEST_REASON} characters without line breaks"
+        )
+    return reason
 
 
 def check_ids(kind: str, ids: Iterable[str]) -> None:

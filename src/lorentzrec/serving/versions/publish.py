@@ -14,7 +14,8 @@ from lorentzrec.atomic import scratch_directory
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.reduction.disk_map import DiskMap, disk_map_of
-from lorentzrec.serving.stores.store import Added, Event, Store, check_ids, key_of, usual_id
+from lorentzrec.serving.stores.activations import find_standing
+from lorentzrec.serving.stores.store import Added, Event, Store, check_ids, check_reason, key_of, usual_id
 from lorentzrec.serving.versions.version import open_version, write_version
 
 if TYPE_CHECKING:
@@ -50,14 +51,14 @@ def publish(
     keep: int = 3,
     index: bool = True,
     event_weights: Mapping[str, float] | None = None,
+    reason: str = "published",
     progress: Progress = lambda *_: None,
 ) -> Published:
     """Make `model` the current version of `store`.
 
     It is written to a temporary folder, uploaded, opened as a service would open it, and only then activated. A failure
-    at any point leaves the current version as it was and removes what was uploaded. Then all but the newest `keep` of
-    the versions that were ever activated are removed, with the remains of interrupted uploads, unless another process
-    is publishing.
+    at any point leaves the current version as it was and removes what was uploaded. Then all versions are removed but
+    `keep`, see `prune`; so are the remains of interrupted uploads, unless another process is publishing.
 
     items: a table with the column id and any of title, category, price and image.
     disk_map: the map of all items for the page; True makes it.
@@ -65,9 +66,11 @@ def publish(
     histories: events to put into the store first, see `add_histories`.
     index: build one, if there are enough items for it to pay.
     event_weights: kind of event -> weight, so that events sent to the service weigh as in training.
+    reason: for the log of activations.
     """
     if keep < 1:
         raise InputError(f"{keep} versions cannot be kept: keep 1 or more")
+    check_reason(reason)
     _check_ids_of(model, histories)
     if disk_map is True:
         disk_map = disk_map_of(model, progress=lambda share: progress("making the map", share))
@@ -96,12 +99,12 @@ def publish(
             progress("checking what was uploaded", 0.0)
             open_version(store.fetch(name, scratch / "fetched")).items.close()
             events = None if histories is None else add_histories(store, histories, progress)
-            store.activate(name)
+            store.activate(name, reason)
         except BaseException:
             with suppress(LorentzrecError, OSError):  # if not even this works, the next publish removes it
                 store.discard(name)
             raise
-    _prune(store, keep)
+    prune(store, keep)
     store.clean()
     return Published(name, manifest, events)
 
@@ -128,10 +131,16 @@ def _in_scratch(scratch: Path) -> Iterator[None]:
         raise
 
 
-def _prune(store: Store, keep: int) -> None:
-    """Remove the oldest versions that were ever activated, except for `keep` and the current one."""
-    for old in store.activated_versions()[keep:]:
-        if old != store.state().version:
+def prune(store: Store, keep: int) -> None:
+    """Remove the versions that were live, except for the current one and those live before it, `keep` in all.
+
+    A version that a rollback has left is removed, too. It takes none of the places.
+    """
+    log = store.activations()  # once: what another process activates from now on is not touched
+    complete, activated = store.versions(), {entry.version for entry in log}
+    kept = [name for name in find_standing(log) if name in complete][:keep]
+    for old in complete:
+        if old in activated and old not in kept and old != store.state().version:
             try:
                 store.discard(old)
             except InputError:
@@ -140,22 +149,46 @@ def _prune(store: Store, keep: int) -> None:
                     raise
 
 
-def rollback(store: Store) -> str:
-    """Activate the version that was live before the current one again; returns its name.
+def rollback(store: Store, name: str | None = None, *, reason: str | None = None) -> str:
+    """Activate the version that was live before the current one, or the version `name`; returns its name.
 
-    If the store has lost which version is current, that version is restored instead.
+    The current version is rejected: no later rollback returns to it, unless by its name. So are the versions that
+    became live between the two. If the current version has vanished from the store, the one used in its place is made
+    the current one.
     """
     state = store.state()
-    if state.version is not None and state.warning is not None:
-        store.activate(state.version)
+    if state.warning is not None and state.version is not None and name in (None, state.version):
+        store.activate(state.version, reason or "restored: the current version had vanished")
         return state.version
-    older = [name for name in store.activated_versions() if state.version is not None and name < state.version]
-    if not older:
+    name = _find_earlier(store, state.version) if name is None else _check_was_live(store, state.version, name)
+    store.roll_back(name, reason or f"rolled back from {state.version}", instead_of=str(state.version))
+    return name
+
+
+def _find_earlier(store: Store, current: str | None) -> str:
+    if older := [name for name in store.standing_versions() if name != current]:
+        return older[0]
+    line = f"{store.url} holds no version that was live before {current or 'the first'}"
+    if rejected := [name for name in _find_live(store) if name != current]:
+        line += f" and was not rolled back (rolled back: {', '.join(rejected)})"
+    raise InputError(f"{line}: publish one{', or name one of these' if rejected else ' instead'}")
+
+
+def _check_was_live(store: Store, current: str | None, name: str) -> str:
+    if current == name:
+        raise InputError(f"{name} is the current version of {store.url} already: name another")
+    if name not in (live := _find_live(store)):
+        others = ", ".join(other for other in live if other != current) or "none"
         raise InputError(
-            f"{store.url} holds no version that was live before {state.version or 'the first'}: publish one instead"
+            f"{store.url} holds no version {name!r} that was live (those that were: {others}): name another"
         )
-    store.activate(older[0])
-    return older[0]
+    return name
+
+
+def _find_live(store: Store) -> list[str]:
+    """The complete versions that are or were the current one, newest first."""
+    activated = {entry.version for entry in store.activations()}
+    return [name for name in store.versions() if name in activated]
 
 
 def add_histories(store: Store, histories: Interactions, progress: Progress = lambda *_: None) -> Added:

@@ -118,6 +118,11 @@ def test_new_items(client: Client) -> None:
     client.remove_item("boot")
     with pytest.raises(ServiceError, match="'boot' is not a new item"):
         client.remove_item("boot")
+    client.add_item("hat", like=["i3"])
+    client.add_events([{"user": "eve", "item": "mistake"}])
+    assert client.remove_items("events", fewer_than=1) == 0
+    assert client.remove_items("events", fewer_than=2) == 1
+    assert (client.remove_items("events"), client.remove_items("put")) == (0, 1)
 
 
 def test_errors_carry_the_problem(client: Client, url: str, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_from_creation_to_removal_in_every_worker_and_after_a_power_cut(any_url:
             for line in service.http.get("/metrics").text.splitlines()
         )
 
-    options = ("--workers", "2", "--cache", str(tmp_path / "cache"))
+    options = ("--workers", "2", "--cache", str(tmp_path / "cache"), "--event-item-customers", "1")
     with closing(open_store(any_url, create=True)) as store:
         published(store, tmp_path)
         with service_process(any_url, tmp_path, *options) as service:
@@ -111,18 +111,19 @@ def test_details_of_a_new_item(service: TestClient[Any]) -> None:
     assert (again.status_code, again.json()["type"]) == (404, "urn:lorentzrec:unknown-item")
 
 
-def test_events_place_an_item_near_its_customers(service: TestClient[Any]) -> None:
+def test_events_place_an_item_near_its_customers(store: Store) -> None:
     """A customer without history places nothing yet."""
-    service.post("/v1/events", json={"user": "zoe", "item": "cap"})
-    wait_until(lambda: service.get("/v1/items/cap").status_code == 200)
-    assert new_items(service) == []
-    service.post("/v1/events", json={"user": "zoe", "item": "i7"})
-    wait_until(lambda: new_items(service) == ["cap"])
-    service.post("/v1/events", json={"events": [{"user": "yan", "item": item} for item in ("i20", "hat")]})
-    wait_until(lambda: {*new_items(service)} == {"cap", "hat"})
-    for item, order in (("i7", ["cap", "hat"]), ("i20", ["hat", "cap"])):
-        similar = service.get(f"/v1/items/{item}/similar?k={ALL}").json()["items"]
-        assert [one["id"] for one in similar if one["new"]] == order
+    with service_here(store.url, event_item_customers=1) as service:
+        service.post("/v1/events", json={"user": "zoe", "item": "cap"})
+        wait_until(lambda: service.get("/v1/items/cap").status_code == 200)
+        assert new_items(service) == []
+        service.post("/v1/events", json={"user": "zoe", "item": "i7"})
+        wait_until(lambda: new_items(service) == ["cap"])
+        service.post("/v1/events", json={"events": [{"user": "yan", "item": item} for item in ("i20", "hat")]})
+        wait_until(lambda: {*new_items(service)} == {"cap", "hat"})
+        for item, order in (("i7", ["cap", "hat"]), ("i20", ["hat", "cap"])):
+            similar = service.get(f"/v1/items/{item}/similar?k={ALL}").json()["items"]
+            assert [one["id"] for one in similar if one["new"]] == order
 
 
 def test_a_version_that_contains_the_item_replaces_its_point(
@@ -149,17 +150,19 @@ def test_a_version_that_contains_the_item_replaces_its_point(
 
 def test_there_is_room_for_a_limited_number(store: Store, tmp_path: Path) -> None:
     with service_here(store.url, new_items=2) as service:
-        events = [{"user": "ann", "item": item} for item in ("i3", "a", "b", "c")]
-        assert service.post("/v1/events", json={"events": events}).json()["accepted"] == 4
-        wait_until(lambda: {*new_items(service)} == {"a", "b"})
+        for item in ("a", "b"):
+            assert service.put(f"/v1/items/{item}", json=BOOT).status_code == 200
         full = service.put("/v1/items/d", json=BOOT)
         assert (full.status_code, full.json()["type"]) == (409, "urn:lorentzrec:too-many-new-items")
-        assert full.json()["detail"] == (
-            "there are 2 new items, and no more are added: publish a model that contains them, remove some, "
-            "or start the service with a larger --new-items"
+        line = (
+            "there are 2 new items by put, and no more are added: publish a model that contains them, remove some, "
+            "or raise --new-items"
         )
-        assert number_of(service, "lorentzrec_new_items_left_out_total") == 2
-        assert len(service.get("/v1/users/ann/history").json()["history"]) == 4
+        assert full.json()["detail"] == line
+        wait_until(lambda: service.get("/readyz").json()["warnings"] == [line])
+        assert number_of(service, "lorentzrec_new_items_left_out_total") == 1
+        assert number_of(service, 'lorentzrec_new_items_full{origin="put"}') == 1
+        assert number_of(service, 'lorentzrec_new_items_full{origin="events"}') == 0
         service.delete("/v1/items/a")
         assert service.put("/v1/items/d", json=BOOT).status_code == 200
     # A version that contains them makes room.
@@ -172,16 +175,7 @@ def test_there_is_room_for_a_limited_number(store: Store, tmp_path: Path) -> Non
         place = tmp_path / "larger"
         store.activate(str(_upload(store, place, model)))
         wait_until(lambda: service.put("/v1/items/d", json=BOOT).status_code == 200)
-    with service_here(store.url, new_items=0) as service:
-        assert new_items(service) == []
-        off = service.put("/v1/items/e", json=BOOT)
-        assert (off.status_code, off.json()["type"]) == (409, "urn:lorentzrec:too-many-new-items")
-        assert off.json()["detail"] == (
-            "new items are turned off: publish a model that contains the item, "
-            "or start the service with a larger --new-items"
-        )
-        assert service.post("/v1/events", json={"user": "ann", "item": "f"}).json()["unknown_items"] == 1
-    assert "f" not in {item.id for item in store.new_items().items}
+        wait_until(lambda: service.get("/readyz").json()["warnings"] == [])
 
 
 def _upload(store: Store, place: Path, model: Any) -> str:

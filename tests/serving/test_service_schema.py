@@ -32,6 +32,7 @@ ROUTES = {
     ("/v1/basket", "post"),
     ("/v1/events", "post"),
     ("/v1/items", "get"),
+    ("/v1/items", "delete"),
     ("/v1/items/{item}", "get"),
     ("/v1/items/{item}", "put"),
     ("/v1/items/{item}", "delete"),

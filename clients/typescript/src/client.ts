@@ -17,6 +17,7 @@ export type BasketOptions = Omit<Body<"BasketRequest">, "items">;
 export type SimilarOptions = Parameters<"V1ItemsSimilarSimilarItems">;
 export type NewEvent = Body<"NewEvent", "user" | "item">;
 export type ItemDetails = Body<"NewItemRequest">;
+export type NewItemOptions = Parameters<"V1ItemsRemoveItems">;
 export type Recommendations = Schemas["RecommendResponse"];
 export type RecommendedItem = Schemas["RecommendedItem"];
 export type Reason = Schemas["Reason"];
@@ -118,6 +119,11 @@ export class Client {
   /** Remove a new item. */
   removeItem(item: Id): Promise<Schemas["NewItemRemoved"]> {
     return this.#send("DELETE", `/v1/items/${part(item)}`);
+  }
+
+  /** Remove all new items of one origin, or only those with fewer customers (`fewer_than`); how many there were. */
+  async removeItems(options: NewItemOptions): Promise<number> {
+    return (await this.#send<Schemas["NewItemsRemoved"]>("DELETE", "/v1/items", { parameters: options })).removed;
   }
 
   /** Which items may be recommended: the only live `items`, or null for all except `removed`. */

@@ -100,7 +100,13 @@ export interface paths {
         get: operations["V1ItemsSearchItems"];
         put?: never;
         post?: never;
-        delete?: never;
+        /**
+         * RemoveItems
+         * @description Remove all new items of one origin, such as ids of a faulty tracker that were never sent with `PUT`.
+         *
+         *     An item by events is a new item again when enough customers interact with it from now on.
+         */
+        delete: operations["V1ItemsRemoveItems"];
         options?: never;
         head?: never;
         patch?: never;
@@ -128,7 +134,8 @@ export interface paths {
         post?: never;
         /**
          * RemoveItem
-         * @description Remove a new item. Its next event makes it a new item again: to sell out, remove it from the live items.
+         * @description Remove a new item. It is a new item again when it is sent again, or when enough other customers interact with it:
+         *     to sell out, remove it from the live items.
          */
         delete: operations["V1ItemsRemoveItem"];
         options?: never;
@@ -500,7 +507,7 @@ export interface components {
         EventsResponse: {
             accepted: number;
             duplicates: number;
-            /** @description Events of items that the version does not contain. They are stored, and place these items. */
+            /** @description Events of items that the version does not contain. They are stored. Those of several customers place the item. */
             unknown_items: number;
             model: string | null;
         };
@@ -753,6 +760,12 @@ export interface components {
             /** @description The number of attributes that the model does not know. They are stored, too. */
             unknown_attributes: number;
             model: string;
+        };
+        /** NewItemsRemoved */
+        NewItemsRemoved: {
+            /** @description The number of items that were removed. Workers follow within about a second. */
+            removed: number;
+            model: string | null;
         };
         /**
          * Problem
@@ -1397,6 +1410,94 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ItemsResponse"];
+                };
+            };
+            /** @description The request is invalid */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description An API key is required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The address is too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The host name is not allowed */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The service failed */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The service is unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    V1ItemsRemoveItems: {
+        parameters: {
+            query: {
+                /** @description events: items that only occur in events. put: items that were sent with `PUT`. */
+                origin: "events" | "put";
+                /** @description Only items with fewer customers than this. Of an item, the first 20 customers count. */
+                fewer_than?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Request fulfilled, document follows */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewItemsRemoved"];
                 };
             };
             /** @description The request is invalid */

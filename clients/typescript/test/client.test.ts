@@ -78,6 +78,8 @@ test("the catalogue: search, items, live items and new items", async () => {
   while (!(await isServed("boot"))) await setTimeout(20);
   assert.equal((await client.removeItem("boot")).id, "boot");
   while (await isServed("boot")) await setTimeout(20);
+  await client.addItem("cap", { like: ["i3"] });
+  assert.equal(await client.removeItems({ origin: "put", fewer_than: 1 }), 1);
 });
 
 test("errors carry the problem", async () => {

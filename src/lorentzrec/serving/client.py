@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -25,6 +25,7 @@ from lorentzrec.serving.http.messages import (
     ModelInformation,
     NewItemRemoved,
     NewItemResponse,
+    NewItemsRemoved,
     Problem,
     RecommendResponse,
 )
@@ -128,6 +129,13 @@ class Client:
     def remove_item(self, item: Id) -> None:
         """Remove a new item."""
         self._send(NewItemRemoved, "DELETE", f"/v1/items/{_part(item)}")
+
+    def remove_items(self, origin: Literal["events", "put"], *, fewer_than: int | None = None) -> int:
+        """Remove all new items of one origin, or only those with fewer customers than that; returns how many."""
+        parameters: dict[str, Any] = {"origin": origin}
+        if fewer_than is not None:
+            parameters["fewer_than"] = fewer_than
+        return self._send(NewItemsRemoved, "DELETE", "/v1/items", parameters=parameters).removed
 
     def live_items(self) -> list[str] | None:
         """The only items that may be recommended; None if all may except `removed_items`."""

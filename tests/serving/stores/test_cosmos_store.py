@@ -175,10 +175,10 @@ def test_new_items_written_before_a_conflict_get_the_revision_of_the_state(store
 
     def describe(item: NewItem) -> NewItem:
         if rival:  # the state is read, and nothing is written yet
-            assert other.describe_item("hat", rival.pop(), most=10)
+            assert other.describe_item("hat", rival.pop(), limit=10)
         return replace(item, details=ItemDetails("Boot"))
 
-    assert store._change_new_items(["boot"], describe, most=2) == NewItemsChanged(1, left_out=0)
+    assert store._change_new_items(["boot"], describe, limit=2) == NewItemsChanged(1, left_out=0)
     other.close()
     assert store.new_items(since=1) == NewItemsRead([NewItem("boot", ItemDetails("Boot"))], 2, complete=False)
     assert [item.id for item in store.new_items().items] == ["boot", "hat"]

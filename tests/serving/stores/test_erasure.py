@@ -74,7 +74,7 @@ def test_no_byte_of_an_erased_customer_is_left(folder: Path) -> None:
 def test_no_byte_of_a_customer_of_new_items_is_left(folder: Path) -> None:
     with closing(FileStore(folder, create=True)) as store:
         store.add_events([Event(ERIKA, f"new{number}", number, str(number)) for number in range(50)])
-        store.note_customers({f"new{number}": [ERIKA] for number in range(50)}, most=100)
+        store.note_customers({f"new{number}": [ERIKA] for number in range(50)}, limit=100)
         assert len(store.new_items().items) == 50
         store.forget(ERIKA)
         assert store.new_items().items == []

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
 from lorentzrec.model.fallbacks import FallbackKind
 from lorentzrec.serving.recommending.query import CustomerOptions, Id, Ids, RankingOptions, RecommendedItem
+from lorentzrec.serving.stores.new_items import MOST_CUSTOMERS
 from lorentzrec.serving.stores.store import USUAL_HISTORY
 from lorentzrec.serving.versions.item_directory import Item
 
@@ -42,6 +43,13 @@ class SearchQuery(Struct, frozen=True):
 class HistoryQuery(Struct, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 100
     """The largest number of events: the newest."""
+
+
+class NewItemsQuery(Struct, frozen=True):
+    origin: Literal["events", "put"]
+    """events: items that only occur in events. put: items that were sent with `PUT`."""
+    fewer_than: Annotated[int, Meta(ge=1, le=MOST_CUSTOMERS)] | None = None
+    """Only items with fewer customers than this. Of an item, the first 20 customers count."""
 
 
 class RowsQuery(Struct, frozen=True):
@@ -220,13 +228,19 @@ class NewItemRemoved(Struct, frozen=True):
     model: str | None
 
 
+class NewItemsRemoved(Struct, frozen=True):
+    removed: int
+    """The number of items that were removed. Workers follow within about a second."""
+    model: str | None
+
+
 class EventsResponse(Struct, frozen=True):
     """The events are on disk, and count in the next recommendation."""
 
     accepted: int
     duplicates: int
     unknown_items: int
-    """Events of items that the version does not contain. They are stored, and place these items."""
+    """Events of items that the version does not contain. They are stored. Those of several customers place the item."""
     model: str | None
 
 

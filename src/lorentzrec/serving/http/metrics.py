@@ -38,6 +38,7 @@ class Metrics:
         self.serving = total("lorentzrec_version_workers", "Workers that use this version.", ["version"])
         most = partial(Gauge, registry=self._registry, multiprocess_mode="livemax")
         self.new_items = most("lorentzrec_new_items", "Placed items that the version does not contain.")
+        self.new_items_full = most("lorentzrec_new_items_full", "1 if no more new items are added.", ["origin"])
         self.new_items_left_out = counter(
             "lorentzrec_new_items_left_out_total", "New items that were not added because there are too many."
         )

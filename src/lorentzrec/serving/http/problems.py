@@ -17,6 +17,7 @@ from litestar.plugins.problem_details import ProblemDetailsConfig, ProblemDetail
 from lorentzrec.errors import InputError, RecordDamaged, StoreUnavailable
 from lorentzrec.serving.http.messages import Fault, Problem
 from lorentzrec.serving.recommending.recommender import UnknownItem
+from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.versions.item_directory import DirectoryDamaged
 
 MEDIA_TYPE = "application/problem+json"
@@ -157,6 +158,12 @@ def _from_damaged_record(error: RecordDamaged) -> ServiceProblem:
     return ServiceProblem(str(error), 500, "damaged-history")
 
 
+def _from_input(error: InputError) -> ServiceProblem:
+    if error.kind is StoreFault.LARGE_DETAILS:
+        return ServiceProblem(str(error), 413, "too-large")
+    return ServiceProblem(str(error), 400, "invalid-request")
+
+
 def log_failure(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     """The response to a defect: the log has the traceback, and the client a request id to find it by."""
     request_id = request.scope.get("request_id", "")
@@ -170,7 +177,7 @@ CONVERSIONS: dict[type[Exception], Callable[[Any], ServiceProblem]] = {
     msgspec.MsgspecError: _from_decoding,
     UnicodeDecodeError: _from_decoding,
     RecursionError: _from_decoding,
-    InputError: lambda error: ServiceProblem(str(error), 400, "invalid-request"),
+    InputError: _from_input,
     UnknownItem: lambda error: ServiceProblem(str(error), 404, "unknown-item"),
     DirectoryDamaged: lambda _: NotReady(VERSION_DAMAGED),
     RecordDamaged: _from_damaged_record,

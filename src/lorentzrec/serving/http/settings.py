@@ -69,11 +69,26 @@ class ServiceSettings:
 
     Change it to call the service from the pages of a shop.
     """
-    new_items: Annotated[int, Range(0)] = 10_000
-    """Largest number of items that the version does not contain and that are recommended by their first events,
-    similar items or attributes; 0 for none.
+    new_items_from: Literal["events", "put", "none"] = "events"
+    """Where items that the version does not contain come from. events: from `PUT /v1/items/{id}`, or from the events of
+    several customers. put: from `PUT` only. none: only items of the version are recommended. All events are stored.
 
-    Change it to 0 if only trained items may be recommended, to more for catalogues that change quickly.
+    Change it to `put` if the ids in events are not reliable, to `none` if only trained items may be recommended.
+    """
+    new_items: Number = 10_000
+    """Largest number of items that the version does not contain: of those by `PUT`, and of those by events only.
+
+    Change it to more for catalogues that change quickly; an item may take 16 KiB of memory in each worker.
+    """
+    event_item_customers: Annotated[int, Range(1, 20)] = 3
+    """An item by events only is recommended when this many customers have interacted with it. The first 20 are counted.
+
+    Change it to more if ids that do not exist arrive from several customers.
+    """
+    event_item_share: Annotated[float, Range(0, 1)] = 0.2
+    """Largest share of a response for items by events only; there is room for at least one of them, unless this is 0.
+
+    Change it to 1 if the ids in events can be trusted.
     """
     explore: Annotated[float, Range(0, 1)] = 0.0
     """The share of the places in every response that goes to new items; a request may choose another.

@@ -46,8 +46,8 @@ class VersionWatcher:
         """`copies`: see `open_version`."""
         self._store, self._metrics, self._copies = store, metrics, copies
         self._cache, self._poll_seconds, self._explore = settings.cache_folder, settings.poll_seconds, settings.explore
-        self._event_weights = settings.event_weights
-        self.new_items = NewItemWatcher(store, metrics, settings.new_items)
+        self._event_weights, self._event_item_share = settings.event_weights, settings.event_item_share
+        self.new_items = NewItemWatcher(store, metrics, settings)
         self.in_use: Recommender | None = None
         """That of the version in use; None if there is none. A request reads it once and uses it to its end."""
         self._live_revision = 0  # of its live items
@@ -87,6 +87,7 @@ class VersionWatcher:
         warnings = [f"version {name} is refused, and the log of the service says why" for name in self._refused.copy()]
         if self._failure is not None:
             warnings.append("the store cannot be checked for a new version, and the log of the service says why")
+        warnings += self.new_items.warnings
         return warnings if self._warning is None else [self._warning, *warnings]
 
     def start(self) -> None:
@@ -210,7 +211,9 @@ class VersionWatcher:
         """The recommender of a version, warmed up; None if the version is refused."""
         live = self._store.call(lambda store: store.live_items(), seconds=FETCH_SECONDS)
         with self._refuse_if_damaged(version.name):  # its checksums are right, but its content may make no sense
-            recommender = Recommender(version, live.items, live.removed, explore=self._explore)
+            recommender = Recommender(
+                version, live.items, live.removed, explore=self._explore, event_item_share=self._event_item_share
+            )
             recommender.warm_up()
             return recommender
         return None

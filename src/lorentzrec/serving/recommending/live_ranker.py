@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from copy import copy
 from typing import NamedTuple
 
@@ -29,6 +30,24 @@ class QueryPoint(NamedTuple):
     point: FloatArray
     history: History | None
     """What the point is the midpoint of; None: rank by distance from it."""
+
+
+class _NewRanker(NamedTuple):
+    """New items of one origin that may be recommended."""
+
+    rows: NDArray[np.int64]
+    ranker: Ranker
+
+    def top(self, query: QueryPoint | None, k: int, excluded: Rows, allowed: Rows | None) -> Ranked:
+        never = np.isin(self.rows, excluded)
+        if allowed is not None:
+            never |= ~np.isin(self.rows, allowed)
+        if query is None:
+            rows = self.rows[~never]
+            return rows, np.zeros(len(rows), np.float32)
+        ranker = self.ranker.nearest() if query.history is None else self.ranker
+        places, scores = ranker.top(query.point, k, np.flatnonzero(never))
+        return self.rows[places], scores
 
 
 class ExtendedRanker(Ranker):
@@ -65,7 +84,7 @@ class LiveRanker:
         self.all_items = ranker
         self._counts, self._popular = counts, live[np.argsort(-counts[live], kind="stable")]
         index = index if len(live) >= INDEXED_ITEMS else None
-        self._removed = self._new = NO_ROWS
+        self._removed = NO_ROWS
         self._packed: Rows | None = None
         few = len(counts) // REMOVED_SHARE if index is None else FEW_REMOVED
         if len(counts) - len(live) <= few:
@@ -78,19 +97,27 @@ class LiveRanker:
             self._places[live] = np.arange(len(live))
             self._ranker = _rank_others(ranker, ranker.item_points[live])
         self._nearest = self._ranker.nearest()
-        self._new_ranker = _rank_others(ranker, ranker.item_points[:0])
+        self._new: tuple[_NewRanker, ...] = ()
 
-    def extended(self, new: PlacedItems, live: NDArray[np.bool_]) -> LiveRanker:
-        """The same with new items, whose rows follow those of the version. `live`: which of them may be recommended, if
-        they are placed."""
-        extended, live = copy(self), live & new.placed
+    def extended(self, new: PlacedItems, live: NDArray[np.bool_], by_events: int) -> LiveRanker:
+        """The same with new items, whose rows follow those of the version; the last of them are by events.
+
+        live: which of them may be recommended, if they are placed.
+        """
+        extended, places = copy(self), np.flatnonzero(live & new.placed)
         extended.all_items = ExtendedRanker(self.all_items, new)
-        extended._new = len(self._counts) + np.flatnonzero(live)
-        extended._new_ranker = _rank_others(self.all_items, new.item_points[live])
+        first = len(live) - by_events
+        extended._new = tuple(
+            _NewRanker(len(self._counts) + part, _rank_others(self.all_items, new.item_points[part]))
+            for part in (places[places < first], places[places >= first])
+        )
         return extended
 
-    def top(self, query: QueryPoint, k: int, excluded: Rows, allowed: Rows | None) -> Ranked:
-        """The best `k` by the model's score, or the nearest to a point; none of `excluded`, only of `allowed`."""
+    def top(self, query: QueryPoint, k: int, by_events: int, excluded: Rows, allowed: Rows | None) -> Ranked:
+        """The best `k` by the model's score, or the nearest to a point; none of `excluded`, only of `allowed`.
+
+        by_events: the largest number of new items by events among them.
+        """
         boosts = self.all_items.boosts(query.history)
         if boosts is not None and self._packed is not None:
             places = self._places[boosts.items]
@@ -100,30 +127,30 @@ class LiveRanker:
         rows, scores = ranker.top(query.point, k, self._places_of(never), among, boosts)
         if self._packed is not None:
             rows = self._packed[rows].astype(np.int64)
-        new = self.new_items(query, k, excluded, allowed)
+        new = self.new_items(query, k, by_events, excluded, allowed)
         if not len(new[0]):
             return rows, scores
         rows, scores = np.concatenate([rows, new[0]]), np.concatenate([scores, new[1]])
         order = np.argsort(-scores, kind="stable")[:k]
         return rows[order], scores[order]
 
-    def new_items(self, query: QueryPoint | None, k: int, excluded: Rows, allowed: Rows | None) -> Ranked:
-        """The best `k` new items that may be recommended; without a query all of them, with score 0."""
-        if not len(self._new):
+    def new_items(
+        self, query: QueryPoint | None, k: int, by_events: int, excluded: Rows, allowed: Rows | None
+    ) -> Ranked:
+        """The best `k` new items by PUT and the best `by_events` by events that may be recommended, best first; without
+        a query all of them, with score 0."""
+        if not self._new:
             return NO_ROWS, np.empty(0, np.float32)
-        never = np.isin(self._new, excluded)
-        if allowed is not None:  # which may be most of the version, so its rows are dropped first
-            never |= ~np.isin(self._new, allowed[allowed >= len(self._counts)])
-        if query is None:
-            rows = self._new[~never]
-            return rows, np.zeros(len(rows), np.float32)
-        ranker = self._new_ranker.nearest() if query.history is None else self._new_ranker
-        places, scores = ranker.top(query.point, k, np.flatnonzero(never))
-        return self._new[places], scores
+        if allowed is not None:  # which may be most of the version
+            allowed = allowed[allowed >= len(self._counts)]
+        found = [new.top(query, limit, excluded, allowed) for new, limit in zip(self._new, (k, by_events), strict=True)]
+        rows, scores = (np.concatenate(column) for column in zip(*found, strict=True))
+        order = np.argsort(-scores, kind="stable")
+        return rows[order], scores[order]
 
     def live_rows(self, *, new: bool) -> Rows:
         """The rows of the live items, with or without new ones."""
-        return np.concatenate([self._popular, self._new]) if new else self._popular
+        return np.concatenate([self._popular, *(part.rows for part in self._new)]) if new else self._popular
 
     def popular(self, k: int, excluded: Rows, allowed: Rows | None) -> Ranked:
         """The `k` items with the most events in training, scored by that number; ties by row."""
@@ -151,7 +178,14 @@ def _rank_others(ranker: Ranker, points: NDArray[np.float32]) -> Ranker:
     return Ranker(points, geometry=ranker.geometry, score=ranker.score)
 
 
-def explore(ranked: Ranked, new: Ranked, k: int, share: float, random: np.random.Generator) -> Ranked:
+def explore(
+    ranked: Ranked,
+    new: Ranked,
+    k: int,
+    share: float,
+    random: np.random.Generator,
+    by_events: tuple[int, int] = (sys.maxsize, 0),
+) -> Ranked:
     """`ranked` with new items in `share` of `k` places; those that are there by their score count.
 
     A fraction of a place is one with that probability. Items that are not in the list are drawn without replacement,
@@ -159,15 +193,20 @@ def explore(ranked: Ranked, new: Ranked, k: int, share: float, random: np.random
     items that are not new make room for them.
 
     new: all new items that may be recommended, best first.
+    by_events: the first row of the new items by events, and the largest number of them in the list.
     """
     rows, scores = ranked
     candidates = np.flatnonzero(~np.isin(new[0], rows))
     there = np.isin(rows, new[0])
+    # By their exponential clocks: the order of drawing without replacement, the r-th one at the rate 1 / r.
+    candidates = candidates[np.argsort(random.exponential(np.arange(1, len(candidates) + 1)))]
+    first, limit = by_events
+    counted = new[0][candidates] >= first
+    candidates = candidates[~counted | (np.cumsum(counted) <= limit - (rows >= first).sum())]
     missing = min(int(share * k + random.random()) - int(there.sum()), len(candidates))
     if missing <= 0:
         return ranked
-    weights = 1 / np.arange(1, len(candidates) + 1)
-    drawn = candidates[np.sort(random.choice(len(candidates), missing, replace=False, p=weights / weights.sum()))]
+    drawn = np.sort(candidates[:missing])
     surplus = max(0, len(rows) + missing - k)
     kept = np.delete(np.arange(len(rows)), np.flatnonzero(~there)[::-1][:surplus])
     # Places in the list of those that are kept, before which one is inserted.

@@ -52,6 +52,8 @@ class NewItems:
     items: list[Item]
     points: list[tuple[NewPoint, ...]]
     """Of the first items, in the model and in its twin if there is one; the other items are not placed."""
+    by_events: int = 0
+    """How many of the placed ones are by events and not by PUT: these are the last of them."""
 
     @cached_property
     def places(self) -> dict[str, int]:

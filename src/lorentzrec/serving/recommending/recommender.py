@@ -52,13 +52,15 @@ class Recommender:
         removed: Sequence[str] = (),
         *,
         explore: float = 0.0,
+        event_item_share: float = 0.2,
     ) -> None:
         """Histories may contain items that are not live.
 
         live_items: the only ids that may be recommended; None for all except those in `removed`.
         explore: for queries that do not set it.
+        event_item_share: of the places in a response, for new items by events, see `_limit_by_events`.
         """
-        self.version, self._explore = version, explore
+        self.version, self._explore, self._event_item_share = version, explore, event_item_share
         self.new_items = NewItems([], [])
         self._listed = live_items is not None
         listed = removed if live_items is None else live_items
@@ -87,8 +89,8 @@ class Recommender:
             codes = [extended._code_of.get(item.category or "", UNKNOWN) for item in placed]
             extended._codes = np.concatenate([base._codes, codes])
             live = np.array([(item.id in self._unknown) == self._listed for item in placed])
-            extended._own = base._own.extended(new.in_model(0), live)
-            extended._twin = base._twin and base._twin.extended(new.in_model(1), live)
+            extended._own = base._own.extended(new.in_model(0), live, new.by_events)
+            extended._twin = base._twin and base._twin.extended(new.in_model(1), live, new.by_events)
         return extended
 
     def warm_up(self) -> None:
@@ -263,10 +265,11 @@ class Recommender:
         The most popular items are meant to be just that, so diversity has no effect on them.
         """
         k, diversity = options.k, options.diversity
+        by_events = self._limit_by_events(k)
         if query is None:
             rows, scores = ranker.popular(k, excluded, allowed)
         else:
-            rows, scores = ranker.top(query, pool_size(k, diversity), excluded, allowed)
+            rows, scores = ranker.top(query, pool_size(k, diversity), by_events, excluded, allowed)
             if diversity:
                 chosen = diversify(ranker.all_items, rows, scores, k, diversity)
                 rows, scores = rows[chosen], scores[chosen]
@@ -274,10 +277,16 @@ class Recommender:
         if not share or not self.new_items.points:
             return rows, scores
         random = np.random.default_rng(options.seed)
-        new, new_scores = ranker.new_items(query, max(k, EXPLORED), excluded, allowed)
+        new, new_scores = ranker.new_items(query, max(k, EXPLORED), EXPLORED, excluded, allowed)
         if query is None:
             new = random.permutation(new)
-        return explore((rows, scores), (new, new_scores), k, share, random)
+        first = len(self.version.items) + len(self.new_items.points) - self.new_items.by_events
+        return explore((rows, scores), (new, new_scores), k, share, random, (first, by_events))
+
+    def _limit_by_events(self, k: int) -> int:
+        """The largest number of new items by events among `k`: their share, and at least one if that is not 0."""
+        share = self._event_item_share
+        return max(1, int(share * k + 1e-9)) if share else 0
 
 
 def _explain_none(live: Rows, allowed: Rows | None) -> Fallback:

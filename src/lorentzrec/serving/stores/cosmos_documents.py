@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from heapq import nsmallest
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -193,16 +194,19 @@ class Documents:
 
         condition: on a document `c`, with @NAME for each of the `values`. Only ids have an index: all are scanned.
         """
-        query = f"SELECT {fields} FROM c WHERE c.{self._partition} = @partition"
-        query += f" AND {condition}" if condition else ""
-        values["partition"] = partition
-        parameters = [{"name": f"@{name}", "value": value} for name, value in values.items()]
-        options = {"partition_key": partition, "enable_scan_in_query": bool(condition)}
-        return sorted(self._query(query, parameters=parameters, **options), key=lambda found: str(found["id"]))
+        with self._account.explain_errors():
+            return sorted(self._search(partition, fields, condition, values), key=lambda found: str(found["id"]))
+
+    def first(self, limit: int, order: str, partition: str, condition: str = "", **values: object) -> list[Document]:
+        """As `all`, but the first documents by the field `order`. No more than these are in memory at once."""
+        with self._account.explain_errors():
+            return nsmallest(limit, self._search(partition, "*", condition, values), key=lambda found: found[order])
 
     def everywhere(self, fields: str) -> list[Document]:
         """Some fields of all documents of the container: a search through all partitions, for rare use."""
-        return self._query(f"SELECT {fields} FROM c", enable_cross_partition_query=True)
+        with self._account.explain_errors():
+            query = f"SELECT {fields} FROM c"
+            return list(self._container.query_items(query, enable_cross_partition_query=True, **self._limits))
 
     def scan(self, fields: str, condition: str) -> Iterator[Document]:
         """Some fields of the documents of all partitions that meet a condition, as they arrive."""
@@ -211,9 +215,19 @@ class Documents:
         with self._account.explain_errors():
             yield from self._container.query_items(query, **options)
 
-    def _query(self, query: str, **options: Any) -> list[Document]:
-        with self._account.explain_errors():
-            return list(self._container.query_items(query, **options, **self._limits))
+    def _search(self, partition: str, fields: str, condition: str, values: Mapping[str, object]) -> Iterable[Document]:
+        query = f"SELECT {fields} FROM c WHERE c.{self._partition} = @partition"
+        query += f" AND {condition}" if condition else ""
+        parameters = [
+            {"name": f"@{name}", "value": value} for name, value in {**values, "partition": partition}.items()
+        ]
+        return self._container.query_items(
+            query,
+            parameters=parameters,
+            partition_key=partition,
+            enable_scan_in_query=bool(condition),
+            **self._limits,
+        )
 
     def put(self, document: Document) -> None:
         """Create or replace a document, unconditionally."""

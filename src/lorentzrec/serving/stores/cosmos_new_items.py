@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import random
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
 from lorentzrec.serving.stores.cosmos_documents import Conflict, Document, Documents
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.new_items import Change, NewItem, NewItemsChanged, NewItemsRead, plan_changes
+from lorentzrec.serving.stores.new_items import (
+    Change,
+    NewItem,
+    NewItemsChanged,
+    NewItemsRead,
+    Origin,
+    plan_changes,
+)
 from lorentzrec.serving.stores.store import Store, key_of
 
 PARTITION = "new-items"
 MOST_CONFLICTS = 200
+PARALLEL_WRITES = 8
 
 Result = TypeVar("Result")
 
@@ -44,38 +54,49 @@ class CosmosNewItems(Store, Protocol):
                 time.sleep(random.uniform(0, 0.05))
         raise StoreFault.BUSY.error(store=self.url, reason="other processes keep changing the same document")
 
-    def new_items(self, since: int = 0) -> NewItemsRead:
+    def new_items(self, since: int = 0, limit: int = sys.maxsize) -> NewItemsRead:
         state = self._state()
         revision = state.get("items_revision", 0)
         if state.get("items_reset", 0) > since or revision < since:
             since = 0
-        found = self._histories.all(PARTITION, condition="c.changed > @since", since=since)
+        condition = "c.origin = @origin AND c.changed > @since"
+        found = [
+            document
+            for origin in Origin
+            for document in self._histories.first(limit, "item", PARTITION, condition, origin=origin, since=since)
+        ]
         items = sorted((NewItem.from_json(one["item"], one["content"]) for one in found), key=lambda item: item.id)
         return NewItemsRead(items, revision, complete=since == 0)
 
-    def _change_new_items(self, items: Sequence[str] | None, change: Change, most: int = 0) -> NewItemsChanged:
-        """`items`: None for all that are there."""
+    def _change_new_items(self, items: Sequence[str] | None, change: Change, limit: int = 0) -> NewItemsChanged:
         written: dict[str, NewItem | None] = {}
 
-        def room() -> int:
-            return most - len(self._histories.all(PARTITION, "c.id"))
+        def room(origin: Origin) -> int:
+            return limit - len(self._histories.all(PARTITION, "c.id", "c.origin = @origin", origin=origin))
 
         def step() -> NewItemsChanged:
             state, documents = self._state(), self._documents(items)
             revision = state.get("items_revision", 0) + 1
             found = {item: NewItem.from_json(item, document["content"]) for item, document in documents.items()}
             changes, left_out = plan_changes(items, found, change, room)
-            # What was written before a conflict is written again, with the revision that the state will get.
-            for item, after in ({item: found[item] for item in written if item in found} | changes).items():
+
+            def write(change: tuple[str, NewItem | None]) -> None:
+                item, after = change
                 written[item] = after
                 if after is None:
                     self._histories.delete(documents[item])
-                    continue
-                content = {"item": item, "changed": revision, "content": after.to_json()}
+                    return
+                content = {"item": item, "changed": revision, "origin": after.origin, "content": after.to_json()}
                 if item in documents:
                     self._histories.replace({**documents[item], **content})
                 else:
                     self._histories.create({"id": key_of(item), "customer": PARTITION, **content})
+
+            # What was written before a conflict is written again, with the revision that the state will get.
+            wanted = {item: found[item] for item in written if item in found} | changes
+            with ThreadPoolExecutor(PARALLEL_WRITES) as threads:
+                for _ in threads.map(write, wanted.items()):
+                    pass
             if written:
                 removal = {"items_reset": revision} if None in written.values() else {}
                 self._catalogue.replace({**state, "items_revision": revision, **removal})

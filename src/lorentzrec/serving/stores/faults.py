@@ -67,6 +67,11 @@ class StoreFault(Enum):
     FILE_CHANGED = ArtifactError, "{file} is missing or not as its manifest lists it: publish the model again"
     # These are sent over HTTP as they are, so they do not name the store.
     HISTORY_DAMAGED = RecordDamaged, "the history of this customer is damaged: erase the customer or restore a backup"
+    LARGE_DETAILS = (
+        InputError,
+        "the details of the item are {size} bytes as JSON, and at most {limit} are kept: send shorter texts, or fewer "
+        "items in `like` and fewer attributes",
+    )
     TOO_LARGE = InputError, "the store cannot keep this (status {status}): make it smaller or simpler"
 
     def error(self, **fields: object) -> LorentzrecError:

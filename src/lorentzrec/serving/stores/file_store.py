@@ -85,6 +85,11 @@ CREATE TABLE activations (
 INSERT INTO activations (version, time, reason)
     SELECT named_version(), strftime('%s', 'now'), before_the_log() WHERE named_version() IS NOT NULL;
 """,
+    """
+ALTER TABLE new_items ADD COLUMN origin TEXT NOT NULL DEFAULT 'put';
+UPDATE new_items SET origin = 'events' WHERE content LIKE '{"details": null%';
+CREATE INDEX new_items_by_origin ON new_items (origin, item);
+""",
 )
 
 STATE = """

@@ -79,6 +79,11 @@ MIGRATIONS: tuple[LiteralString, ...] = (
     ALTER TABLE lorentzrec.state DROP COLUMN version;
     ALTER TABLE lorentzrec.versions DROP COLUMN activated;
     """,
+    """
+    ALTER TABLE lorentzrec.new_items ADD COLUMN origin text NOT NULL DEFAULT 'put';
+    UPDATE lorentzrec.new_items SET origin = 'events' WHERE content LIKE '{"details": null%';
+    CREATE INDEX new_items_by_origin ON lorentzrec.new_items (origin, item);
+    """,
 )
 
 _LOCK = 0x6C6F72656E747A  # "lorentz"

@@ -6,6 +6,7 @@ What differs is a `Dialect`.
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -13,7 +14,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lorentzrec.serving.stores.activations import Activation
-from lorentzrec.serving.stores.new_items import Change, NewItem, NewItemsChanged, NewItemsRead, plan_changes
+from lorentzrec.serving.stores.new_items import (
+    Change,
+    NewItem,
+    NewItemsChanged,
+    NewItemsRead,
+    Origin,
+    plan_changes,
+)
 from lorentzrec.serving.stores.store import (
     Added,
     Event,
@@ -215,24 +223,25 @@ class SqlStore(Store, Protocol):
     # New items: a row each, with the revision of its last change. A removal leaves no row, so `items_reset` has the
     # revision of the last one: a reader who has an older revision reads all rows.
 
-    def new_items(self, since: int = 0) -> NewItemsRead:
+    def new_items(self, since: int = 0, limit: int = sys.maxsize) -> NewItemsRead:
         sql = self.dialect
-        known = f"CASE WHEN items_reset > {sql.parameter} OR items_revision < {sql.parameter} THEN 0"
-        known += f" ELSE {sql.parameter} END"
-        rows = self._rows(
-            f"SELECT items_revision, {known}, item, content FROM {sql.schema}.{sql.live}"
-            f" LEFT JOIN {sql.schema}.new_items ON changed > {known} ORDER BY item",
-            *[since] * 6,
+        # First, so that rows may be newer than the revision, which does no harm, and never older.
+        ((revision, reset),) = self._rows(f"SELECT items_revision, items_reset FROM {sql.schema}.{sql.live}")
+        if reset > since or revision < since:
+            since = 0
+        query = (
+            f"SELECT item, content FROM {sql.schema}.new_items WHERE origin = {sql.parameter}"
+            f" AND changed > {sql.parameter} ORDER BY item LIMIT {sql.parameter}"
         )
-        found = [NewItem.from_json(item, content) for *_, item, content in rows if item is not None]
-        return NewItemsRead(found, rows[0][0], complete=rows[0][1] == 0)
+        rows = [row for origin in Origin for row in self._rows(query, origin.value, since, limit)]
+        return NewItemsRead([NewItem.from_json(*row) for row in sorted(rows)], revision, complete=since == 0)
 
-    def _change_new_items(self, items: Sequence[str], change: Change, most: int = 0) -> NewItemsChanged:
+    def _change_new_items(self, items: Sequence[str] | None, change: Change, limit: int = 0) -> NewItemsChanged:
         with self._connections.transaction() as cursor:
-            return self._change_rows(cursor, items, change, most)
+            return self._change_rows(cursor, items, change, limit)
 
-    def _change_rows(self, cursor: Any, items: Sequence[str] | None, change: Change, most: int = 0) -> NewItemsChanged:
-        """`items`: None for all that are there."""
+    def _change_rows(self, cursor: Any, items: Sequence[str] | None, change: Change, limit: int = 0) -> NewItemsChanged:
+        """As `_change_new_items`, inside of a transaction."""
         sql = self.dialect
         state, table = f"{sql.schema}.{sql.live}", f"{sql.schema}.new_items"
         # First, since it is also the lock.
@@ -243,17 +252,19 @@ class SqlStore(Store, Protocol):
             query, values = f"{query} WHERE item IN (SELECT value FROM {sql.json_values})", (json.dumps(items),)
         found = {item: NewItem.from_json(item, content) for item, content in cursor.execute(query, values).fetchall()}
 
-        def room() -> int:
-            return most - int(cursor.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])
+        def room(origin: Origin) -> int:
+            count = f"SELECT count(*) FROM {table} WHERE origin = {sql.parameter}"
+            return limit - int(cursor.execute(count, (origin.value,)).fetchall()[0][0])
 
         changes, left_out = plan_changes(items, found, change, room)
-        insert = f"INSERT INTO {table} (item, changed, content) VALUES ({', '.join([sql.parameter] * 3)})"
-        insert += " ON CONFLICT (item) DO UPDATE SET changed = excluded.changed, content = excluded.content"
+        insert = f"INSERT INTO {table} (item, changed, content, origin) VALUES ({', '.join([sql.parameter] * 4)})"
+        insert += " ON CONFLICT (item) DO UPDATE SET (changed, content, origin) ="
+        insert += " (excluded.changed, excluded.content, excluded.origin)"
         for item, after in changes.items():
             if after is None:
                 cursor.execute(f"DELETE FROM {table} WHERE item = {sql.parameter}", (item,))
             else:
-                cursor.execute(insert, (item, revision, after.to_json()))
+                cursor.execute(insert, (item, revision, after.to_json(), after.origin.value))
         if changes:
             reset = f", items_reset = {revision}" if None in changes.values() else ""
             cursor.execute(f"UPDATE {state} SET items_revision = {revision}{reset}")

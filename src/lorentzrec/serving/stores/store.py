@@ -23,7 +23,7 @@ from lorentzrec.data.vocabulary import LONGEST_ID as LONGEST_ID
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.serving.stores.activations import Activation, find_standing
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.new_items import Change, ItemDetails, NewItem, NewItemsChanged, NewItemsRead
+from lorentzrec.serving.stores.new_items import Change, ItemDetails, NewItem, NewItemsChanged, NewItemsRead, Origin
 
 USUAL_HISTORY = 1000
 """Events that `Store.history` returns by default."""
@@ -244,29 +244,35 @@ class Store(Protocol):
         check_ids("item", [*add, *remove])
         return self._change_live_items(sorted(set(add)), sorted(set(remove) - set(add)))
 
-    def new_items(self, since: int = 0) -> NewItemsRead:
-        """The new items that changed after the revision `since`, or all: if one was removed, and if `since` is 0."""
+    def new_items(self, since: int = 0, limit: int = sys.maxsize) -> NewItemsRead:
+        """The new items that changed after the revision `since`, or all: if one was removed, and if `since` is 0.
 
-    def describe_item(self, item: str, details: ItemDetails, *, most: int) -> bool:
-        """Add a new item, or replace its details; False if that would be more new items than `most`."""
+        limit: read only the first ones of each origin, in the order of their ids.
+        """
+
+    def describe_item(self, item: str, details: ItemDetails, *, limit: int) -> bool:
+        """Add a new item, or replace its details; False if that would be more new items by PUT than `limit`."""
         check_ids("item", [item, *details.like])
-        return not self._change_new_items([item], lambda found: replace(found, details=details), most).left_out
+        details.check_size()
+        return not self._change_new_items([item], lambda found: replace(found, details=details), limit).left_out
 
-    def note_customers(self, customers: Mapping[str, Sequence[str]], *, most: int) -> NewItemsChanged:
-        """Record customers as the first ones of new items, by item, which are added up to `most` new items.
+    def note_customers(self, customers: Mapping[str, Sequence[str]], *, limit: int) -> NewItemsChanged:
+        """Record customers as the first ones of new items, by item, which are added up to `limit` of them by events.
 
         Call it after their events were added. A customer who has no event with the item is left out.
         """
         check_ids("item", customers)
         check_ids("user", [user for users in customers.values() for user in users])
-        noted = self._change_new_items(sorted(customers), lambda found: found.with_customers(customers[found.id]), most)
+        noted = self._change_new_items(
+            sorted(customers), lambda found: found.with_customers(customers[found.id]), limit
+        )
         # After the change: an erasure that was too early to find the record has removed the events.
         for user in sorted({user for users in customers.values() for user in users}):
             gone = {item for item, users in customers.items() if user in users}
-            for limit in (USUAL_HISTORY, sys.maxsize):  # an event that has just arrived is usually one of the newest
-                history = self._history(user, limit)
+            for length in (USUAL_HISTORY, sys.maxsize):  # an event that has just arrived is usually one of the newest
+                history = self._history(user, length)
                 gone -= {event.item for event in history}
-                if not gone or len(history) < limit:
+                if not gone or len(history) < length:
                     break
             if gone:
                 self._change_new_items(sorted(gone), partial(NewItem.without_customer, user=user))
@@ -276,6 +282,14 @@ class Store(Protocol):
         """Remove new items; returns how many there were."""
         check_ids("item", items)
         return self._change_new_items(sorted(set(items)), lambda _: None).changed
+
+    def remove_new_items_of(self, origin: Origin, fewer_than: int | None = None) -> int:
+        """Remove the new items of an origin, or only those with fewer customers than that; returns how many."""
+
+        def is_meant(item: NewItem) -> bool:
+            return item.origin is origin and (fewer_than is None or len(item.customers) < fewer_than)
+
+        return self._change_new_items(None, lambda item: None if is_meant(item) else item).changed
 
     def close(self) -> None:
         """Release connections and files. The store cannot be used any more."""
@@ -292,7 +306,8 @@ class Store(Protocol):
 
     def _change_live_items(self, add: list[str], remove: list[str]) -> LiveCounts: ...
 
-    def _change_new_items(self, items: Sequence[str], change: Change, most: int = 0) -> NewItemsChanged: ...
+    def _change_new_items(self, items: Sequence[str] | None, change: Change, limit: int = 0) -> NewItemsChanged:
+        """Change these new items, or all that are there; the limit is on those of one origin."""
 
     def _check_expected(self, expected: Expected, current: str | None) -> None:
         if expected is not ANY_VERSION and current != expected:

@@ -24,6 +24,8 @@ from lorentzrec.serving.http.messages import (
     NewItemRemoved,
     NewItemRequest,
     NewItemResponse,
+    NewItemsQuery,
+    NewItemsRemoved,
     NoQuery,
     RowsQuery,
     RowsRequest,
@@ -34,12 +36,14 @@ from lorentzrec.serving.http.problems import READING, READING_ITEM, WITH_BODY, S
 from lorentzrec.serving.http.requests import ItemInPath, StrictRequest, TheWorker, Worker, decode_id
 from lorentzrec.serving.recommending.recommender import UnknownItem
 from lorentzrec.serving.stores.live_doubts import MANY, Catalogue, doubt_change, doubt_list
-from lorentzrec.serving.stores.new_items import ItemDetails
+from lorentzrec.serving.stores.new_items import ItemDetails, Origin
 from lorentzrec.serving.stores.store import LiveCounts, LiveItems
 
 NOT_MODIFIED = ResponseSpec(None, generate_examples=False, description="The version is still the one of If-None-Match.")
 LIVE_SECONDS = 8.0
 """There may be a million live items, and a store that is sending them is not to be given up."""
+REMOVAL_SECONDS = 8.0
+"""There may be thousands of items to remove."""
 LIST_TOO_LONG = (
     "the list is longer than this service takes, and cannot be sent in parts: run `lorentzrec live STORE --set FILE`, "
     "or make every item live with null and remove the others with PATCH and `force`, which can be sent in parts"
@@ -69,7 +73,13 @@ def describe_item(item: ItemInPath, data: JSONBody[NewItemRequest], worker: TheW
 
     It is recommended, and marked as new, until a version that contains it is published.
     """
-    version, id, most = worker.versions.recommender.version, decode_id(item), worker.versions.new_items.most
+    version, id, new_items = worker.versions.recommender.version, decode_id(item), worker.versions.new_items
+    if Origin.PUT not in new_items.origins:
+        raise ServiceProblem(
+            "this service takes no new items (--new-items-from none): publish a model that contains the item",
+            409,
+            "new-items-off",
+        )
     like = tuple(str(other) for other in data.like)
     row, *rows = version.items.rows([id, *like]).tolist()
     if row >= 0:
@@ -86,12 +96,9 @@ def describe_item(item: ItemInPath, data: JSONBody[NewItemRequest], worker: TheW
         )
     values, unknown = ([], 0) if version.attributes is None else version.attributes.rows_of(attributes)
     details = ItemDetails(data.title, data.category, data.price, data.image, like, attributes)
-    if not worker.store.call(lambda store: store.describe_item(id, details, most=most), writes=True):
+    if not worker.store.call(lambda store: store.describe_item(id, details, limit=new_items.limit), writes=True):
         worker.metrics.new_items_left_out.inc()
-        full = f"there are {most:,} new items, and no more are added: publish a model that contains them, remove some"
-        off = "new items are turned off: publish a model that contains the item"
-        more = "start the service with a larger --new-items"
-        raise ServiceProblem(f"{full if most else off}, or {more}", 409, "too-many-new-items")
+        raise ServiceProblem(new_items.describe_full(Origin.PUT), 409, "too-many-new-items")
     worker.versions.nudge()
     known = sum(other >= 0 for other in rows)
     placed = bool(known or values or data.category in version.categories)
@@ -109,12 +116,27 @@ def _text_of(value: str | float | Sequence[str]) -> str:
     "/items/{item:str}", status_code=200, sync_to_thread=True, opt={"writes": True}, responses=READING_ITEM | WITH_BODY
 )
 def remove_item(item: ItemInPath, worker: TheWorker) -> NewItemRemoved:
-    """Remove a new item. Its next event makes it a new item again: to sell out, remove it from the live items."""
+    """Remove a new item. It is a new item again when it is sent again, or when enough other customers interact with it:
+    to sell out, remove it from the live items."""
     id = decode_id(item)
     if not worker.store.call(lambda store: store.remove_new_items([id]), writes=True):
         raise ServiceProblem(f"the item {id!r} is not a new item of the store: check the id", 404, "unknown-item")
     worker.versions.nudge()
     return NewItemRemoved(id, worker.versions.name)
+
+
+@delete("/items", status_code=200, sync_to_thread=True, opt={"writes": True}, responses=READING)
+def remove_items(request: StrictRequest[NewItemsQuery], worker: TheWorker) -> NewItemsRemoved:
+    """Remove all new items of one origin, such as ids of a faulty tracker that were never sent with `PUT`.
+
+    An item by events is a new item again when enough customers interact with it from now on.
+    """
+    origin, fewer_than = Origin(request.query.origin), request.query.fewer_than
+    removed = worker.store.call(
+        lambda store: store.remove_new_items_of(origin, fewer_than), writes=True, seconds=REMOVAL_SECONDS
+    )
+    worker.versions.nudge()
+    return NewItemsRemoved(removed, worker.versions.name)
 
 
 @get("/live", sync_to_thread=True, responses=READING)

@@ -54,13 +54,12 @@ def add_events(data: JSONBody[EventsRequest], worker: TheWorker) -> EventsRespon
 
 
 def _note_customers(worker: Worker, events: Sequence[Event], seconds: float) -> None:
-    """Events with items that the version does not contain place these items."""
+    """Events of enough customers with an item that the version does not contain place the item."""
     new_items = worker.versions.new_items
     customers = new_items.missing_customers((event.item, event.user) for event in events)
     if customers:
-        most = new_items.most
         noted = worker.store.call(
-            lambda store: store.note_customers(customers, most=most), writes=True, seconds=seconds
+            lambda store: store.note_customers(customers, limit=new_items.limit), writes=True, seconds=seconds
         )
         worker.metrics.new_items_left_out.inc(noted.left_out)
         worker.versions.nudge()

@@ -31,7 +31,7 @@ test: $(VENV)/installed-dev $(node_packages) ## run all tests in two processes; 
 	$(VENV)/bin/python -m pytest --quiet --dist load $(if $(COVERAGE),--cov) \
 	  $(foreach process,1 2,--tx 'popen//env:NUMBA_CACHE_DIR=$(CURDIR)/.build/numba/$(process)')
 
-soak: $(VENV)/installed-dev $(node_packages) ## test kill -9, moved stores, slow clients, rotated keys for 35 minutes; ROUNDS=3 for a quick run
+soak: $(VENV)/installed-dev $(node_packages) ## test kill -9, moved stores, slow clients, rotated keys for an hour; ROUNDS=3 for a quick run
 	PYTHONPATH=tests $(VENV)/bin/python -m soak $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only $(ONLY))
 
 %/node_modules/.package-lock.json: %/package-lock.json

@@ -12,15 +12,18 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from lorentzrec_paper.servers import CosmosEmulator, MissingServer
-from soak import folders, key_rotation, kills, slow_bodies, starts
+from soak import folders, key_rotation, kills, model_rounds, slow_bodies, starts
 from soak.outcome import Outcome, table
 
-ROUNDS, MINUTES = 30, 35.0
+ROUNDS, MINUTES = 30, 60.0
 CHECKS: dict[str, tuple[Callable[[Outcome, Iterable[int], Path], None], Callable[[int], int]]] = {
     "kills-file": (kills.file_kills, lambda rounds: rounds),
     "kills-postgres": (kills.postgres_kills, lambda rounds: rounds),
     "kills-cosmos": (kills.cosmos_kills, lambda rounds: rounds),
     "kills-at-start": (starts.start_kills, lambda rounds: rounds * 10 // 3),
+    "model-file": (model_rounds.file_model, lambda rounds: rounds),
+    "model-postgres": (model_rounds.postgres_model, lambda rounds: rounds),
+    "model-cosmos": (model_rounds.cosmos_model, lambda rounds: rounds),
     "folder-moved": (folders.moved_rounds, lambda rounds: max(1, rounds // 3)),
     "folder-replaced": (folders.replaced_rounds, lambda rounds: max(1, rounds // 5)),
     "slow-bodies": (slow_bodies.slow_body_rounds, lambda rounds: 1),

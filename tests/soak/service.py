@@ -25,11 +25,14 @@ ENOUGH = 25
 class Service:
     """A master process with its workers, in a process group of their own."""
 
-    def __init__(self, store: str, folder: Path, *options: str, workers: int = 2) -> None:
+    def __init__(
+        self, store: str, folder: Path, *options: str, workers: int = 2, module: str = "lorentzrec.cli"
+    ) -> None:
+        """`module`: what Python runs as the command line."""
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = folder / "service.log"
-        program = [sys.executable, "-m", "lorentzrec.cli", "serve", store, "--port", str(self.port)]
+        program = [sys.executable, "-m", module, "serve", store, "--port", str(self.port)]
         self._command = [*program, "--workers", str(workers), "--log-level", "info", "--cache", str(folder), *options]
         self._groups: list[int] = []
         self._process: subprocess.Popen[bytes] | None = None

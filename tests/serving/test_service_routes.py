@@ -13,7 +13,7 @@ from litestar.testing import TestClient
 
 from lorentzrec.model.fallbacks import FallbackKind
 from lorentzrec.reduction.disk_map import DiskMap
-from lorentzrec.serving.stores.store import Store
+from lorentzrec.serving.stores.store import SPARE_LIVE_IDS, Store
 from serving.running_service import service_here, shop_store, wait_until
 from serving.small_shop import ITEMS, shop_model, shop_table
 
@@ -229,6 +229,28 @@ def test_items_are_removed_from_all_in_one_request(service: TestClient[Any], sto
     finally:
         assert service.put("/v1/live", json={"items": None}).json()["removed"] == 0
     assert service.get("/v1/live").json()["removed"] == []
+
+
+def test_ids_that_no_version_contains_are_bounded_in_live_items(service: TestClient[Any], store: Store) -> None:
+    """In the requests of clients, and in the memory of a worker if the store has more."""
+    limit = SPARE_LIVE_IDS + ITEMS
+    unknown = [f"x{number:06d}" for number in range(limit + 50)]
+    try:
+        for part in (unknown[:60_000], unknown[60_000:limit]):
+            assert service.patch("/v1/live", json={"remove": part}).status_code == 200
+        refused = service.patch("/v1/live", json={"remove": ["one-more"]})
+        assert (refused.status_code, refused.json()["type"]) == (409, "urn:lorentzrec:too-many-live-items")
+        assert refused.json()["detail"] == (
+            "the list of removed items would have 100,041 ids, and 100,040 is its limit here: take ids off the list "
+            "that no version contains any more, or replace the list"
+        )
+        assert service.patch("/v1/live", json={"add": unknown[:1], "remove": ["i3"]}).status_code == 200
+        store.change_live_items(remove=unknown)
+        line = "50 unknown ids in the list of live items are ignored: replace the list"
+        wait_until(lambda: service.get("/readyz").json()["warnings"] == [line])
+    finally:
+        service.put("/v1/live", json={"items": None})
+    wait_until(lambda: service.get("/readyz").json()["warnings"] == [])
 
 
 def test_a_change_of_live_items_that_is_probably_a_mistake_needs_force(service: TestClient[Any], store: Store) -> None:

@@ -173,7 +173,7 @@ export interface paths {
          *
          *     If there is no list of live items, every item stays live except those that are removed. Workers follow within about
          *     a second. A change that removes more than 100 items, and more than half of those that are live, is refused with 409
-         *     unless it comes with `force`.
+         *     unless it comes with `force`. So is a list that grows to 100,000 more ids than the version has items, always.
          */
         patch: operations["V1LiveChangeLiveItems"];
         trace?: never;

@@ -284,6 +284,20 @@ def test_items_are_removed_while_every_item_is_live(store: Store, url: str) -> N
     assert store.live_items() == LiveItems()
 
 
+def test_a_list_of_live_items_does_not_grow_beyond_its_limit(store: Store) -> None:
+    assert store.change_live_items(remove=["a", "b"], limit=2) == (None, 2)
+    with pytest.raises(InputError, match="the list of removed items would have 3 ids, and 2 is its limit here"):
+        store.change_live_items(remove=["c"], limit=2)
+    assert (store.live_items(), store.state().live_revision) == (LiveItems(None, ["a", "b"]), 1)
+    assert store.change_live_items(add=["a"], remove=["c"], limit=1) == (None, 2), "it is not longer than before"
+    store.set_live_items(["a", "b", "c"])
+    assert store.change_live_items(remove=["a"], limit=1) == (2, 0)
+    with pytest.raises(InputError, match="the list of live items would have 4 ids, and 3 is its limit here"):
+        store.change_live_items(add=["d", "e"], limit=3)
+    assert store.change_live_items(add=["d"], limit=3) == (3, 0)
+    assert store.live_items() == LiveItems(["b", "c", "d"])
+
+
 def test_many_live_items(store: Store) -> None:
     items = [f"{n:06d}" + "é" * 40 for n in range(20_000)]
     store.set_live_items(items)

@@ -161,6 +161,8 @@ def _from_damaged_record(error: RecordDamaged) -> ServiceProblem:
 def _from_input(error: InputError) -> ServiceProblem:
     if error.kind is StoreFault.LARGE_DETAILS:
         return ServiceProblem(str(error), 413, "too-large")
+    if error.kind is StoreFault.LONG_LIVE_LIST:
+        return ServiceProblem(str(error), 409, "too-many-live-items")
     return ServiceProblem(str(error), 400, "invalid-request")
 
 

@@ -88,6 +88,8 @@ class VersionWatcher:
         if self._failure is not None:
             warnings.append("the store cannot be checked for a new version, and the log of the service says why")
         warnings += self.new_items.warnings
+        if self.in_use is not None and (ignored := self.in_use.ignored_live_ids):
+            warnings.append(f"{ignored:,} unknown ids in the list of live items are ignored: replace the list")
         return warnings if self._warning is None else [self._warning, *warnings]
 
     def start(self) -> None:

@@ -27,6 +27,7 @@ from lorentzrec.serving.recommending.query import (
     Reason,
     RecommendedItem,
 )
+from lorentzrec.serving.stores.store import SPARE_LIVE_IDS
 from lorentzrec.serving.versions.item_directory import Item
 from lorentzrec.serving.versions.version import Version
 
@@ -65,7 +66,11 @@ class Recommender:
         self._listed = live_items is not None
         listed = removed if live_items is None else live_items
         rows = version.items.rows(listed)
-        self._unknown = frozenset(listed[place] for place in np.flatnonzero(rows == UNKNOWN).tolist())
+        unknown = np.flatnonzero(rows == UNKNOWN).tolist()
+        limit = len(version.items) + SPARE_LIVE_IDS
+        self._unknown = frozenset(listed[index] for index in unknown[:limit])
+        self.ignored_live_ids = max(0, len(unknown) - limit)
+        """The last ones of the list, which would take too much memory. They only matter for new items."""
         rows = rows[rows != UNKNOWN]
         live = np.unique(rows) if self._listed else np.delete(np.arange(len(version.items)), rows)
         self.live_count = len(live)

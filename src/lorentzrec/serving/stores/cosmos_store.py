@@ -258,7 +258,7 @@ class CosmosStore(CosmosVersions):
     def _set_live_items(self, items: list[str] | None) -> None:
         self._until_unopposed(lambda: self._switch_live(self._state(), LiveItems(items)))
 
-    def _change_live_items(self, add: list[str], remove: list[str]) -> LiveCounts:
+    def _change_live_items(self, add: list[str], remove: list[str], limit: int) -> LiveCounts:
         def change() -> LiveCounts:
             state = self._state()
             before = self._live(state)
@@ -266,9 +266,11 @@ class CosmosStore(CosmosVersions):
                 after = LiveItems(None, sorted((set(before.removed) - set(add)) | set(remove)))
             else:
                 after = LiveItems(sorted((set(before.items) - set(remove)) | set(add)))
+            counts = LiveCounts(None if after.items is None else len(after.items), len(after.removed))
+            counts.check_growth(len(before.removed if before.items is None else before.items), limit)
             if after != before:
                 self._switch_live(state, after)
-            return LiveCounts(None if after.items is None else len(after.items), len(after.removed))
+            return counts
 
         return self._until_unopposed(change)
 

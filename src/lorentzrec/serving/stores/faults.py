@@ -67,6 +67,11 @@ class StoreFault(Enum):
     FILE_CHANGED = ArtifactError, "{file} is missing or not as its manifest lists it: publish the model again"
     # These are sent over HTTP as they are, so they do not name the store.
     HISTORY_DAMAGED = RecordDamaged, "the history of this customer is damaged: erase the customer or restore a backup"
+    LONG_LIVE_LIST = (
+        InputError,
+        "the list of {kind} items would have {size} ids, and {limit} is its limit here: take ids off the list that no "
+        "version contains any more, or replace the list",
+    )
     LARGE_DETAILS = (
         InputError,
         "the details of the item are {size} bytes as JSON, and at most {limit} are kept: send shorter texts, or fewer "

@@ -196,7 +196,7 @@ class SqlStore(Store, Protocol):
             cursor.execute(f"DELETE FROM {sql.schema}.live_items")
             self._add_items(cursor, items or [])
 
-    def _change_live_items(self, add: list[str], remove: list[str]) -> LiveCounts:
+    def _change_live_items(self, add: list[str], remove: list[str], limit: int) -> LiveCounts:
         sql = self.dialect
         with self._connections.transaction() as cursor:
             query = f"SELECT {sql.everything} FROM {sql.schema}.{sql.live}{sql.lock}"
@@ -204,10 +204,13 @@ class SqlStore(Store, Protocol):
             listed, unlisted = (remove, add) if everything else (add, remove)
             statement = f"DELETE FROM {sql.schema}.live_items WHERE {sql.item} IN (SELECT value FROM {sql.json_values})"
             deleted = cursor.execute(statement, (json.dumps(unlisted),)).rowcount
-            if self._add_items(cursor, listed) + deleted:
+            added = self._add_items(cursor, listed)
+            if added + deleted:
                 cursor.execute(self._next_revision)
             count = int(cursor.execute(f"SELECT count(*) FROM {sql.schema}.live_items").fetchall()[0][0])
-        return LiveCounts(None, count) if everything else LiveCounts(count)
+            counts = LiveCounts(None, count) if everything else LiveCounts(count)
+            counts.check_growth(count - added + deleted, limit)
+        return counts
 
     @property
     def _next_revision(self) -> str:

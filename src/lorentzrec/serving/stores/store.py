@@ -28,6 +28,10 @@ from lorentzrec.serving.stores.new_items import Change, ItemDetails, NewItem, Ne
 USUAL_HISTORY = 1000
 """Events that `Store.history` returns by default."""
 
+SPARE_LIVE_IDS = 100_000
+"""How many more ids a list of live or removed items may have in a service than its version has items: ids that no
+version contains yet, or contains any more."""
+
 _UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 """Control characters, which PostgreSQL or a log line cannot take, and lone surrogates, which are not text."""
 VERSION_NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,127}")
@@ -106,6 +110,12 @@ class LiveCounts(NamedTuple):
 
     live: int | None
     removed: int = 0
+
+    def check_growth(self, before: int, limit: int) -> None:
+        """Refuse a list that has grown beyond its limit. `before`: its size."""
+        kind, size = ("removed", self.removed) if self.live is None else ("live", self.live)
+        if size > max(before, limit):
+            raise StoreFault.LONG_LIVE_LIST.error(kind=kind, size=f"{size:,}", limit=f"{limit:,}")
 
 
 @dataclass(frozen=True)
@@ -236,13 +246,17 @@ class Store(Protocol):
         self._set_live_items(unique)
         return LiveCounts(None if unique is None else len(unique))
 
-    def change_live_items(self, add: Sequence[str] = (), remove: Sequence[str] = ()) -> LiveCounts:
+    def change_live_items(
+        self, add: Sequence[str] = (), remove: Sequence[str] = (), *, limit: int = sys.maxsize
+    ) -> LiveCounts:
         """Make single items live, and others not; an item in both lists is live. The revision grows only with a change.
 
         This changes the list of live items or, if there is none, the list of removed items.
+
+        limit: a change that makes the list longer than this is refused.
         """
         check_ids("item", [*add, *remove])
-        return self._change_live_items(sorted(set(add)), sorted(set(remove) - set(add)))
+        return self._change_live_items(sorted(set(add)), sorted(set(remove) - set(add)), limit)
 
     def new_items(self, since: int = 0, limit: int = sys.maxsize) -> NewItemsRead:
         """The new items that changed after the revision `since`, or all: if one was removed, and if `since` is 0.
@@ -304,7 +318,7 @@ class Store(Protocol):
 
     def _set_live_items(self, items: list[str] | None) -> None: ...
 
-    def _change_live_items(self, add: list[str], remove: list[str]) -> LiveCounts: ...
+    def _change_live_items(self, add: list[str], remove: list[str], limit: int) -> LiveCounts: ...
 
     def _change_new_items(self, items: Sequence[str] | None, change: Change, limit: int = 0) -> NewItemsChanged:
         """Change these new items, or all that are there; the limit is on those of one origin."""

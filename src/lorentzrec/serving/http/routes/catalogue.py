@@ -37,7 +37,7 @@ from lorentzrec.serving.http.requests import ItemInPath, StrictRequest, TheWorke
 from lorentzrec.serving.recommending.recommender import UnknownItem
 from lorentzrec.serving.stores.live_doubts import MANY, Catalogue, doubt_change, doubt_list
 from lorentzrec.serving.stores.new_items import ItemDetails, Origin
-from lorentzrec.serving.stores.store import LiveCounts, LiveItems
+from lorentzrec.serving.stores.store import SPARE_LIVE_IDS, LiveCounts, LiveItems
 
 NOT_MODIFIED = ResponseSpec(None, generate_examples=False, description="The version is still the one of If-None-Match.")
 LIVE_SECONDS = 8.0
@@ -192,12 +192,16 @@ def change_live_items(data: JSONBody[LiveItemsChange], worker: TheWorker) -> Liv
 
     If there is no list of live items, every item stays live except those that are removed. Workers follow within about
     a second. A change that removes more than 100 items, and more than half of those that are live, is refused with 409
-    unless it comes with `force`.
+    unless it comes with `force`. So is a list that grows to 100,000 more ids than the version has items, always.
     """
     add, remove = [str(id) for id in data.add], [str(id) for id in data.remove]
     if len(remove) > MANY and not data.force:
         _refuse_doubtful(doubt_change(add, remove, _read_live_items(worker), _catalogue(worker)))
-    counts = worker.store.call(lambda store: store.change_live_items(add, remove), writes=True, seconds=LIVE_SECONDS)
+    version = worker.versions.version
+    limit = SPARE_LIVE_IDS + (0 if version is None else len(version.items))
+    counts = worker.store.call(
+        lambda store: store.change_live_items(add, remove, limit=limit), writes=True, seconds=LIVE_SECONDS
+    )
     return _report_change(worker, counts, add + remove)
 
 

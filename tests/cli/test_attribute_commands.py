@@ -45,6 +45,14 @@ def test_a_dataset_has_the_columns_of_attributes(described: Path) -> None:
     assert len(only.values) == 4
 
 
+def test_a_column_is_named_once(described: Path, events_file: Path, items_file: Path, tmp_path: Path) -> None:
+    refused = "the column 'category' of attributes is named 2 times: name it once"
+    options = ("--items", items_file, "--attributes", "category,category:path")
+    assert refused in error_of("prepare", events_file, *options, "--out", tmp_path / "data")
+    assert refused in error_of("train", described, "--attributes", "category,category", "--out", tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_training_uses_all_of_them_by_default(described: Path, informed: Path, tmp_path: Path) -> None:
     model = load(informed)
     assert model.attributes is not None

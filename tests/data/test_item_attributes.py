@@ -25,6 +25,13 @@ def of(attributes: ItemAttributes, item: str) -> list[str]:
     return [str(one) for one in attributes.values.ids(attributes.rows[slice(*attributes.offsets[row : row + 2])])]
 
 
+@pytest.mark.parametrize("columns", [["brand", "brand"], ["brand", "brand:values"]])
+def test_a_column_is_named_once(columns: list[str]) -> None:
+    frame = pl.DataFrame({"item": ["a", "b"], "brand": ["x", "x"]})
+    with pytest.raises(ConfigError, match="the column 'brand' of attributes is named 2 times: name it once"):
+        ItemAttributes.from_frame(frame, columns)
+
+
 def test_each_prefix_of_a_path_is_a_value() -> None:
     found = ItemAttributes.from_frame(FRAME)
     assert of(found, "boot") == ["category=Women", "category=Women > Shoes", "brand=A"]

@@ -37,9 +37,26 @@ TABLE = pl.DataFrame(
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> ItemDirectory:
     path = tmp_path_factory.mktemp("directory") / "items? 100%#.sqlite"
-    table, _, categories = describe_items(pl.Series(IDS), COUNTS, TABLE)
+    table, _, categories, _ = describe_items(pl.Series(IDS), COUNTS, TABLE)
     write_item_directory(path, table, categories)
     return ItemDirectory(path)
+
+
+def test_unsafe_details_are_left_out_and_counted() -> None:
+    images = ["https://shop.example/1.jpg", "HTTP://shop.example", None, "javascript:alert(1)", "/2.jpg", "https://a b"]
+    titles = ["Boot", "A\tred\r\n boot\n", None, "\x1b[2JHat", "Hat", "Hat"]
+    categories = ["shoes", "warm\x00shoes|other", None, "hats", "hats", "ha\x9fts"]
+    ids = [f"i{number}" for number in range(6)]
+    table = pl.DataFrame({"id": ids, "title": titles, "category": categories, "image": images})
+    cleaned, _, names, notes = describe_items(pl.Series(ids), np.ones(6, np.int64), table)
+    assert cleaned["image"].to_list() == [*images[:3], None, None, None]
+    assert cleaned["title"].to_list() == ["Boot", "A red  boot", None, "[2JHat", "Hat", "Hat"]
+    assert names == ["ha ts", "hats", "shoes", "warm shoes"]
+    assert notes == [
+        "3 images were left out, such as 'javascript:alert(1)': give addresses with http:// or https://",
+        "control characters became spaces in the texts of 3 items",
+    ]
+    assert describe_items(pl.Series(ids), np.ones(6, np.int64), table.head(1))[3] == []
 
 
 def found(directory: ItemDirectory, query: str, limit: int = 20) -> list[str]:
@@ -77,14 +94,14 @@ def test_items_are_in_the_requested_order(directory: ItemDirectory) -> None:
 
 
 def test_categories_are_the_first_of_each_item() -> None:
-    table, codes, categories = describe_items(pl.Series(IDS), COUNTS, TABLE)
+    table, codes, categories, _ = describe_items(pl.Series(IDS), COUNTS, TABLE)
     assert categories == ["coats", "hats"]
     assert codes.tolist() == [1, 0, 0, -1, -1, -1, -1, -1, 0]
     assert table["place"].to_list() == [2, 0, 7, 5, 6, 4, 3, 8, 1]
 
 
 def test_nothing_described() -> None:
-    table, codes, categories = describe_items(pl.Series([30, 10]), np.array([1, 2]), None)
+    table, codes, categories, _ = describe_items(pl.Series([30, 10]), np.array([1, 2]), None)
     assert (table["id"].to_list(), codes.tolist(), categories) == (["30", "10"], [-1, -1], [])
 
 
@@ -154,7 +171,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def written(path: Path, *changes: str) -> Path:
-    table, _, categories = describe_items(pl.Series(IDS), COUNTS, TABLE)
+    table, _, categories, _ = describe_items(pl.Series(IDS), COUNTS, TABLE)
     write_item_directory(path, table, categories)
     with closing(sqlite3.connect(path)) as connection:
         for change in changes:

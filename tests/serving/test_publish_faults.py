@@ -182,7 +182,7 @@ def test_a_full_disk_below_the_item_directory(tmp_path: Path) -> None:
     from lorentzrec.serving.versions.item_directory import describe_items, write_item_directory
 
     model = shop_model(items=500)
-    table, _, categories = describe_items(model.items.series, model.item_counts, None)
+    table, _, categories, _ = describe_items(model.items.series, model.item_counts, None)
     with full_disk(), pytest.raises(OSError, match=r"Input/output error: .*items\.sqlite"):
         write_item_directory(tmp_path / "items.sqlite", table, categories)
 

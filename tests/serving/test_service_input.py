@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ from litestar.testing import TestClient
 
 from lorentzrec.errors import ConfigError
 from lorentzrec.serving.http.settings import ServiceSettings
+from lorentzrec.serving.stores.address import open_store
 from serving.running_service import service_here, shop_store
 
 DEEP = b"[" * 50_000
@@ -103,6 +107,10 @@ def test_invalid_bodies_of_a_query(service: TestClient[Any], body: bytes) -> Non
         b'{"user": "ann", "item": "i1", "time": "now"}',
         b'{"user": "ann", "item": "i1", "time": "2024-05-13T10:00:00"}',
         b'{"user": "ann", "item": "i1", "time": "1969-12-31T23:00:00Z"}',
+        b'{"user": "ann", "item": "i1", "time": "0001-01-01T00:00:00+23:59"}',
+        b'{"user": "ann", "item": "i1", "time": "9999-12-31T23:59:59Z"}',
+        b'{"user": "ann", "item": "i1", "time": 250000000000}',
+        b'{"user": "ann", "item": "i1", "kind": "impression"}',
         b'{"user": "ann", "item": "i1", "id": ""}',
         b'{"user": "ann\\n", "item": "i1"}',
         b'{"user": null, "item": "i1"}',
@@ -113,6 +121,77 @@ def test_invalid_bodies_of_a_query(service: TestClient[Any], body: bytes) -> Non
 def test_invalid_events_are_refused_whole(service: TestClient[Any], event: bytes) -> None:
     assert_problem(service.post("/v1/events", content=event, headers=JSON), 400)
     assert service.get("/v1/users/ann/history").json()["history"] == []
+
+
+def test_an_event_is_at_most_a_day_ahead_in_both_forms_of_time(service: TestClient[Any]) -> None:
+    now = time.time()
+    for ahead, status in ((86_000, 200), (87_000, 400)):
+        for moment in (now + ahead, datetime.fromtimestamp(now + ahead, UTC).isoformat()):
+            event = {"user": "leo", "item": "i1", "time": moment}
+            assert service.post("/v1/events", json=event).status_code == status, moment
+    event = {"user": "leo", "item": "i1", "time": now * 1000}
+    document = assert_problem(service.post("/v1/events", json=event), 400)
+    assert "send a time in seconds, not milliseconds, from 1970 on and at most a day ahead" in document["detail"]
+
+
+def test_a_kind_of_event_without_weights_says_how_to_set_them(service: TestClient[Any]) -> None:
+    event = {"user": "ann", "item": "i1", "kind": "view"}
+    detail = assert_problem(service.post("/v1/events", json=event), 400)["detail"]
+    assert "'view' have no weight here: start the service with --event-weight KIND=WEIGHT, or publish" in detail
+
+
+def test_a_kind_of_event_waits_for_the_version_that_may_have_its_weight(tmp_path: Path) -> None:
+    store = open_store(f"file:{tmp_path / 'store'}", create=True)
+    with service_here(store.url) as service:
+        event = {"user": "ann", "item": "i1"}
+        assert_problem(service.post("/v1/events", json=event | {"kind": "view"}), 503)
+        assert service.post("/v1/events", json=event | {"weight": 2}).status_code == 200
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("details", "what"),
+    [
+        ({"title": "a\x00b"}, "must not have control characters"),
+        ({"title": "a\x1b[2Jb"}, "must not have control characters"),
+        ({"title": "a\n"}, "must not have control characters"),
+        ({"category": "\x85"}, "must not have control characters"),
+        ({"attributes": {"brand": "a\tb"}}, "must not have control characters"),
+        ({"attributes": {"a\tb": "brand"}}, "must not have control characters"),
+        ({"attributes": {"brand": ["a", "\r"]}}, "must not have control characters"),
+        ({"image": "javascript:alert(1)"}, "must be an address that begins with http:// or https://"),
+        ({"image": "data:image/png;base64,AA=="}, "must be an address that begins with http:// or https://"),
+        ({"image": "//shop.example/1.jpg"}, "must be an address that begins with http:// or https://"),
+        ({"image": "https://shop.example/1 2.jpg"}, "must be an address that begins with http:// or https://"),
+        ({"image": "https://shop.example/1.jpg\n"}, "must be an address that begins with http:// or https://"),
+        ({"image": ""}, "must be an address that begins with http:// or https://"),
+    ],
+)
+def test_unsafe_details_of_a_new_item(service: TestClient[Any], details: dict[str, Any], what: str) -> None:
+    (fault,) = assert_problem(service.put("/v1/items/boot", json=details), 400)["errors"]
+    assert fault["what"] == what
+    assert_problem(service.get("/v1/items/boot"), 404)
+
+
+def test_nothing_below_v1_is_kept_by_caches(service: TestClient[Any]) -> None:
+    def policy(method: str, path: str, **sent: Any) -> Any:
+        return service.request(method, path, **sent).headers.get("Cache-Control")
+
+    service.post("/v1/events", json={"user": "ida", "item": "i1"})
+    paths = [
+        "/v1/users/ida/history",
+        "/v1/users/ida/recommendations",
+        "/v1/model",
+        "/v1/none",
+        "/v1/model?x=1",
+        "/v1/map",
+    ]
+    assert [policy("GET", path) for path in paths] == ["no-store"] * len(paths)
+    assert policy("POST", "/v1/recommend", json={"history": ["i1"]}) == "no-store"
+    assert policy("POST", "/v1/recommend", content=b"{", headers=JSON) == "no-store"
+    assert policy("POST", "/v1/recommend", content=b"{", headers={"Content-Type": "text/plain"}) == "no-store"
+    assert policy("PUT", "/v1/recommend") == "no-store"
+    assert policy("GET", "/healthz") is None
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,24 @@ def test_a_reading_key_writes_nothing(service: TestClient[Any], method: str, pat
     assert service.request(method, path, json=body, headers={"X-API-Key": FULL}).status_code in (200, 400)
 
 
+def test_refused_keys_are_counted(tmp_path: Path) -> None:
+    keys = tmp_path / "keys.txt"
+    keys.write_text(f"{FULL}\n{READING} read\n")
+    store = shop_store(tmp_path)
+    with service_here(store.url, api_key_file=keys) as service:
+        send(service, {"X-API-Key": FULL})
+        assert "lorentzrec_refused_keys_total{" not in service.get("/metrics").text
+        for wrong in ({}, {"X-API-Key": "wrong"}, {"Authorization": "Bearer wrong"}):
+            send(service, wrong)
+        service.delete("/v1/users/ann", headers={"X-API-Key": READING})
+        lines = service.get("/metrics").text.splitlines()
+    store.close()
+    counted = {line.rpartition(" ")[0]: line.rpartition(" ")[2] for line in lines if "refused_keys_total{" in line}
+    name = "lorentzrec_refused_keys_total"
+    expected = {"missing": "1.0", "unknown": "2.0", "read-only": "1.0"}
+    assert counted == {f'{name}{{reason="{reason}"}}': count for reason, count in expected.items()}
+
+
 @pytest.mark.parametrize("path", ["/", "/healthz", "/readyz", "/metrics", "/schema"])
 def test_page_health_and_schema_are_open(service: TestClient[Any], path: str) -> None:
     assert service.get(path).status_code == 200

@@ -17,7 +17,13 @@ from lorentzrec.serving.versions.version import write_version
 from serving.running_service import PATIENCE, Service, published, service_here, service_process, shop_store, wait_until
 from serving.small_shop import ITEMS, shop_model
 
-BOOT = {"title": "Winter boot", "category": "shoes", "price": 79.5, "image": "/boot.png", "like": ["i3", "gone"]}
+BOOT = {
+    "title": "Winter boot",
+    "category": "shoes",
+    "price": 79.5,
+    "image": "https://shop.example/boot.png",
+    "like": ["i3", "gone"],
+}
 ALL = ITEMS + 10
 
 
@@ -91,7 +97,7 @@ def test_details_of_a_new_item(service: TestClient[Any]) -> None:
     model = service.put("/v1/items/a%2Fboot", json=BOOT).json()["model"]
     wait_until(lambda: new_items(service) == ["a/boot"])
     details = {"id": "a/boot", "row": -1, "title": "Winter boot", "category": "shoes", "price": 79.5}
-    details |= {"image": "/boot.png", "new": True}
+    details |= {"image": "https://shop.example/boot.png", "new": True}
     assert service.get("/v1/items/a%2Fboot").json() == details | {"model": model}
     assert service.get("/v1/items?query=winter").json()["items"] == [details]
     assert [item["id"] for item in service.get("/v1/items/a%2Fboot/similar?k=1").json()["items"]] == ["i3"]

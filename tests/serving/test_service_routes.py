@@ -116,7 +116,7 @@ def test_kinds_of_events_weigh_as_in_training(tmp_path: Path) -> None:
         assert [item["score"] for item in body["items"]] == pytest.approx(expected.scores.tolist())
         unknown = service.post("/v1/events", json={"user": "kim", "item": "i3", "kind": "gift"})
         assert unknown.status_code == 400
-        assert "send one of view, buy, or a weight" in unknown.json()["detail"]
+        assert "send one of view, buy, or send a `weight`" in unknown.json()["detail"]
         both = service.post("/v1/events", json={"user": "kim", "item": "i3", "kind": "buy", "weight": 2})
         assert both.status_code == 400
     with service_here(store.url, event_weights={"gift": 2.0}) as service:
@@ -193,6 +193,23 @@ def test_search_and_details_of_items(service: TestClient[Any], store: Store) -> 
     details |= {"new": False}
     assert item == details | {"model": store.state().version}
     assert service.get("/v1/items/none").status_code == 404
+
+
+def test_details_of_a_new_item_are_returned_as_they_were_sent(service: TestClient[Any]) -> None:
+    details = {
+        "title": "Bottes d’hiver ❄",
+        "category": "hats",
+        "price": 30.5,
+        "image": "HTTPS://shop.example/b.jpg?w=1#x",
+    }
+    assert service.put("/v1/items/bottes", json=details).status_code == 200
+    wait_until(lambda: service.get("/v1/items/bottes").status_code == 200)
+    assert details.items() <= service.get("/v1/items/bottes").json().items()
+    query = {"history": ["i3"], "allow": ["bottes"], "fields": ["price", "image"]}
+    (found,) = service.post("/v1/recommend", json=query).json()["items"]
+    assert (found["price"], found["image"]) == (30.5, "HTTPS://shop.example/b.jpg?w=1#x")
+    assert service.delete("/v1/items/bottes").status_code == 200
+    wait_until(lambda: service.get("/v1/items/bottes").status_code == 404)
 
 
 def test_live_items_can_be_set_and_changed(service: TestClient[Any], store: Store) -> None:
@@ -314,6 +331,7 @@ def test_information_about_the_model(service: TestClient[Any], store: Store) -> 
 def test_the_map_and_its_rows(service: TestClient[Any], store: Store) -> None:
     response = service.get("/v1/map")
     assert response.headers["X-Items"] == str(ITEMS)
+    assert response.headers["Cache-Control"] == "private, no-cache"  # pages ask whether it has changed
     assert response.headers["ETag"] == f'"{store.state().version}"'
     places, codes, counts = np.split(np.frombuffer(response.content, "<f4"), [2 * ITEMS, 3 * ITEMS])
     assert places.reshape(ITEMS, 2).tolist() == DISK.tolist()

@@ -474,7 +474,7 @@ export interface components {
          */
         EventsRequest: {
             /**
-             * @description Seconds since 1970, or a text such as 2024-05-13T10:00:00Z; now, if left out.
+             * @description Seconds since 1970, or a text such as 2024-05-13T10:00:00Z; now, if left out. At most a day ahead of now.
              * @default null
              */
             time: number | string | null;
@@ -484,7 +484,7 @@ export interface components {
              */
             id: string | number | null;
             /**
-             * @description What happened. Its weight is that of the service, or else of the dataset of the version (`--event-weight`).
+             * @description What happened. Its weight is that of the service, or else of the dataset of the version (`--event-weight`); a kind without a weight is refused.
              * @default null
              */
             kind: string | null;
@@ -683,7 +683,7 @@ export interface components {
          */
         NewEvent: {
             /**
-             * @description Seconds since 1970, or a text such as 2024-05-13T10:00:00Z; now, if left out.
+             * @description Seconds since 1970, or a text such as 2024-05-13T10:00:00Z; now, if left out. At most a day ahead of now.
              * @default null
              */
             time: number | string | null;
@@ -693,7 +693,7 @@ export interface components {
              */
             id: string | number | null;
             /**
-             * @description What happened. Its weight is that of the service, or else of the dataset of the version (`--event-weight`).
+             * @description What happened. Its weight is that of the service, or else of the dataset of the version (`--event-weight`); a kind without a weight is refused.
              * @default null
              */
             kind: string | null;
@@ -730,7 +730,7 @@ export interface components {
             /** @default null */
             price: number | null;
             /**
-             * @description An address.
+             * @description An address that begins with http:// or https://.
              * @default null
              */
             image: string | null;

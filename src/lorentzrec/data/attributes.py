@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
@@ -121,6 +122,7 @@ class ItemAttributes:
             raise InputError("there is no column of attributes: name at least one")
         earlier = {} if like is None else {column.name: column for column in like.columns}
         described = tuple(earlier.get(column.name, column) for column in (_describe(table, name) for name in wanted))
+        refuse_repeated(column.name for column in described)
         found = _read(table, item, described)
         known = found.item_counts > 1
         if like is not None:
@@ -295,6 +297,13 @@ def _table(frame: Any, item: str) -> pl.DataFrame:
     if item not in table.columns:
         raise InputError(f"the frame of attributes has no column {item!r}, only {', '.join(table.columns)}: name it")
     return table
+
+
+def refuse_repeated(columns: Iterable[str]) -> None:
+    """Refuse a column that is named twice: its values would count twice."""
+    for name, count in Counter(columns).items():
+        if count > 1:
+            raise ConfigError(f"the column {name!r} of attributes is named {count} times: name it once")
 
 
 def _describe(table: pl.DataFrame, text: str) -> AttributeColumn:

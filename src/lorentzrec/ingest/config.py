@@ -181,8 +181,13 @@ class PrepareConfig:
             find_rule(self.split, self.split_options, ordered=True)
         elif self.drop_unseen_items or self.split_options:
             raise ConfigError(f"split options without a `split`: name one of {', '.join([*RULES, 'given'])}")
-        if self.attributes and self.items is None:
-            raise ConfigError("`attributes` are columns of an item file: give `items`")
+        if self.attributes:
+            from lorentzrec.data.attributes import refuse_repeated
+            from lorentzrec.ingest.item_table import attribute_columns
+
+            if self.items is None:
+                raise ConfigError("`attributes` are columns of an item file: give `items`")
+            refuse_repeated(attribute_columns(self.attributes))
         if self.k_core and self.minimum_user_events == self.minimum_item_events == 1:
             raise ConfigError(
                 "`k_core` without minimum counts does nothing: give `minimum_user_events` or `minimum_item_events`"

@@ -84,7 +84,7 @@ def create_app(settings: ServiceSettings, keys: ApiKeys | None = None) -> Reques
     app = Litestar(
         [Router("/v1", route_handlers=v1, guards=[authorise] if keyed else []), *_routes_of(public)],
         dependencies={"worker": Provide(lambda: worker, sync_to_thread=False)},
-        state=State({"api_keys": keys, "threads": worker.threads}),
+        state=State({"api_keys": keys, "threads": worker.threads, "metrics": metrics}),
         exception_handlers={Exception: log_failure},
         plugins=[PLUGIN],
         request_class=StrictRequest,

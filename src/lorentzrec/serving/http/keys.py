@@ -8,13 +8,16 @@ import logging
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from litestar.connection import ASGIConnection
 from litestar.exceptions import NotAuthorizedException, PermissionDeniedException
 from litestar.handlers import BaseRouteHandler
 
 from lorentzrec.errors import InputError
+
+if TYPE_CHECKING:  # the parent of workers imports this file, before it sets what prometheus_client reads when imported
+    from lorentzrec.serving.http.metrics import Metrics
 
 SHORTEST_KEY = 16
 
@@ -104,8 +107,11 @@ def authorise(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRoute
     keys: ApiKeys = connection.app.state.api_keys
     scheme, _, token = connection.headers.get("authorization", "").partition(" ")
     key = connection.headers.get("x-api-key") or (token.strip() if scheme.lower() == "bearer" else "")
+    metrics: Metrics = connection.app.state.metrics
     match keys.may_write(key) if key else None:
         case None:
+            metrics.refused_keys.labels("unknown" if key else "missing").inc()
             raise NotAuthorizedException("send a key: Authorization: Bearer KEY, or X-API-Key: KEY")
         case False if handler.opt.get("writes"):
+            metrics.refused_keys.labels("read-only").inc()
             raise PermissionDeniedException("this key may only read: use one that may write")

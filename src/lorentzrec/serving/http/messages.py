@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import Meta, Struct
 
 from lorentzrec.model.fallbacks import FallbackKind
-from lorentzrec.serving.recommending.query import CustomerOptions, Id, Ids, RankingOptions, RecommendedItem
+from lorentzrec.serving.recommending.query import ID_PATTERN, CustomerOptions, Id, Ids, RankingOptions, RecommendedItem
 from lorentzrec.serving.stores.new_items import MOST_CUSTOMERS
 from lorentzrec.serving.stores.store import USUAL_HISTORY
 from lorentzrec.serving.versions.item_directory import Item
@@ -18,14 +19,19 @@ from lorentzrec.serving.versions.item_directory import Item
 MOST_REASONED = 2_000_000
 """With `reasons`: the most pairs of a recommended item and an item of the history, since each pair is computed."""
 EVENTS_A_REQUEST = 1_000
-LATEST_TIME = 1e11
-"""The year 5138. A larger number is a time in milliseconds."""
+SECONDS_AHEAD = 86_400
+"""How far ahead of now the time of an event may be. One that is further ahead would stay the newest of its customer."""
+MILLISECONDS = 1e11
+"""As seconds, the year 5138: a larger number is a time in milliseconds."""
+TEXT_PATTERN = ID_PATTERN.replace("+", "*")
+IMAGE_PATTERN = "^[Hh][Tt][Tt][Pp][Ss]?://[^\\u0000-\\u0020\\u007f-\\u009f]+(?!\\n)$"
+"""Pages show images, so that other addresses, such as `javascript:`, could do harm."""
 
 Kind: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64, description="view, add-to-bag, buy, ...")]
 Weight: TypeAlias = Annotated[float, Meta(gt=0, le=1e6, description="The weight of the event in the history.")]
 Time: TypeAlias = (
-    Annotated[float, Meta(ge=0, le=LATEST_TIME, description="Seconds since 1970.")]
-    | Annotated[datetime, Meta(tz=True, description="RFC 3339, such as 2024-05-13T10:00:00Z.")]
+    Annotated[float, Meta(ge=0, description="Seconds since 1970, at most a day ahead of now.")]
+    | Annotated[datetime, Meta(tz=True, description="RFC 3339, such as 2024-05-13T10:00:00Z, in the same range.")]
 )
 
 
@@ -95,12 +101,13 @@ def _check_reasons(options: RankingOptions, history: int) -> None:
 
 class EventDetails(Struct, frozen=True, forbid_unknown_fields=True):
     time: Time | None = None
-    """Seconds since 1970, or a text such as 2024-05-13T10:00:00Z; now, if left out."""
+    """Seconds since 1970, or a text such as 2024-05-13T10:00:00Z; now, if left out. At most a day ahead of now."""
     id: Id | None = None
     """An event that is sent again with the same id counts once, and so does an item at one time under two ids. If left
     out, the id is derived from item and time; without a time it is new for every event."""
     kind: Kind | None = None
-    """What happened. Its weight is that of the service, or else of the dataset of the version (`--event-weight`)."""
+    """What happened. Its weight is that of the service, or else of the dataset of the version (`--event-weight`); a
+    kind without a weight is refused."""
     weight: Weight | None = None
     """The weight itself, instead of a kind; 1 if both are left out."""
 
@@ -114,8 +121,12 @@ class NewEvent(EventDetails, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.kind is not None and self.weight is not None:
             raise ValueError(f"the event on {str(self.item)!r} has a kind and a weight: send one of them")
-        if self.seconds is not None and self.seconds < 0:
-            raise ValueError(f"the event on {str(self.item)!r} is of the time {self.time}: send a time from 1970 on")
+        if self.seconds is not None and not 0 <= self.seconds <= time.time() + SECONDS_AHEAD:
+            unit = "in seconds, not milliseconds, " if self.seconds > MILLISECONDS else ""
+            raise ValueError(
+                f"the event on {str(self.item)!r} is of the time {self.time}: send a time {unit}from 1970 on and at "
+                "most a day ahead of now"
+            )
 
     @property
     def seconds(self) -> float | None:
@@ -161,21 +172,21 @@ class LiveItemsChange(Struct, frozen=True, forbid_unknown_fields=True):
     """Also if more than 100 items are removed, and more than half of those that are live."""
 
 
-AttributeText: TypeAlias = Annotated[str, Meta(max_length=1_000)]
-AttributeValue: TypeAlias = AttributeText | float | Annotated[Sequence[AttributeText], Meta(max_length=100)]
+Text: TypeAlias = Annotated[str, Meta(max_length=1_000, pattern=TEXT_PATTERN)]
+AttributeValue: TypeAlias = Text | float | Annotated[Sequence[Text], Meta(max_length=100)]
 
 
 class NewItemRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """An item that the version does not contain, placed by events, and by similar items, attributes or its category."""
 
-    title: Annotated[str, Meta(max_length=1_000)] | None = None
-    category: Annotated[str, Meta(min_length=1, max_length=1_000)] | None = None
+    title: Text | None = None
+    category: Annotated[str, Meta(min_length=1, max_length=1_000, pattern=TEXT_PATTERN)] | None = None
     price: Annotated[float, Meta(ge=0, le=1e15)] | None = None
-    image: Annotated[str, Meta(max_length=2_000)] | None = None
-    """An address."""
+    image: Annotated[str, Meta(max_length=2_000, pattern=IMAGE_PATTERN)] | None = None
+    """An address that begins with http:// or https://."""
     like: Annotated[Sequence[Id], Meta(max_length=100)] = ()
     """Similar items of the version: the new item is placed at their midpoint."""
-    attributes: Annotated[Mapping[str, AttributeValue], Meta(max_length=100)] = {}
+    attributes: Annotated[Mapping[Text, AttributeValue], Meta(max_length=100)] = {}
     """Values of the columns that the model was trained with: texts, lists of texts, or numbers."""
 
 

@@ -33,6 +33,8 @@ class Metrics:
         self.empty = counter("lorentzrec_empty_responses_total", "Recommendations without any item.")
         self.degraded = counter("lorentzrec_degraded_total", "Responses without a customer's stored history.")
         self.events = counter("lorentzrec_events_total", "Events received.", ["outcome"])
+        text = "Requests without a key that allows them."
+        self.refused_keys = counter("lorentzrec_refused_keys_total", text, ["reason"])
         self.swaps = counter("lorentzrec_version_swaps_total", "Switches to another version.")
         self.refused = counter("lorentzrec_versions_refused_total", "Versions found damaged.")
         self.serving = total("lorentzrec_version_workers", "Workers that use this version.", ["version"])

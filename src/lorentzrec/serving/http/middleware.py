@@ -199,6 +199,9 @@ class _Exchange:
             self.status = message["status"]
             more = [(b"x-request-id", self.request_id.encode()), (b"x-content-type-options", b"nosniff")]
             headers = [*message["headers"], *more]
+            # Caches may keep responses to requests with X-API-Key. Only the map, which is large, says otherwise.
+            if self.scope["path"].startswith("/v1") and not any(name == b"cache-control" for name, _ in headers):
+                headers.append((b"cache-control", b"no-store"))
             if self.method == "OPTIONS" or self.status == 405:
                 allow = self._middleware.allow
                 headers = [(name, allow(self, value) if name == b"allow" else value) for name, value in headers]

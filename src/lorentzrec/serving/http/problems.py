@@ -15,7 +15,8 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.plugins.problem_details import ProblemDetailsConfig, ProblemDetailsException, ProblemDetailsPlugin
 
 from lorentzrec.errors import InputError, RecordDamaged, StoreUnavailable
-from lorentzrec.serving.http.messages import Fault, Problem
+from lorentzrec.serving.http.messages import IMAGE_PATTERN, TEXT_PATTERN, Fault, Problem
+from lorentzrec.serving.recommending.query import ID_PATTERN
 from lorentzrec.serving.recommending.recommender import UnknownItem
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.versions.item_directory import DirectoryDamaged
@@ -44,6 +45,13 @@ TITLES = {
     503: "The service is unavailable",
 }
 HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": str(RETRY_SECONDS)}}
+
+PATTERNS = {
+    ID_PATTERN: "must have at least one character and no control characters",
+    TEXT_PATTERN: "must not have control characters",
+    IMAGE_PATTERN: "must be an address that begins with http:// or https://",
+}
+"""What texts must be, in words."""
 
 logger = logging.getLogger("lorentzrec.serving")
 
@@ -127,6 +135,7 @@ def _faults(error: ValidationException) -> list[Fault]:
 def find_fault(error: msgspec.ValidationError, whole: str) -> Fault:
     """What msgspec found wrong. `whole`: what the fault is in, if it is in no field."""
     what, _, where = str(error).partition(" - at ")
+    what = next((text for pattern, text in PATTERNS.items() if repr(pattern) in what), what)
     return Fault(where.strip("`").removeprefix("$").lstrip(".") or whole, what)
 
 

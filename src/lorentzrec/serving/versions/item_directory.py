@@ -25,13 +25,16 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.vocabulary import UNKNOWN
+from lorentzrec.counting import Count
+from lorentzrec.data.vocabulary import CONTROL_CHARACTERS, UNKNOWN
 from lorentzrec.errors import ArtifactError, InputError
 
 if TYPE_CHECKING:
     import polars as pl
 
 DETAILS = ("title", "category", "price", "image")
+IMAGE = r"^(?i:https?)://[^\s\x00-\x1f\x7f-\x9f]+$"
+"""Addresses of images that pages may show."""
 IDS_PER_STATEMENT = 50_000
 """Ids that one statement looks up; more are looked up in parts."""
 CONNECTIONS = 4
@@ -97,8 +100,8 @@ def write_item_directory(path: Path, table: pl.DataFrame, categories: Sequence[s
 
 def describe_items(
     ids: pl.Series, counts: NDArray[np.int64], described: pl.DataFrame | None
-) -> tuple[pl.DataFrame, NDArray[np.int32], list[str]]:
-    """The table of the directory, the category code of each row (-1 for none), and the names of the codes.
+) -> tuple[pl.DataFrame, NDArray[np.int32], list[str], list[str]]:
+    """The table of the directory, the category code of each row (-1 for none), the names of the codes, and notes.
 
     described: a table with the column id and any of title, category, price and image. Of several categories the first
     counts (`first_category`). Items that are not in it have no details; items that are only in it are left out.
@@ -118,10 +121,30 @@ def describe_items(
             raise InputError(f"the item {twice[0]!r} occurs twice in the item table: give each item one row")
         table = table.join(details, on="id", how="left", maintain_order="left")
     missing = [pl.lit(None, types[name]).alias(name) for name in DETAILS if name not in table.columns]
-    table = first_category(table.with_columns(missing)).with_columns(place=place).select("row", "id", *DETAILS, "place")
+    table, notes = _clean(table.with_columns(missing))
+    table = first_category(table).with_columns(place=place).select("row", "id", *DETAILS, "place")
     categories = table["category"].drop_nulls().unique().sort()
     codes = table["category"].replace_strict(categories, np.arange(len(categories)), default=-1, return_dtype=pl.Int32)
-    return table, codes.to_numpy(), categories.to_list()
+    return table, codes.to_numpy(), categories.to_list(), notes
+
+
+def _clean(table: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
+    """The table without what a service refuses in new items, and notes on what was changed."""
+    import polars as pl
+
+    unsafe = table["image"].is_not_null() & ~table["image"].str.contains(IMAGE)
+    texts = ("title", "category")
+    changed = table.select(pl.any_horizontal(pl.col(texts).str.contains(CONTROL_CHARACTERS))).to_series().sum()
+    notes = []
+    if count := int(unsafe.sum()):
+        left_out = f"{Count(count):image was|images were} left out, such as {table['image'].filter(unsafe)[0][:60]!r}"
+        notes.append(f"{left_out}: give addresses with http:// or https://")
+    if changed:
+        notes.append(f"control characters became spaces in the texts of {Count(int(changed)):item|items}")
+    return table.with_columns(
+        pl.col(texts).str.replace_all(f"{CONTROL_CHARACTERS}+", " ").str.strip_chars(),
+        image=pl.when(~unsafe).then("image"),
+    ), notes
 
 
 class ItemDirectory:

@@ -141,7 +141,7 @@ def write_version(
     event_weights: kind of event -> weight, as the model's data were prepared with.
     progress: called with the name of each long step, and 0.
     """
-    table, codes, categories = describe_items(model.items.series, model.item_counts, items)
+    table, codes, categories, notes = describe_items(model.items.series, model.item_counts, items)
     arrays: dict[str, NDArray[Any]] = {"item_counts": model.item_counts, "category_codes": codes}
     if disk_map is not None:
         arrays["map"] = _checked_map(disk_map.coordinates, len(model.items))
@@ -153,7 +153,6 @@ def write_version(
         progress("writing the item directory", 0.0)
         write_item_directory(partial / ITEMS, table, categories)
         described_index: dict[str, Any] | None = None
-        notes: list[str] = []
         if index and len(model.items) >= INDEXED_ITEMS:
             if is_installed():
                 progress("building the index", 0.0)

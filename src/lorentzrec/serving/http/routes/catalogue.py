@@ -237,7 +237,7 @@ def get_map(worker: TheWorker, request: StrictRequest[NoQuery]) -> Response[byte
     version = worker.versions.recommender.version
     if version.map is None:
         raise ServiceProblem(f"version {version.name} has no map: publish one with a map", 404, "no-map")
-    headers = {"ETag": f'"{version.name}"', "X-Items": str(len(version.map)), "Cache-Control": "no-cache"}
+    headers = {"ETag": f'"{version.name}"', "X-Items": str(len(version.map)), "Cache-Control": "private, no-cache"}
     if headers["ETag"] in request.headers.get("if-none-match", ""):
         return Response(b"", status_code=304, headers=headers)
     parts = (version.map.astype("<f4"), version.category_codes.astype("<i4"), version.item_counts.astype("<f4"))

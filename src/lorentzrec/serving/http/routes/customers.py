@@ -19,7 +19,7 @@ from lorentzrec.serving.http.messages import (
     HistoryResponse,
     NewEvent,
 )
-from lorentzrec.serving.http.problems import READING, WITH_BODY
+from lorentzrec.serving.http.problems import READING, WITH_BODY, NotReady
 from lorentzrec.serving.http.requests import StrictRequest, TheWorker, UserInPath, Worker, decode_id
 from lorentzrec.serving.stores.store import Event, usual_id
 
@@ -40,6 +40,8 @@ def add_events(data: JSONBody[EventsRequest], worker: TheWorker) -> EventsRespon
     """
     now, version = time.time(), worker.versions.version
     weights = worker.versions.event_weights(version)
+    if not weights and version is None and any(event.kind is not None for event in data.all()):
+        raise NotReady("there is no version yet, whose dataset has the weights of kinds: try again, or send a weight")
     events = [_to_event(event, now + place * STEP_SECONDS, weights) for place, event in enumerate(data.all())]
     rows = [-1] * len(events) if version is None else version.items.rows([event.item for event in events]).tolist()
     known = sum(row >= 0 for row in rows)
@@ -70,11 +72,11 @@ def _to_event(event: NewEvent, now: float, weights: Mapping[str, float]) -> Even
     item, weight = str(event.item), event.weight or 1.0
     usual = token_hex(12) if event.seconds is None else usual_id(item, event.seconds)
     id = usual if event.id is None else str(event.id)
-    if event.kind is not None and weights:
+    if event.kind is not None:
         if event.kind not in weights:
-            raise InputError(
-                f"events of the kind {event.kind!r} have no weight here: send one of {', '.join(weights)}, or a weight"
-            )
+            configure = "start the service with --event-weight KIND=WEIGHT, or publish a dataset prepared with it"
+            known = f"send one of {', '.join(weights)}" if weights else configure
+            raise InputError(f"events of the kind {event.kind!r} have no weight here: {known}, or send a `weight`")
         weight = weights[event.kind]
     return Event(str(event.user), item, now if event.seconds is None else event.seconds, id, weight)
 

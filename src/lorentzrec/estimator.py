@@ -5,25 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.errors import InputError
+from lorentzrec.data.vocabulary import Id, Vocabulary
+from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.field_checks import check_names
 from lorentzrec.learning.trainer import train
 from lorentzrec.model.artifact import load
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.model import Model
-from lorentzrec.model.ranking import Recommendations
+from lorentzrec.model.queries import history_of, known_rows, users_of
+from lorentzrec.model.ranking import History, Recommendations
+from lorentzrec.model.reasons import shares_of
 
 NO_ITEM = -1
 """Pads the ids of a list that is shorter than the others, as in implicit; ids that are strings are padded with ""."""
 NO_SCORE = float(np.finfo(np.float32).min)
 
 Pair = tuple[NDArray[Any], NDArray[np.float32]]
+
+NAMES_IN_IMPLICIT = {"factors": "dimension", "iterations": "epochs", "num_threads": "threads", "random_state": "seed"}
 
 
 class MidpointRecommender:
@@ -32,9 +37,9 @@ class MidpointRecommender:
     recommender = MidpointRecommender(dimension=50).fit(user_items)
     ids, scores = recommender.recommend(userids, user_items[userids], N=10)
 
-    The keyword arguments are the fields of `TrainingConfig`. `fit` takes a SciPy matrix, whose row and column numbers
-    are then the ids, or `Interactions`, whose ids come back as they are. After it, `model_` is the trained
-    `lorentzrec.Model`.
+    The keyword arguments are the fields of `TrainingConfig`; implicit's `factors`, `iterations`, `num_threads` and
+    `random_state` are accepted as well. `fit` takes a SciPy matrix, whose row and column numbers are then the ids, or
+    `Interactions`, whose ids come back as they are. After it, `model_` is the trained `lorentzrec.Model`.
     """
 
     __signature__ = Signature(
@@ -43,8 +48,7 @@ class MidpointRecommender:
     model_: Model
 
     def __init__(self, **settings: Any) -> None:
-        check_names(TrainingConfig, settings, "hyper-parameter")
-        self._settings = TrainingConfig().to_dict() | settings
+        self._settings = TrainingConfig().to_dict() | _our_names(settings)
 
     def __repr__(self) -> str:
         defaults = TrainingConfig().to_dict()
@@ -57,8 +61,7 @@ class MidpointRecommender:
 
     def set_params(self, **settings: Any) -> Self:
         """Change hyper-parameters for the next `fit`."""
-        check_names(TrainingConfig, settings, "hyper-parameter")
-        self._settings |= settings
+        self._settings |= _our_names(settings)
         return self
 
     def fit(
@@ -101,28 +104,79 @@ class MidpointRecommender:
 
         Lists with fewer than `N` items left are padded with -1 ("" for ids that are strings) and the lowest float32.
         """
-        if filter_items is not None and items is not None:
-            raise InputError("both items and filter_items are given: give one of them")
+        _refuse_both("items", items, "filter_items", filter_items)
         model, single = self._trained, np.isscalar(userid)
         users = [userid] if single else list(userid)
         own_points = model.config.model == "symmetric" and not recalculate_user
         queries: dict[str, Any] = {"users": users}
         if user_items is not None and not own_points:
             queries = _histories(user_items, len(users), model)
+        allowed = None if items is None else _plain(items)
         found = model.recommend_many(
             **queries,
             k=N,
             exclude=() if filter_items is None else _plain(filter_items),
             exclude_history=filter_already_liked_items,
-            items=None if items is None else _plain(items),
+            items=allowed,
         )
-        return self._arrays(found, single)
+        return _arrays(found, N if allowed is None else min(N, len(allowed)), model.items, single)
 
-    def similar_items(self, itemid: Any, N: int = 10, filter_items: Any = None, items: Any = None) -> Pair:
-        """Ids and scores, minus the distance, of the `N` nearest items; as in implicit, the first is the item."""
+    def rank_items(self, userid: Any, user_items: Any, selected_items: Any, recalculate_user: bool = False) -> Pair:
+        """These items, best first: `recommend` with `items`, and with those that the customer has already."""
+        return self.recommend(
+            userid, user_items, len(selected_items), False, recalculate_user=recalculate_user, items=selected_items
+        )
+
+    def explain(
+        self, userid: Any, user_items: Any, itemid: Any, user_weights: Any = None, N: int = 10
+    ) -> tuple[float, list[tuple[Id, float]], Any]:
+        """The score of an item for a customer, and up to `N` items of the history with their shares in it.
+
+        user_items: the matrix of `fit`, or one row with the history of the customer; None: the training data.
+        user_weights: has no effect; implicit takes and returns here what it would compute again.
+
+        The shares of all items of the history add up to 1; in implicit, they add up to the score. An item near the
+        centre of the catalogue suits most customers, and may have no reason at all.
+        """
+        model = self._trained
+        if model.user_points is not None:
+            raise InputError("customers of a symmetric model have points of their own: explain needs model=asymmetric")
+        row = known_rows(model.items, [itemid], "item")
+        if user_items is None:
+            user_row = known_rows(users_of(model), [userid], "user")[0]
+            assert model.histories is not None
+            history = history_of(model.histories, user_row)
+        else:
+            history = _history_in(user_items, userid, model)
+        if not len(history.items):
+            raise InputError(f"the history of user {userid!r} is empty: there is nothing to explain")
+        given = None if history.weights is None else [history.weights]
+        [found] = model.recommend_many(
+            [model.items.ids(history.items)], weights=given, k=1, exclude_history=False, items=[itemid]
+        )
+        items, shares, _ = shares_of(model.ranker, history.items, row, history.weights)
+        order = [place for place in np.argsort(-shares[0], kind="stable")[:N].tolist() if shares[0, place] > 0]
+        parts = [(model.items.id(int(items[place])), float(shares[0, place])) for place in order]
+        return float(found.scores[0]), parts, user_weights
+
+    def similar_items(
+        self,
+        itemid: Any,
+        N: int = 10,
+        recalculate_item: bool = False,
+        item_users: Any = None,
+        filter_items: Any = None,
+        items: Any = None,
+    ) -> Pair:
+        """Ids and scores, minus the distance, of the `N` nearest items; as in implicit, the first is the item.
+
+        filter_items: items to leave out. items: nothing but these is found.
+        """
+        if recalculate_item or item_users is not None:
+            self.recalculate_item(itemid, item_users)
+        _refuse_both("items", items, "filter_items", filter_items)
         model, single = self._trained, np.isscalar(itemid)
-        out = set() if filter_items is None else set(_plain(filter_items))
-        allowed = None if items is None and not out else set(model.item_ids if items is None else _plain(items)) - out
+        allowed = _allowed(model.items, items, filter_items)
         wanted = [itemid] if single else _plain(itemid)
         found = [
             Recommendations([one, *nearest.ids][:N], np.append(np.float32(0), nearest.scores)[:N])
@@ -130,16 +184,74 @@ class MidpointRecommender:
             else nearest
             for one, nearest in zip(wanted, model.similar_items_many(wanted, N, among=allowed), strict=True)
         ]
-        return self._arrays(found, single)
+        return _arrays(found, N if items is None else min(N, len(items)), model.items, single)
 
-    def similar_users(self, userid: Any, N: int = 10) -> Pair:
-        """Ids and scores, minus the distance, of the `N` nearest customers; the first is the customer."""
+    def similar_users(self, userid: Any, N: int = 10, filter_users: Any = None, users: Any = None) -> Pair:
+        """Ids and scores, minus the distance, of the `N` nearest customers; the first is the customer.
+
+        filter_users: customers to leave out. users: nobody but these is found.
+        """
+        _refuse_both("users", users, "filter_users", filter_users)
         model, single = self._trained, np.isscalar(userid)
-        found = [model.similar_users(one, k=N) for one in ([userid] if single else _plain(userid))]
-        return self._arrays(found, single)
+        known = users_of(model)
+        allowed = _allowed(known, users, filter_users)
+        found = [model.similar_users(one, k=N, among=allowed) for one in ([userid] if single else _plain(userid))]
+        return _arrays(found, N if users is None else min(N, len(users)), known, single)
+
+    @property
+    def item_factors(self) -> NDArray[np.float32]:
+        """A row per item: the plain inner product with a row of `user_factors` is in the order of `recommend` by points
+        alone. What a memory adds to the scores is in no factor: set `memory="none"` if another tool ranks."""
+        ranker = self._trained.ranker
+        points = ranker.item_points
+        if ranker.by_distance and not ranker.hyperbolic:  # -|u - v|^2 / 2 = u . v - |v|^2 / 2 - |u|^2 / 2
+            return np.column_stack([points, -np.einsum("ij,ij->i", points, points) / 2])
+        return points
+
+    @property
+    def user_factors(self) -> NDArray[np.float32]:
+        """A row per customer of the training data, to be multiplied with `item_factors`; 0 for customers without
+        events."""
+        model = self._trained
+        known = users_of(model)
+        informed = np.arange(len(known)) if model.histories is None else np.flatnonzero(model.histories.lengths)
+        factors = self._factors(model.query_points(users=known.ids(informed)))
+        found = np.zeros((len(known), factors.shape[1]), np.float32)
+        found[informed] = factors
+        return found
+
+    def recalculate_user(self, userid: Any, user_items: Any) -> NDArray[np.float32]:
+        """The factors of customers with these histories, a row of `user_items` each; for a single `userid`, one row."""
+        single = np.isscalar(userid)
+        model = self._trained
+        factors = self._factors(model.query_points(**_histories(user_items, 1 if single else len(userid), model)))
+        return factors[0] if single else factors
+
+    def _factors(self, points: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Query points as factors."""
+        ranker = self._trained.ranker
+        if ranker.hyperbolic:
+            points[:, 0] *= -1
+        elif ranker.by_distance:
+            return np.column_stack([points, np.ones(len(points), np.float32)])
+        return points
+
+    def recalculate_item(self, itemid: Any, item_users: Any) -> NoReturn:
+        """Not supported: an `InputError` with what to do instead."""
+        raise InputError("the points of items are not recalculated: train on new events with lorentzrec.update")
+
+    def partial_fit_users(self, userids: Any, user_items: Any) -> NoReturn:
+        """Not supported: an `InputError` with what to do instead."""
+        raise InputError("customers are not stored as factors: give their new user_items to recommend, without fitting")
+
+    def partial_fit_items(self, itemids: Any, item_users: Any) -> NoReturn:
+        """Not supported: an `InputError` with what to do instead."""
+        raise InputError("items are not fitted by themselves: add new ones to `model_` with Model.add_items")
 
     def save(self, path: str | Path) -> None:
         """Write the trained model as a folder; see `Model.save`."""
+        if not isinstance(path, str | Path):
+            raise InputError(f"a model is saved as a folder, not to a {type(path).__name__}: give the name of a folder")
         self._trained.save(path)
 
     @classmethod
@@ -156,16 +268,44 @@ class MidpointRecommender:
             raise InputError("this recommender is not trained: call fit first")
         return self.model_
 
-    def _arrays(self, found: list[Recommendations], single: bool) -> Pair:
-        """Ids and scores as arrays, padded to the longest list."""
-        width = max((len(one) for one in found), default=0)
-        strings = self._trained.items.holds_strings
-        padding = "" if found and strings else NO_ITEM
-        ids = np.array([[*one.ids, *[padding] * (width - len(one))] for one in found])
-        scores = np.full((len(found), width), NO_SCORE, np.float32)
-        for row, one in enumerate(found):
-            scores[row, : len(one)] = one.scores
-        return (ids[0], scores[0]) if single else (ids, scores)
+
+def _our_names(settings: dict[str, Any]) -> dict[str, Any]:
+    """Hyper-parameters with those that have another name in implicit under ours."""
+    ours: dict[str, Any] = {}
+    for given, value in settings.items():
+        name = NAMES_IN_IMPLICIT.get(given, given)
+        if name in ours:
+            raise ConfigError(f"{name} is given twice, by its own name and by that of implicit: give one of them")
+        if given == "random_state" and value is None:  # in implicit, another seed for each run
+            raise ConfigError("random_state is None: give a whole number, and other numbers for other runs")
+        # In implicit, 0 threads are all cores.
+        ours[name] = None if given == "num_threads" and value == 0 else value
+    check_names(TrainingConfig, ours, "hyper-parameter")
+    return ours
+
+
+def _refuse_both(one: str, value: Any, other: str, other_value: Any) -> None:
+    if value is not None and other_value is not None:
+        raise InputError(f"both {one} and {other} are given: give one of them")
+
+
+def _allowed(known: Vocabulary, only: Any, never: Any) -> set[Id] | None:
+    """The ids that may be found; None: all."""
+    if never is not None:
+        return set(known) - set(_plain(never))
+    return None if only is None else set(_plain(only))
+
+
+def _arrays(found: list[Recommendations], width: int, known: Vocabulary, single: bool) -> Pair:
+    """Ids and scores as arrays with `width` columns. Ids that are integers are int32 if they fit, as in implicit."""
+    padding = "" if known.holds_strings else NO_ITEM
+    ids = np.array([[*one.ids, *[padding] * (width - len(one))] for one in found])
+    if not known.holds_strings:
+        ids = ids.astype(known.integer_type).reshape(len(found), width)
+    scores = np.full((len(found), width), NO_SCORE, np.float32)
+    for row, one in enumerate(found):
+        scores[row, : len(one)] = one.scores
+    return (ids[0], scores[0]) if single else (ids, scores)
 
 
 def _plain(ids: Any) -> list[Any]:
@@ -173,16 +313,34 @@ def _plain(ids: Any) -> list[Any]:
     return list(np.asarray(ids).tolist())
 
 
-def _histories(user_items: Any, users: int, model: Model) -> dict[str, Any]:
-    """The rows of a matrix as histories for `Model.recommend_many`, with their weights."""
+def _matrix_of(user_items: Any, model: Model) -> Any:
+    """The matrix in rows, without zeros; a one-dimensional row is a matrix of one."""
     if not hasattr(user_items, "tocsr"):
         raise InputError(f"user_items is a {type(user_items).__name__}: give a SciPy matrix with one row per user")
-    matrix = user_items.tocsr()
-    if matrix.shape != (users, len(model.items)):
-        raise InputError(
-            f"user_items has the shape {matrix.shape}: give a row for each of {users} users, and "
-            f"{len(model.items)} columns, as in fit"
-        )
+    matrix = (user_items.reshape((1, -1)) if user_items.ndim == 1 else user_items).tocsr()
+    if matrix.shape[1] != len(model.items):
+        raise InputError(f"user_items has {matrix.shape[1]} columns: give {len(model.items)} columns, as in fit")
+    if not matrix.data.all():
+        matrix = matrix.copy()
+        matrix.eliminate_zeros()
+    return matrix
+
+
+def _history_in(user_items: Any, userid: Any, model: Model) -> History:
+    """The history of a customer: the only row of a matrix, or the row of the customer in the training data."""
+    matrix = _matrix_of(user_items, model)
+    row = 0 if matrix.shape[0] == 1 else int(known_rows(users_of(model), [userid], "user")[0])
+    if row >= matrix.shape[0]:
+        raise InputError(f"user_items has {matrix.shape[0]} rows and none for user {userid!r}: give the matrix of fit")
+    span = slice(matrix.indptr[row], matrix.indptr[row + 1])
+    return History(matrix.indices[span].astype(np.int64), matrix.data[span].astype(np.float64))
+
+
+def _histories(user_items: Any, users: int, model: Model) -> dict[str, Any]:
+    """The rows of a matrix as histories for `Model.recommend_many`, with their weights."""
+    matrix = _matrix_of(user_items, model)
+    if matrix.shape[0] != users:
+        raise InputError(f"user_items has the shape {matrix.shape}: give a row for each of {users} users")
     ids = model.items.ids(matrix.indices)
     weights = matrix.data.astype(float).tolist()
     spans = list(zip(matrix.indptr[:-1].tolist(), matrix.indptr[1:].tolist(), strict=True))

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from cli.command_line import SETTINGS, error_of, run, run_json
-from lorentzrec import load
+from lorentzrec import Interactions, TrainingConfig, load, train
 from lorentzrec.batch import recommending
 from lorentzrec.errors import InputError
 
@@ -299,6 +299,34 @@ def test_export_to_parquet(model: Path, tmp_path: Path) -> None:
     table, trained = pl.read_parquet(tmp_path / "points.parquet"), load(model)
     assert table["id"].to_list() == trained.item_ids
     assert np.array_equal(table["point"].to_numpy(), trained.item_points)
+
+
+def test_export_of_customers(model: Path, tmp_path: Path) -> None:
+    assert run_json("export", model, "--customers", "--out", tmp_path / "customers.parquet")["customers"] == 60
+    frame = pl.read_parquet(tmp_path / "customers.parquet")
+    trained = load(model)
+    assert trained.users is not None
+    assert frame["id"].to_list() == list(trained.users)
+    assert frame["count"].to_list() == [10] * 60
+    points = trained.query_points(users=frame["id"].to_list())
+    np.testing.assert_array_equal(np.array(frame["point"].to_list(), np.float32), points)
+    run("export", model, "--customers", "--out", tmp_path / "customers.npz")
+    with np.load(tmp_path / "customers.npz") as arrays:
+        np.testing.assert_array_equal(arrays["point"], points)
+    line = error_of("export", model, "--customers", "--attributes", "--out", tmp_path / "both.parquet")
+    assert line == "--attributes and --customers are two tables: give one of them"
+
+
+def test_export_of_customers_leaves_out_those_without_events(tmp_path: Path) -> None:
+    data = Interactions.from_pairs(list("aabbc"), ["tea", "cup", "cup", "jam", "tea"], times=range(5))
+    part = data.select(np.array([True, True, True, True, False]))
+    train(part, TrainingConfig(dimension=2, epochs=1, threads=1)).save(tmp_path / "model")
+    result = run("export", tmp_path / "model", "--customers", "--out", tmp_path / "customers.csv")
+    assert "2 customers are in " in result.stdout
+    assert "note: 1 customer has no training event: left out" in result.stderr
+    train(part, TrainingConfig(dimension=2, epochs=1, threads=1)).save(tmp_path / "alone", histories=False)
+    line = error_of("export", tmp_path / "alone", "--customers", "--out", tmp_path / "more.csv")
+    assert line.endswith("save the model with histories=True")
 
 
 def test_export_to_npz_needs_no_pickle(model: Path, tmp_path: Path) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lorentzrec.atomic import atomic_file
 from lorentzrec.batch.part_files import FORMATS
 from lorentzrec.cli.output import print_result
 from lorentzrec.cli.results import refuse_target, write_table
 from lorentzrec.counting import Count
-from lorentzrec.errors import ConfigError
+from lorentzrec.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    from lorentzrec.model.model import Model
 
 
 def export(
@@ -19,20 +22,25 @@ def export(
     out: Path,
     to: str | None = None,
     attributes: bool = False,
+    customers: bool = False,
     force: bool = False,
     json: bool = False,
 ) -> None:
-    """Write ids, counts and points of all items to one file.
+    """Write ids, counts and points of all items, or of all customers, to one file.
 
-    On the hyperboloid, the items for a point u are in the order of the plain inner product of (-u0, u1, ...) and their
-    points, so any exact inner-product search works.
+    On the hyperboloid, the items for the point u of a customer are in the order of the plain inner product of
+    (-u0, u1, ...) and their points, so any exact inner-product search works. It finds the items of lorentzrec recommend
+    if the model was trained with memory=none: what the memory adds to a score is in no point.
 
     $ lorentzrec export model --out points.parquet
+    $ lorentzrec export model --customers --out customers.parquet
     $ lorentzrec export model --attributes --out attributes.parquet
     $ lorentzrec export model --to npz --out points.npz
 
     out: File to write: .parquet, .csv, .jsonl or .npz; without a suffix, a folder of Parquet files.
     attributes: Write the attributes instead of the items: `count` is the number of items that have each.
+    customers: Write the customers of the training data instead of the items: `count` is the number of their events, and
+        `point` what items are ranked by.
     to: The format, if the name has no suffix: npz or parquet.
     """
     from lorentzrec.model.artifact import load
@@ -44,22 +52,46 @@ def export(
     if to is not None and out.suffix not in ("", f".{to}"):
         raise ConfigError(f"{out} does not have the suffix of the format {to}: end it in .{to}, or leave --to out")
     out = out.with_suffix(f".{to}") if to is not None else out
+    if attributes and customers:
+        raise ConfigError("--attributes and --customers are two tables: give one of them")
     refuse_target(out, force=force, formats=(*FORMATS, ".npz"))
-    trained = with_attributes_as_items(load(model)) if attributes else load(model)
-    columns: dict[str, Any] = {"id": trained.items.series, "count": trained.item_counts, "point": trained.item_points}
-    if trained.history_points is not trained.item_points:
-        columns["history_point"] = trained.history_points
+    notes: list[str] = []
+    if customers:
+        columns, notes = _customers(load(model))
+    else:
+        trained = with_attributes_as_items(load(model)) if attributes else load(model)
+        columns = {"id": trained.items.series, "count": trained.item_counts, "point": trained.item_points}
+        if trained.history_points is not trained.item_points:
+            columns["history_point"] = trained.history_points
     if out.suffix == ".npz":
         import numpy as np
 
-        arrays = columns | {"id": np.array(trained.item_ids)}
+        arrays = columns | {"id": np.array(columns["id"].to_list())}
         with atomic_file(out) as partial, partial.open("wb") as file:
             np.savez(file, allow_pickle=False, **arrays)
     else:
         import polars as pl
 
         write_table(pl.DataFrame(columns), out)
-    count, kind = len(trained.items), "attributes" if attributes else "items"
+    kind = "customers" if customers else "attributes" if attributes else "items"
+    count = len(columns["id"])
     result = {"file": str(out), "format": out.suffix[1:] or "parquet", kind: count}
-    text = f"{Count(count):attribute is|attributes are}" if attributes else f"{Count(count):item is|items are}"
-    print_result(result, f"{text} in {out}", json=json)
+    text = format(Count(count), f"{kind.removesuffix('s')} is|{kind} are")
+    print_result(result, f"{text} in {out}", json=json, notes=notes)
+
+
+def _customers(model: Model) -> tuple[dict[str, Any], list[str]]:
+    """Ids, numbers of events and points of the customers with training events, and a note on those without."""
+    import numpy as np
+
+    from lorentzrec.model.queries import users_of
+
+    users = users_of(model)
+    if model.histories is None:
+        raise InputError("this model has no training histories: save it with histories=True")
+    counts = model.histories.lengths
+    informed = np.flatnonzero(counts)
+    ids = users.series.gather(informed)
+    columns = {"id": ids, "count": counts[informed], "point": model.query_points(users=ids.to_list())}
+    idle = len(users) - len(informed)
+    return columns, [f"{Count(idle):customer has|customers have} no training event: left out"] if idle else []

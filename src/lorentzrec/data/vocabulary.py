@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeAlias, overload
 from uuid import UUID
 
 import numpy as np
@@ -28,10 +29,11 @@ UNKNOWN = -1
 """The row that `Vocabulary.rows` gives for an id it does not hold."""
 
 
-class Vocabulary:
+class Vocabulary(Sequence[Id]):
     """Ids in row order: row 3 is the fourth id. Ids are all strings or all integers, and keep their type.
 
-    Immutable. The first look-up of a single id builds a dictionary; bulk look-ups use a join instead.
+    An immutable sequence: `vocabulary[3]`, `vocabulary[:3]`, `list(vocabulary)`, `"tea" in vocabulary`,
+    `vocabulary.index("tea")`. The first look-up of a single id builds a dictionary; bulk look-ups use a join instead.
     """
 
     def __init__(self, ids: Any, *, name: str = "id") -> None:
@@ -51,8 +53,36 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.series)
 
+    @overload
+    def __getitem__(self, row: SupportsIndex) -> Id: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> list[Id]: ...
+
+    def __getitem__(self, row: SupportsIndex | slice) -> Id | list[Id]:
+        if isinstance(row, slice):
+            return self.series[row].to_list()
+        return self.series[operator.index(row)]  # type: ignore[no-any-return]
+
+    def __iter__(self) -> Iterator[Id]:
+        return iter(self.series.to_list())
+
     def __contains__(self, candidate: object) -> bool:
-        return candidate in self._row_of
+        try:
+            return candidate in self._row_of
+        except TypeError:  # a list, which is no id
+            return False
+
+    def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
+        """The row of an id, from `start` to before `stop`; a ValueError if it is not there, as of a list."""
+        row = self.row(value)
+        if row not in range(*slice(start, stop).indices(len(self))):
+            raise ValueError(f"{value!r} is not among these {self.name}s")
+        return row
+
+    def count(self, value: Any) -> int:
+        """1 if the id is held, else 0."""
+        return int(value in self)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Vocabulary) and (self is other or self.series.equals(other.series))
@@ -66,6 +96,13 @@ class Vocabulary:
     @property
     def holds_strings(self) -> bool:
         return not self.series.dtype.is_integer()
+
+    @cached_property
+    def integer_type(self) -> type[np.int32 | np.int64]:
+        """The smaller of the two types that has room for all ids, if these are integers."""
+        limits = np.iinfo(np.int32)
+        fits = self.series.is_between(limits.min, limits.max).all()
+        return np.int32 if fits else np.int64
 
     @cached_property
     def _row_of(self) -> dict[Id, int]:

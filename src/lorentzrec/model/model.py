@@ -33,6 +33,8 @@ from lorentzrec.model.queries import (
     plain_list,
     queries_of_histories,
     queries_of_users,
+    query_points_of_histories,
+    query_points_of_users,
     rows_of,
 )
 from lorentzrec.model.ranking import Ranker, RecommendationBatch, Recommendations
@@ -286,21 +288,44 @@ class Model:
         found = [Recommendations(self.items.ids(nearest), scores, fallbacks) for nearest, scores in ranked]
         return RecommendationBatch(found, queries=wanted)
 
-    def similar_users(self, user: Id, k: int = 10) -> Recommendations:
+    def similar_users(self, user: Id, k: int = 10, *, among: Iterable[Id] | None = None) -> Recommendations:
         """The `k` customers of the training data nearest to `user`, scored by minus the distance; `user` is the first.
 
         A customer is the point that recommendations are made from: the midpoint of the training history, or their own.
+        among: an allow-list; no other customers are found.
         """
         check_count(k)
-        if self.users is None or (self.histories is None and self.user_points is None):
-            raise InputError("this model has no training histories: save it with histories=True")
-        row = known_rows(self.users, [user], "user")[0]
+        point = query_points_of_users(self, [user])[0]
+        assert self.users is not None
         owners, ranker = self._customers
-        place = int(np.searchsorted(owners, row))
-        if place == len(owners) or owners[place] != row:
-            raise InputError(f"the user {user!r} has no event in the training data: choose another")
-        rows, scores = ranker.top(ranker.precise(ranker.item_points[place]), k)
+        allowed = None
+        if among is not None:
+            wanted = np.unique(known_rows(self.users, among, "user"))
+            allowed = np.flatnonzero(np.isin(owners, wanted))
+        rows, scores = ranker.top(point, k, allowed=allowed)
         return Recommendations(self.users.ids(owners[rows]), scores)
+
+    def query_points(
+        self,
+        *,
+        users: Iterable[Id] | None = None,
+        histories: Iterable[Iterable[Id]] | None = None,
+        weights: Iterable[Iterable[float]] | None = None,
+    ) -> NDArray[np.float32]:
+        """The points that `recommend_many` ranks items by, for faiss, a vector database or another tool; a row each.
+
+        On the hyperboloid, the items for a point u are in the order of the plain inner product of (-u0, u1, ...) and
+        `item_points`. That is the order of `recommend` if the model was trained with `memory="none"`: what the memory
+        adds to a score depends on the history and is in no point.
+
+        A user without training events, and a history without known items, have no point and are errors. Unknown items
+        of other histories are left out.
+        """
+        if users is not None and histories is None and weights is None:
+            return query_points_of_users(self, plain_list(users, "users")).astype(np.float32)
+        if users is None and histories is not None:
+            return query_points_of_histories(self, histories, weights).astype(np.float32)
+        raise InputError("give either histories, with weights if you like, or users")
 
     def score_histories(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """For some user rows of `histories`, numbers in the order of the scores of all items: what evaluation ranks by.

@@ -39,18 +39,14 @@ def queries_of_users(
 
     With a context, also a user with a point of their own is the midpoint of history and context.
     """
-    if model.users is None or (model.histories is None and model.user_points is None):
-        raise InputError(
-            "this model has no training histories and supports histories only: give a history, "
-            "or save the model with histories=True"
-        )
+    known = users_of(model)
     if model.histories is None and (exclude_history or context is not None):
         raise InputError(
             "this model has no training histories and does not know what a user has seen: "
             "pass exclude_history=False and no context, or save the model with histories=True"
         )
     contexts = _contexts(model.items, context, len(users))
-    for row, now in zip(known_rows(model.users, users, "user"), contexts, strict=False):
+    for row, now in zip(known_rows(known, users, "user"), contexts, strict=False):
         history = History(NO_ROWS) if model.histories is None else history_of(model.histories, row)
         trained = model.histories is None or len(history.items) > 0
         if len(now):
@@ -79,6 +75,39 @@ def queries_of_histories(
         rows = rows_of(model.items, history, "history")
         checked = None if weights_of_history is None else _checked_weights(weights_of_history, rows)
         yield _query(model, *_append(History(rows, checked), now))
+
+
+def users_of(model: Model) -> Vocabulary:
+    """The customers of the training data; an `InputError` if the model knows neither their histories nor points."""
+    if model.users is None or (model.histories is None and model.user_points is None):
+        raise InputError(
+            "this model has no training histories and supports histories only: give a history, "
+            "or save the model with histories=True"
+        )
+    return model.users
+
+
+def query_points_of_users(model: Model, users: list[Id]) -> FloatArray:
+    """The points of some users of the training data: their own, or the midpoints of their histories."""
+    rows = known_rows(users_of(model), users, "user")
+    if model.histories is not None and len(idle := np.flatnonzero(model.histories.lengths[rows] == 0)):
+        raise InputError(f"the user {users[idle[0]]!r} has no event in the training data: leave them out")
+    if model.user_points is not None:
+        return model.ranker.precise(model.user_points[rows])
+    assert model.histories is not None
+    return model.ranker.queries(*model.histories.histories_of(rows))
+
+
+def query_points_of_histories(
+    model: Model, histories: Iterable[Iterable[Id]], weights: Iterable[Iterable[float]] | None
+) -> FloatArray:
+    """The midpoints of histories."""
+    points: list[FloatArray] = []
+    for query in queries_of_histories(model, histories, weights, None):
+        if query.point is None:
+            raise InputError(f"history {len(points) + 1} has no item that this model knows: leave it out")
+        points.append(query.point)
+    return np.array(points).reshape(-1, model.item_points.shape[1])
 
 
 def _query(model: Model, rows: NDArray[Any], weights: NDArray[Any] | None) -> Query:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import pytest
 
 from cli.command_line import error_of, run, run_json
 from lorentzrec.serving.stores import file_store
+from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.stores.store import Event
+from serving.stores.version_folder import write_version
 
 
 @pytest.fixture
@@ -21,6 +25,19 @@ def older_store(tmp_path: Path) -> str:
         connection.execute("INSERT INTO events VALUES ('ann', '1', 'tea', 1.0)")
         connection.commit()
     return f"file:{tmp_path / 'store'}"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    """A file store with a version, and events of three, one and no day ago."""
+    url, now = f"file:{tmp_path / 'store'}", time.time()
+    with closing(open_store(url, create=True)) as opened:
+        opened.upload(write_version(tmp_path, "a1"))
+        opened.activate("a1")
+        ages = {"tea": 3, "cup": 1, "mug": 0}
+        opened.add_events([Event("ann", item, now - age * 86_400, item) for item, age in ages.items()])
+        opened.add_events([Event("bob", "tea", now - 10 * 86_400, "only")])
+    return url
 
 
 def test_only_migrate_changes_a_store_of_an_older_release(older_store: str) -> None:
@@ -37,3 +54,58 @@ def test_only_migrate_changes_a_store_of_an_older_release(older_store: str) -> N
 
 def test_migrate_needs_a_store(tmp_path: Path) -> None:
     assert "holds no store: publish a model to it first" in error_of("store", "migrate", f"file:{tmp_path / 'none'}")
+
+
+def test_a_backup_and_its_restore(store: str, tmp_path: Path) -> None:
+    backup = tmp_path / "backup"
+    shown = run("store", "backup", store, "--to", backup)
+    assert shown.stdout.startswith(f"{backup} is a backup of {store}: 4 events, 0 new items, 0 erasures, 1 version, ")
+    assert error_of("store", "backup", store, "--to", backup) == (
+        f"{backup} already holds a backup: choose another name, or replace it with --force"
+    )
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    assert "choose another name" in error_of("store", "backup", store, "--to", tmp_path / "full", "--force")
+    assert run_json("store", "backup", store, "--to", backup, "--force")["versions"] == ["a1"]
+    target = f"file:{tmp_path / 'restored'}"
+    restored = run("store", "restore", backup, "--to", target)
+    assert restored.stdout.endswith("4 events, 0 new items, 0 erasures, 1 version; current version a1\n")
+    assert "note: customers who were erased after the backup was made are in the store again" in restored.stderr
+    assert "holds versions, a log of activations, events: restore into" in error_of(
+        "store", "restore", backup, "--to", target
+    )
+    assert run_json("store", "restore", backup, "--to", f"file:{tmp_path / 'other'}")["version"] == "a1"
+    with closing(open_store(target)) as opened:
+        assert len(opened.history("ann")) == 3
+
+
+def test_a_backup_without_a_damaged_version(store: str, tmp_path: Path) -> None:
+    (tmp_path / "store" / "versions" / "a1" / "index.bin").write_bytes(b"")
+    shown = run("store", "backup", store, "--to", tmp_path / "backup")
+    assert "note: version a1 is not in the backup: version a1 in file:" in shown.stderr
+    assert "index.bin is damaged or missing" in shown.stderr
+
+
+def test_what_is_no_backup(store: str, tmp_path: Path) -> None:
+    target = f"file:{tmp_path / 'restored'}"
+    assert "manifest.json is missing: give the folder of a backup" in error_of(
+        "store", "restore", tmp_path, "--to", target
+    )
+    version = tmp_path / "store" / "versions" / "a1"
+    assert "is not the manifest of a backup" in error_of("store", "restore", version, "--to", target)
+    assert not (tmp_path / "restored").exists()
+
+
+def test_pruning(store: str) -> None:
+    options = ("--older-than", "2", "--newest", "1")
+    assert run("store", "prune", store, *options, "--dry-run").stdout == (
+        f"1 event of 1 customer would be removed from {store}\n"
+    )
+    assert run_json("store", "prune", store, *options) == {
+        "store": store,
+        "events": 1,
+        "customers": 1,
+        "removed": True,
+    }
+    assert run("store", "prune", store, *options).stdout == f"0 events of 0 customers were removed from {store}\n"
+    assert "Missing option '--older-than'" in error_of("store", "prune", store)

@@ -2,11 +2,105 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
+from pathlib import Path
+from typing import Annotated, Any
 
-from lorentzrec.cli.options import StoreArgument
+import typer
+
+from lorentzrec.cli.options import Positive, StoreArgument, StoreOption
 from lorentzrec.cli.output import print_result, stages
+from lorentzrec.cli.results import kind_of_folder, refuse_unwritable
 from lorentzrec.counting import Count
+from lorentzrec.errors import InputError
+
+DAY = 86_400
+
+
+def backup(store: StoreArgument, *, to: Path, force: bool = False, json: bool = False) -> None:
+    """Back up a store of any kind to a folder, while services go on reading and writing.
+
+    The backup has every event that was acknowledged before it began, and the versions, the log of activations, live
+    items, new items and erasures. It appears when it is complete.
+
+    $ lorentzrec store backup file:store --to backup-2026-11-18
+
+    to FOLDER: A folder for the backup. It holds what customers did, so only its owner may read it.
+    force: Replace the backup that is there, once the new one is complete.
+    """
+    from lorentzrec.serving.stores.address import open_store
+    from lorentzrec.serving.upkeep.backup import BACKUP, write_backup
+
+    refuse_unwritable(to, BACKUP.name)
+    if kind_of_folder(to) is not None and not force:
+        raise InputError(f"{to} already holds a backup: choose another name, or replace it with `force`")
+    with closing(open_store(store)) as opened, stages() as report:
+        manifest, left_out = write_backup(opened, to, report)
+        url = opened.url
+    counts = {name: manifest[name] for name in ("events", "erasures", "new_items", "versions")}
+    size = sum(file["bytes"] for file in manifest["files"].values())
+    shown = f"{to} is a backup of {url}: {_describe(manifest)}, {format_bytes(size)}"
+    notes = [f"version {name} is not in the backup: {reason}" for name, reason in left_out.items()]
+    result = {"store": url, "backup": str(to), **counts, "left_out": left_out, "bytes": size}
+    print_result(result, shown, json=json, notes=notes)
+
+
+def restore(folder: Path, *, to: StoreOption, json: bool = False) -> None:
+    """Restore a backup into an empty store, of the same kind as before or of another.
+
+    A store that does not exist is made. Until the restore is complete, no service and no other command opens the store.
+    If it is interrupted, run it again: it continues.
+
+    $ lorentzrec store restore backup-2026-11-18 --to file:store
+
+    folder FOLDER: The folder of a backup; every file is compared with its checksum before anything is restored.
+    """
+    from lorentzrec.serving.upkeep.backup import restore_backup
+
+    with stages() as report:
+        restored = restore_backup(folder, to, report)
+    manifest = restored.manifest
+    counts = {name: manifest[name] for name in ("events", "erasures", "new_items", "versions")}
+    current = "without a current version" if restored.version is None else f"current version {restored.version}"
+    shown = f"{restored.url} is restored from {manifest['created']}: {_describe(manifest)}; {current}"
+    again = ["customers who were erased after the backup was made are in the store again: erase them again"]
+    result = {"store": restored.url, "created": manifest["created"], **counts, "version": restored.version}
+    print_result(result, shown, json=json, notes=again)
+
+
+def prune(
+    store: StoreArgument,
+    *,
+    older_than: Annotated[float, typer.Option(min=0.0)],
+    newest: Positive = 1000,
+    dry_run: bool = False,
+    json: bool = False,
+) -> None:
+    """Remove old events from a store, in small steps: services go on.
+
+    An event is removed if it happened more than --older-than days ago and its customer has --newest events that are
+    newer. Recommendations use the newest 1,000 events of a customer, so with the default they do not change.
+
+    $ lorentzrec store prune file:store --older-than 730 --dry-run
+    $ lorentzrec store prune file:store --older-than 365 --newest 100
+
+    older_than DAYS: Age of the events to remove, by their own time.
+    newest: Number of events that each customer keeps, however old they are.
+    dry_run: Only count.
+    """
+    from lorentzrec.serving.stores.address import open_store
+
+    events = customers = 0
+    with closing(open_store(store)) as opened, stages() as report:
+        report("looking for old events" if dry_run else "removing old events", 0.0)
+        for step in opened.prune_events(time.time() - older_than * DAY, newest, dry_run=dry_run):
+            events, customers = events + step.events, customers + step.customers
+        url = opened.url
+    verb = "would be" if dry_run else "were"
+    shown = f"{Count(events):event|events} of {Count(customers):customer|customers} {verb} removed from {url}"
+    result = {"store": url, "events": events, "customers": customers, "removed": not dry_run}
+    print_result(result, shown, json=json)
 
 
 def migrate(store: StoreArgument, *, json: bool = False) -> None:
@@ -32,5 +126,24 @@ def migrate(store: StoreArgument, *, json: bool = False) -> None:
     print_result({"store": url, "steps": taken}, f"{url} is up to date: {done}", json=json)
 
 
-STORE = ("Look after a store.", (migrate,))
+def _describe(manifest: dict[str, Any]) -> str:
+    events, items = Count(manifest["events"]), Count(manifest["new_items"])
+    erasures, versions = Count(manifest["erasures"]), Count(len(manifest["versions"]))
+    counts = f"{events:event|events}, {items:new item|new items}, {erasures:erasure|erasures}"
+    return f"{counts}, {versions:version|versions}"
+
+
+def format_bytes(count: float) -> str:
+    """A size for people: 940 MB."""
+    for unit in ("bytes", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} GB"
+
+
+STORE = (
+    "Look after a store: backups, old events, updates of lorentzrec.",
+    (backup, restore, prune, migrate),
+)
 """What the commands of this group do, and the commands."""

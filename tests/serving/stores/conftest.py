@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.stores.address import open_any_store, open_store
 from lorentzrec.serving.stores.store import Store
 
 
@@ -30,6 +30,6 @@ def make_older_store(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Call
     def make(migrations: int) -> None:
         with monkeypatch.context() as older:
             older.setattr(postgres_schema, "MIGRATIONS", postgres_schema.MIGRATIONS[:migrations])
-            open_store(postgres_url, create=True).close()
+            open_any_store(postgres_url, create=True).close()
 
     return make

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lorentzrec.errors import InputError, explain_missing, how_to_get
+from lorentzrec.serving.stores.faults import StoreFault
 
 if TYPE_CHECKING:
     from lorentzrec.serving.stores.store import Migrating, Store
@@ -39,6 +40,18 @@ def read_address(text: str) -> str:
 
 
 def open_store(url: str, *, create: bool = False, connections: int = 24, migrate: Migrating | None = None) -> Store:
+    """The store at `url`, see `open_any_store`; a restore that was interrupted is `StoreFault.RESTORING`."""
+    store = open_any_store(url, create=create, connections=connections, migrate=migrate)
+    try:
+        if store.find_restore() is not None:
+            raise StoreFault.RESTORING.error(store=store.url)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def open_any_store(url: str, *, create: bool = False, connections: int = 24, migrate: Migrating | None = None) -> Store:
     """The store at `url`; if it does not exist, `create` makes it, and without `create` this is an `InputError`.
 
     file:DIR                            a folder of this machine

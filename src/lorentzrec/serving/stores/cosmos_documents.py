@@ -15,6 +15,7 @@ A write whose response is lost fails with `StoreUnavailable`. A caller that send
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -214,6 +215,14 @@ class Documents:
         options = {"enable_cross_partition_query": True, "enable_scan_in_query": True, **self._limits}
         with self._account.explain_errors():
             yield from self._container.query_items(query, **options)
+
+    def count_bytes(self) -> int | None:
+        """The size of all documents and their index; None if the server does not report it."""
+        with self._account.explain_errors():
+            self._container.read(populate_quota_info=True, **self._limits)
+            headers = self._container.client_connection.last_response_headers
+        usage = dict(re.findall(r"(\w+)=(\d+)", str(headers.get("x-ms-resource-usage", ""))))
+        return 1024 * int(usage["collectionSize"]) if "collectionSize" in usage else None
 
     def _search(self, partition: str, fields: str, condition: str, values: Mapping[str, object]) -> Iterable[Document]:
         query = f"SELECT {fields} FROM c WHERE c.{self._partition} = @partition"

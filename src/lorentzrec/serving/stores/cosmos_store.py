@@ -27,6 +27,7 @@ from typing import Any
 
 from lorentzrec.serving.stores.activations import BEFORE_THE_LOG, Activation
 from lorentzrec.serving.stores.cosmos_documents import Account, Conflict, Document
+from lorentzrec.serving.stores.cosmos_upkeep import CosmosUpkeep
 from lorentzrec.serving.stores.cosmos_versions import CosmosVersions, find_current
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.store import (
@@ -51,7 +52,7 @@ FORMAT = 1
 """Of the documents, in the state. Before there was one, erasures were named by another hash."""
 
 
-class CosmosStore(CosmosVersions):
+class CosmosStore(CosmosVersions, CosmosUpkeep):
     """The store at a Cosmos DB `address`; see `Store` for what each method means."""
 
     def __init__(self, address: str, *, create: bool = False, migrate: Migrating | None = None) -> None:
@@ -202,9 +203,9 @@ class CosmosStore(CosmosVersions):
 
     def all_events(self) -> Iterator[EventPage]:
         for segment in self._all_histories.scan("c.user, c.events", "IS_DEFINED(c.events)"):
-            events = [HistoryEvent(item, float(moment), *weight) for moment, item, _, *weight in segment["events"]]
-            if events:
-                yield EventPage([segment["user"]] * len(events), *zip(*events, strict=True))
+            if events := segment["events"]:
+                columns = [(item, float(moment), *(weight or [1.0]), id) for moment, item, id, *weight in events]
+                yield EventPage([segment["user"]] * len(events), *zip(*columns, strict=True))
 
     def erasures(self, users: Sequence[str]) -> dict[str, float]:
         if (salt := self._salt()) is None:

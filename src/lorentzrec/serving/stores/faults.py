@@ -54,10 +54,16 @@ class StoreFault(Enum):
         "{store} has erasures of an older lorentzrec, which cannot be migrated: publish to a new database, and erase"
         " these customers there again",
     )
+    RESTORING = (
+        StoreBroken,
+        "{store} holds a part of a backup, whose restore runs or was interrupted: restore the same backup again, or"
+        " remove the store",
+    )
     NEWER = StoreBroken, "{store} was written by a newer lorentzrec: update lorentzrec"
     # A request that the store cannot fulfil.
     SEVERAL_REGIONS = InputError, "{store} accepts writes in several regions: use an account with one write region"
     NO_STORE = InputError, "{store} holds no store: publish a model to it first"
+    NOT_EMPTY = InputError, "{store} holds {content}: restore into an empty store"
     NO_VERSION = InputError, "{store} has no complete version {name!r} (newest: {newest}): publish it or name another"
     CURRENT_VERSION = InputError, "version {name!r} is the current one of {store}: activate another first"
     OTHER_CURRENT = InputError, "the current version of {store} is {name}, no longer {expected}: check it, try again"

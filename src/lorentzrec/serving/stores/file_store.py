@@ -23,7 +23,7 @@ from lorentzrec.atomic import MARKER, atomic_directory, atomic_file
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.serving.stores.activations import BEFORE_THE_LOG, Activation
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.sql_store import SqlStore
+from lorentzrec.serving.stores.sql_upkeep import SqlUpkeep
 from lorentzrec.serving.stores.sqlite_connections import BUSY_SECONDS, SqliteConnections, error_code, transaction_of
 from lorentzrec.serving.stores.store import (
     VERSION_NAME,
@@ -90,6 +90,7 @@ ALTER TABLE new_items ADD COLUMN origin TEXT NOT NULL DEFAULT 'put';
 UPDATE new_items SET origin = 'events' WHERE content LIKE '{"details": null%';
 CREATE INDEX new_items_by_origin ON new_items (origin, item);
 """,
+    "ALTER TABLE live ADD COLUMN restoring TEXT;",
 )
 
 STATE = """
@@ -99,7 +100,7 @@ SELECT revision, items_revision, (SELECT version FROM activations ORDER BY numbe
 logger = logging.getLogger("lorentzrec.serving")
 
 
-class FileStore(SqlStore):
+class FileStore(SqlUpkeep):
     """The store in the folder `folder`; see `Store` for what each method means."""
 
     _connections: SqliteConnections
@@ -301,6 +302,22 @@ class FileStore(SqlStore):
                 connection.execute("UPDATE privacy SET compacted = ?", (moment,))
             else:
                 logger.warning("%s is large: run VACUUM to remove erased data from unused space", self._database)
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._connections.statement() as connection:
+            connection.execute("BEGIN")
+            try:
+                yield connection
+            finally:
+                connection.execute("ROLLBACK")
+
+    def _count_bytes(self, cursor: sqlite3.Connection) -> int:
+        total = 0
+        for path in self._folder.rglob("*"):
+            with suppress(OSError):  # removed meanwhile
+                total += path.stat().st_size if path.is_file() else 0
+        return total
 
     def _prepare(self, connection: sqlite3.Connection, writable: bool) -> None:
         """Make the tables of a new file; check one that is opened for the first time."""

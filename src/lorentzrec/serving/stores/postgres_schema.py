@@ -84,6 +84,7 @@ MIGRATIONS: tuple[LiteralString, ...] = (
     UPDATE lorentzrec.new_items SET origin = 'events' WHERE content LIKE '{"details": null%';
     CREATE INDEX new_items_by_origin ON lorentzrec.new_items (origin, item);
     """,
+    "ALTER TABLE lorentzrec.state ADD COLUMN restoring text;",
 )
 
 _LOCK = 0x6C6F72656E747A  # "lorentz"

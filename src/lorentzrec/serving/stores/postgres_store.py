@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from psycopg import errors
+from psycopg import IsolationLevel, errors
 
 from lorentzrec.serving.stores.activations import Activation
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.postgres_connections import RESPONSE_SECONDS, Cursor, PostgresConnections
 from lorentzrec.serving.stores.postgres_schema import prepare_tables
-from lorentzrec.serving.stores.sql_store import LONG_SECONDS, Dialect, SqlStore
+from lorentzrec.serving.stores.sql_store import LONG_SECONDS, Dialect
+from lorentzrec.serving.stores.sql_upkeep import SqlUpkeep
 from lorentzrec.serving.stores.store import Event, Expected, Migrating, State, check_name, key_of
 from lorentzrec.serving.stores.version_files import ChunkedVersions
 
@@ -30,7 +32,7 @@ ADD_EVENTS = (
 )
 
 
-class PostgresStore(ChunkedVersions, SqlStore):
+class PostgresStore(ChunkedVersions, SqlUpkeep):
     """The store at a PostgreSQL `address`; see `Store` for what each method means."""
 
     _connections: PostgresConnections
@@ -43,6 +45,8 @@ class PostgresStore(ChunkedVersions, SqlStore):
         item="item_id",
         user="user_key",
         user_id="user_id",
+        event="event_key",
+        event_id="event_id",
         key="%s::uuid",
         keys="SELECT value::uuid FROM json_array_elements_text(%s::json)",
         parameter="%s",
@@ -180,3 +184,16 @@ class PostgresStore(ChunkedVersions, SqlStore):
             for one in events
         )
         return cursor.execute(ADD_EVENTS, [SEPARATOR.join(column) for column in zip(*rows, strict=True)]).rowcount
+
+    @contextmanager
+    def _reading(self) -> Iterator[Cursor]:
+        with self._connections.session(math.inf) as cursor:
+            cursor.connection.isolation_level = IsolationLevel.REPEATABLE_READ
+            with cursor.connection.transaction():
+                cursor.execute("SET LOCAL statement_timeout = 0")
+                yield cursor
+
+    def _count_bytes(self, cursor: Cursor) -> int:
+        query = "SELECT sum(pg_total_relation_size(oid)) FROM pg_class"
+        query += " WHERE relnamespace = 'lorentzrec'::regnamespace AND relkind = 'r'"
+        return int(cursor.execute(query.encode()).fetchall()[0][0])

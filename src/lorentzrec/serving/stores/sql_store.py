@@ -46,6 +46,10 @@ LONG_SECONDS = 300.0
 """For what moves gigabytes inside the server, such as the removal of a version."""
 
 
+Read = Callable[..., list[tuple[Any, ...]]]
+"""The rows of a query with these parameters."""
+
+
 @dataclass(frozen=True)
 class Dialect:
     """The names and forms that the statements below use; by default those of SQLite."""
@@ -61,6 +65,10 @@ class Dialect:
     """The column that identifies a customer in the table of events."""
     user_id: str = "user"
     """The column with the id of the customer."""
+    event: str = "id"
+    """The column that identifies an event of a customer."""
+    event_id: str = "id"
+    """The column with the id of the event."""
     key: str = "?"
     """A parameter with the key of a customer."""
     keys: str = "SELECT value FROM json_each(?)"
@@ -99,8 +107,11 @@ class SqlStore(Store, Protocol):
             return list(cursor.execute(query, parameters).fetchall())
 
     def activations(self) -> list[Activation]:
+        return self._read_log(self._rows)
+
+    def _read_log(self, read: Read) -> list[Activation]:
         query = f"SELECT version, time, reason, rejected FROM {self.dialect.schema}.activations ORDER BY number"
-        return [Activation(*row) for row in self._rows(query)]
+        return [Activation(*row) for row in read(query)]
 
     def _record(self, cursor: Any, activation: Activation) -> None:
         values = ", ".join([self.dialect.parameter] * 4)
@@ -135,17 +146,20 @@ class SqlStore(Store, Protocol):
         return [*map(HistoryEvent._make, reversed(self._rows(query, self._user_key(user), limit)))]
 
     def all_events(self) -> Iterator[EventPage]:
+        return self._read_pages(self._page)
+
+    def _read_pages(self, read: Read) -> Iterator[EventPage]:
         sql = self.dialect
         order = f"{sql.user}, time, {sql.item}"
-        query = f"SELECT {order}, weight, {sql.user_id} FROM {sql.schema}.events"
+        query = f"SELECT {order}, weight, {sql.user_id}, {sql.event_id} FROM {sql.schema}.events"
         after = f" WHERE ({order}) > ({sql.key}, {sql.parameter}, {sql.parameter})"
         last: tuple[Any, ...] = ()
         while True:
             # A page begins after the last event of the one before, which the index finds at once.
-            rows = self._page(f"{query}{after if last else ''} ORDER BY {order} LIMIT {PAGE_EVENTS}", *last)
+            rows = read(f"{query}{after if last else ''} ORDER BY {order} LIMIT {PAGE_EVENTS}", *last)
             if rows:
-                _, times, items, weights, users = zip(*rows, strict=True)
-                yield EventPage(users, items, times, weights)
+                _, times, items, weights, users, ids = zip(*rows, strict=True)
+                yield EventPage(users, items, times, weights, ids)
             if len(rows) < PAGE_EVENTS:
                 return
             last = rows[-1][:3]
@@ -178,9 +192,12 @@ class SqlStore(Store, Protocol):
     # does not read it if everything is live.
 
     def live_items(self) -> LiveItems:
+        return self._read_live(self._rows)
+
+    def _read_live(self, read: Read) -> LiveItems:
         sql = self.dialect
         # One statement sees one state of the database: flag and items belong together.
-        rows = self._rows(
+        rows = read(
             f"SELECT {sql.everything}, {sql.item} FROM {sql.schema}.{sql.live}"
             f" LEFT JOIN {sql.schema}.live_items ON true ORDER BY {sql.item}"
         )

@@ -24,6 +24,7 @@ from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.serving.stores.activations import Activation, find_standing
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.new_items import Change, ItemDetails, NewItem, NewItemsChanged, NewItemsRead, Origin
+from lorentzrec.serving.stores.snapshot import Erasure, Pruned, Snapshot, StoreSize
 
 USUAL_HISTORY = 1000
 """Events that `Store.history` returns by default."""
@@ -94,6 +95,7 @@ class EventPage(NamedTuple):
     items: Sequence[str]
     times: Sequence[float]
     weights: Sequence[float]
+    ids: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -304,6 +306,27 @@ class Store(Protocol):
             return item.origin is origin and (fewer_than is None or len(item.customers) < fewer_than)
 
         return self._change_new_items(None, lambda item: None if is_meant(item) else item).changed
+
+    def snapshot(self) -> AbstractContextManager[Snapshot]:
+        """What the store holds now, while others go on writing: all that was acknowledged before is in it."""
+
+    def measure(self) -> StoreSize:
+        """How much the store holds. It counts all events, so it takes long in a large store."""
+
+    def prune_events(self, before: float, newest: int, *, dry_run: bool = False) -> Iterator[Pruned]:
+        """Remove events from before this time, except for the newest ones of each customer, in small steps.
+
+        The newest events of a customer are those that `history` returns with this limit. `dry_run` only counts.
+        """
+
+    def find_restore(self) -> str | None:
+        """The backup that is being restored, or whose restore was interrupted; None if there is none."""
+
+    def begin_restore(self, backup: str) -> None:
+        """Mark the store as one into which a backup is being restored, until `end_restore`. `backup` identifies it."""
+
+    def end_restore(self, salt: str | None, erasures: Sequence[Erasure], log: Sequence[Activation]) -> None:
+        """Put in place erasures and the log of activations, which makes a version the current one; end the mark."""
 
     def close(self) -> None:
         """Release connections and files. The store cannot be used any more."""

@@ -1,0 +1,51 @@
+"""What a store holds at one moment, to be read as a whole, and how much that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from lorentzrec.serving.stores.activations import Activation
+    from lorentzrec.serving.stores.new_items import NewItem
+    from lorentzrec.serving.stores.store import EventPage, LiveItems
+
+
+Erasure = tuple[str, float]
+"""The salted key of an erased customer, and when that was."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything but the files of versions.
+
+    SQLite and PostgreSQL show one state of the database. Cosmos DB has no such state: each of its documents is read
+    once, after the snapshot began.
+    """
+
+    activations: list[Activation]
+    live: LiveItems
+    new_items: list[NewItem]
+    salt: str | None
+    """What the keys of erased customers are salted with; None if none was ever needed."""
+    erasures: list[Erasure]
+    events: Iterator[EventPage]
+    """Read while they are iterated, once."""
+
+
+class StoreSize(NamedTuple):
+    """How much a store holds."""
+
+    events: int
+    customers: int
+    """With at least one event."""
+    bytes: int | None
+    """Of its files or tables, indexes included; None if the server does not report it."""
+
+
+class Pruned(NamedTuple):
+    """The events that a step of `Store.prune_events` has removed, and of how many customers."""
+
+    events: int
+    customers: int

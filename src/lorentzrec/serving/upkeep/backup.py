@@ -1,0 +1,272 @@
+"""Backups: a folder that has everything a store holds, in a form that belongs to no kind of store.
+
+    manifest.json          when it was made, what is in it, and size and checksum of every other file; written last
+    state.json             the log of activations, live items, new items, erasures with their salt
+    events-00000.parquet   user, id, item, time, weight; as many files as are needed
+    versions/NAME/         each version that was ever live, as it was published
+
+A backup is made while services go on writing. It has every event that was acknowledged before it began. From SQLite and
+PostgreSQL it has one state of the database; in Cosmos DB each document is read once, so of what is written meanwhile
+some is in it and some is not.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from lorentzrec._version import __version__
+from lorentzrec.atomic import atomic_directory, checksum
+from lorentzrec.errors import ArtifactError, InputError
+from lorentzrec.manifest import SEAL, FolderKind, write_manifest
+from lorentzrec.serving.stores.activations import Activation, find_standing
+from lorentzrec.serving.stores.address import open_any_store
+from lorentzrec.serving.stores.faults import StoreFault
+from lorentzrec.serving.stores.new_items import NewItem
+from lorentzrec.serving.stores.store import Event, EventPage, LiveItems, Store
+from lorentzrec.serving.stores.version_files import ListedFile, read_manifest
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from lorentzrec.serving.stores.snapshot import Snapshot
+
+BACKUP = FolderKind(
+    "lorentzrec-backup",
+    1,
+    "backup",
+    "use another backup",
+    {"versions": list, "events": int, "erasures": int, "new_items": int, "files": dict},
+)
+STATE, EVENTS, VERSIONS = "state.json", "events-{:05d}.parquet", "versions"
+PART_EVENTS = 500_000
+"""Events in a file, more or less; they are in memory at once."""
+RESTORED_EVENTS, RESTORED_ITEMS = 10_000, 1000
+"""Events and new items that are sent to a store at once."""
+MOST_ATTEMPTS = 20
+
+Progress = Callable[[str, float], None]
+"""Called with what is being done, and what share of it is done; 0 if that is not known."""
+
+
+class Written(NamedTuple):
+    """A new backup."""
+
+    manifest: dict[str, Any]
+    left_out: dict[str, str]
+    """Versions that are damaged in the store, and how."""
+
+
+def write_backup(store: Store, folder: Path, progress: Progress = lambda *_: None) -> Written:
+    """Write a backup of `store` to `folder`, which appears when it is complete; an older backup there is replaced.
+
+    A killed process leaves only a hidden folder next to it, without a manifest, which the next backup removes.
+    """
+    with atomic_directory(folder) as partial:
+        partial.chmod(0o700)  # it holds what customers did
+        (partial / VERSIONS).mkdir()
+        for _ in range(MOST_ATTEMPTS):
+            # Before the snapshot, since it takes long: in a file store, a reader delays the removal of erased bytes.
+            names = find_live_versions(store, store.activations())
+            left_out = _copy_versions(store, names, partial / VERSIONS, progress)
+            with store.snapshot() as snapshot:
+                if find_live_versions(store, snapshot.activations) == names:
+                    counts = _write_snapshot(snapshot, partial, progress)
+                    break
+        else:
+            raise StoreFault.BUSY.error(store=store.url, reason="its versions keep changing")
+        progress("computing checksums", 0.0)
+        files = {path.relative_to(partial).as_posix(): path for path in sorted(partial.rglob("*")) if path.is_file()}
+        manifest = {
+            "format": BACKUP.name,
+            "format_version": BACKUP.version,
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "lorentzrec": __version__,
+            "store": store.url.partition(":")[0],
+            "versions": sorted(set(names) - set(left_out)),
+            **counts,
+            "files": {name: {"bytes": path.stat().st_size, "sha256": checksum(path)} for name, path in files.items()},
+        }
+        write_manifest(partial, manifest)
+    return Written(manifest, left_out)
+
+
+def find_live_versions(store: Store, log: Iterable[Activation]) -> list[str]:
+    """The complete versions that are or were the current one, newest first."""
+    activated = {entry.version for entry in log}
+    return [name for name in store.versions() if name in activated]
+
+
+def _copy_versions(store: Store, names: list[str], folder: Path, progress: Progress) -> dict[str, str]:
+    """Make `folder` hold these versions and no others; returns those that are damaged, with the reason."""
+    for path in folder.iterdir():
+        if path.name not in names:  # removed from the store since the last attempt, or a lock of `fetch`
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    left_out = {}
+    for name in names:
+        if (folder / name).exists():
+            continue
+        progress(f"copying version {name}", 0.0)
+        try:
+            found = store.fetch(name, folder)
+            if found != folder / name:  # a store of folders has returned its own
+                shutil.copytree(found, folder / name)
+            if file := read_manifest(folder / name)[0].find_damage(folder / name):
+                raise ArtifactError(f"{file} is not as listed")
+        except (ArtifactError, OSError, InputError) as error:
+            shutil.rmtree(folder / name, ignore_errors=True)
+            if name in store.versions():  # it was not removed meanwhile
+                if isinstance(error, OSError):
+                    raise
+                left_out[name] = str(error)
+    for lock in folder.glob(".*"):
+        lock.unlink()
+    return left_out
+
+
+def _write_snapshot(snapshot: Snapshot, folder: Path, progress: Progress) -> dict[str, int]:
+    """Write everything but versions; returns how much it is."""
+    progress("copying events", 0.0)
+    events = 0
+    for number, frame in enumerate(_gather(snapshot.events)):
+        frame.write_parquet(folder / EVENTS.format(number))
+        events += len(frame)
+    progress("copying live items, new items and erasures", 0.0)
+    state = {
+        "activations": [asdict(entry) for entry in snapshot.activations],
+        "live": asdict(snapshot.live),
+        "new_items": {item.id: item.to_json() for item in snapshot.new_items},
+        "salt": snapshot.salt,
+        "erasures": snapshot.erasures,
+    }
+    (folder / STATE).write_text(json.dumps(state), encoding="utf-8")
+    return {"events": events, "erasures": len(snapshot.erasures), "new_items": len(snapshot.new_items)}
+
+
+def _gather(pages: Iterator[EventPage]) -> Iterator[pl.DataFrame]:
+    """Tables of about `PART_EVENTS` rows."""
+    import polars as pl
+
+    kinds = {"user": pl.String, "id": pl.String, "item": pl.String, "time": pl.Float64, "weight": pl.Float64}
+    waiting: list[pl.DataFrame] = []
+    for page in pages:
+        columns = {"user": page.users, "id": page.ids, "item": page.items, "time": page.times, "weight": page.weights}
+        waiting.append(pl.DataFrame(columns, schema=kinds))
+        if sum(map(len, waiting)) >= PART_EVENTS:
+            yield pl.concat(waiting)
+            waiting = []
+    if waiting:
+        yield pl.concat(waiting)
+
+
+def read_backup(folder: Path, progress: Progress = lambda *_: None) -> dict[str, Any]:
+    """The manifest of a backup, every file of which is as it was written; else an `ArtifactError` that names one."""
+    manifest = BACKUP.read(folder)
+    for number, (name, entry) in enumerate(manifest["files"].items()):
+        progress("checking the backup", number / len(manifest["files"]))
+        try:
+            whole = msgspec.convert(entry, ListedFile).is_whole(folder / name)
+        except msgspec.ValidationError as error:
+            raise BACKUP.damaged(folder, error) from error
+        if not whole:
+            raise BACKUP.damaged(folder / name, "its checksum is not the listed one, or it is missing")
+    return manifest
+
+
+class Restored(NamedTuple):
+    """What was restored to where."""
+
+    manifest: dict[str, Any]
+    url: str
+    version: str | None
+    """The current version."""
+
+
+def restore_backup(folder: Path, url: str, progress: Progress = lambda *_: None) -> Restored:
+    """Restore a backup into the store at `url`, of any kind, which must be empty; if there is none, it is made.
+
+    The store is marked before anything is written to it, and the mark is removed in the same step that makes a version
+    the current one. A marked store cannot be opened, so a restore that was killed is not taken for a store; the same
+    restore continues where it was.
+    """
+    manifest = read_backup(folder, progress)
+    state = json.loads((folder / STATE).read_text(encoding="utf-8"))
+    with closing(open_any_store(url, create=True)) as store:
+        begun = store.find_restore()
+        if begun is None:
+            _refuse_content(store)
+            store.begin_restore(manifest[SEAL])
+        elif begun != manifest[SEAL]:
+            raise StoreFault.RESTORING.error(store=store.url)
+        with store.publishing():  # no other process cleans up versions that are not in the log yet
+            for name in manifest["versions"]:
+                progress(f"restoring version {name}", 0.0)
+                store.upload(folder / VERSIONS / name)
+            _restore_events(store, folder, manifest, progress)
+            progress("restoring live items and new items", 0.0)
+            live = LiveItems(**state["live"])
+            store.set_live_items(live.items)
+            if live.items is None:
+                store.change_live_items(remove=live.removed)
+            _restore_new_items(store, [NewItem.from_json(*item) for item in state["new_items"].items()])
+            progress("restoring erasures and the log", 0.0)
+            log = _choose_log([Activation(**entry) for entry in state["activations"]], manifest["versions"])
+            store.end_restore(state["salt"], [(key, moment) for key, moment in state["erasures"]], log)
+        return Restored(manifest, store.url, store.state().version)
+
+
+def _refuse_content(store: Store) -> None:
+    """An error that says what a store holds, if it is not empty."""
+    found = {
+        "versions": store.versions(),
+        "a log of activations": store.activations(),
+        "events": next(store.all_events(), None),
+        "live items": store.live_items() != LiveItems(),
+        "new items": store.new_items().items,
+    }
+    with store.snapshot() as snapshot:
+        found["erasures"] = snapshot.erasures
+    if content := [what for what, present in found.items() if present]:
+        raise StoreFault.NOT_EMPTY.error(store=store.url, content=", ".join(content))
+
+
+def _restore_events(store: Store, folder: Path, manifest: dict[str, Any], progress: Progress) -> None:
+    import polars as pl
+
+    done = 0
+    for number in range(sys.maxsize):
+        if EVENTS.format(number) not in manifest["files"]:
+            break
+        frame = pl.read_parquet(folder / EVENTS.format(number))
+        for part in frame.select("user", "item", "time", "id", "weight").iter_slices(RESTORED_EVENTS):
+            store.add_events([Event(*row) for row in part.iter_rows()])
+            done += len(part)
+            progress("restoring events", done / manifest["events"])
+    if done != manifest["events"]:
+        raise BACKUP.damaged(folder, f"it has {done:,} events, and its manifest {manifest['events']:,}")
+
+
+def _restore_new_items(store: Store, items: list[NewItem]) -> None:
+    for start in range(0, len(items), RESTORED_ITEMS):
+        part = {item.id: item for item in items[start : start + RESTORED_ITEMS]}
+        store._change_new_items(list(part), lambda found, part=part: part[found.id], sys.maxsize)  # type: ignore[misc]
+
+
+def _choose_log(log: list[Activation], versions: list[str]) -> list[Activation]:
+    """The log, with a last entry that has a version of the backup: the current one may have been damaged."""
+    if not log or log[-1].version in versions:
+        return log
+    standing = [name for name in find_standing(log) if name in versions]
+    if not standing:
+        return []
+    reason = f"restored: {log[-1].version} is not in the backup"
+    return [*log, Activation(standing[0], log[-1].time, reason)]

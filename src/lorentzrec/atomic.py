@@ -116,6 +116,33 @@ def scratch_directory(name: str, *, within: str | Path | None = None) -> Iterato
         yield folder
 
 
+@contextmanager
+def locked_directory(folder: Path) -> Iterator[bool]:
+    """Make a folder, unless it is there, and lock it while this process runs; yields False if another one has it.
+
+    Where folders cannot be locked (see `_lock`), it counts as locked. Whoever has the lock may remove the folder.
+    """
+    while True:
+        with _report_write_errors(folder, folder.parent):
+            folder.mkdir(exist_ok=True)
+        try:
+            lock = _try_lock(folder, wait=False)
+        except BlockingIOError:
+            yield False
+            return
+        if folder.is_dir() and (lock is None or os.path.samestat(os.fstat(lock), folder.stat())):
+            break
+        if lock is not None:  # another process removed the folder before it was locked here
+            os.close(lock)
+    _owned.add(folder)
+    try:
+        yield True
+    finally:
+        _owned.discard(folder)
+        if lock is not None:
+            os.close(lock)
+
+
 def read_directory(target: str | Path, read: Callable[[Path], Content]) -> Content:
     """The result of `read` for the folder at `target`, all of it from the same write of `atomic_directory`.
 
@@ -215,9 +242,18 @@ def _remove_abandoned(parent: Path, prefix: str) -> None:
 
 
 def _lock(folder: Path, *, wait: bool) -> int | None:
+    """`_try_lock`, and None also if another process has the lock."""
+    try:
+        return _try_lock(folder, wait=wait)
+    except BlockingIOError:
+        return None
+
+
+def _try_lock(folder: Path, *, wait: bool) -> int | None:
     """A descriptor that holds the lock of a folder until it is closed; None if the folder cannot be locked.
 
-    On Windows, and on file systems without such locks, nothing can be locked, so that nothing counts as abandoned.
+    A `BlockingIOError` if another process has the lock, unless `wait`. On Windows, and on file systems without such
+    locks, nothing can be locked, so that nothing counts as abandoned.
     """
     if sys.platform == "win32":
         return None
@@ -229,6 +265,9 @@ def _lock(folder: Path, *, wait: bool) -> int | None:
         return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise
     except OSError:
         os.close(descriptor)
         return None

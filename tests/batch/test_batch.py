@@ -14,11 +14,12 @@ import pytest
 
 from lorentzrec import Interactions, Model, TrainingConfig
 from lorentzrec.batch import recommending
-from lorentzrec.batch.recommending import BatchOptions, BatchRecommender, recommend_to_all
+from lorentzrec.batch.recommending import BatchOptions, BatchRecommender, recommend_to_all, source_of_model
 from lorentzrec.errors import InputError
 from lorentzrec.geometry import hyperboloid
 from lorentzrec.learning.kernels.compiling import COMPILING
 from lorentzrec.memory import build_memory
+from lorentzrec.serving.versions.index import INDEX
 
 pytest.importorskip("faiss", reason="faiss is not installed")
 
@@ -119,7 +120,7 @@ def test_progress_ends_at_one_also_if_some_customers_have_no_events(
     model = replace(model, histories=model.histories.select(model.histories.user_rows % 9 > 0))
     model.save(tmp_path / "model")
     shares: list[float] = []
-    report = recommend_to_all(tmp_path / "model", model, tmp_path / "all", BatchOptions(), shares.append)
+    report = recommend_to_all(source_of_model(tmp_path / "model"), tmp_path / "all", BatchOptions(), shares.append)
     assert report.users_without_events > 0
     assert shares == sorted(shares)
     assert (len(shares), shares[-1]) == (3, 1)
@@ -130,7 +131,7 @@ def test_a_table_in_an_unknown_format_is_refused_before_the_work(tmp_path: Path,
     model = random_model("hyperboloid", "distance")
     model.save(tmp_path / "model")
     with pytest.raises(InputError, match=r"unknown format \.(json|v1): end the name in \.parquet, \.csv, \.jsonl"):
-        recommend_to_all(tmp_path / "model", model, tmp_path / name, BatchOptions())
+        recommend_to_all(source_of_model(tmp_path / "model"), tmp_path / name, BatchOptions())
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
@@ -153,8 +154,8 @@ recommending.INDEXED_SCORES = 1
 model, folder = random_model("hyperboloid", "distance", memory=True), Path(sys.argv[1])
 model.save(folder / "model")
 with event.install_listener("numba:compiler_lock", Where()):
-    arguments = folder / "model", model, folder / "all", recommending.BatchOptions(threads=2)
-    report = recommending.recommend_to_all(*arguments, announce=print)
+    source = recommending.source_of_model(folder / "model")
+    report = recommending.recommend_to_all(source, folder / "all", recommending.BatchOptions(threads=2), announce=print)
 print(threads, report.recall is not None)
 """
 
@@ -179,7 +180,7 @@ def test_a_filter_is_ranked_exactly_and_a_large_catalogue_by_the_index(
     monkeypatch.setattr(recommending, "CUSTOMERS_PER_PART", 200)
     model = random_model("hyperboloid", "distance")
     model.save(tmp_path / "model")
-    report = recommend_to_all(tmp_path / "model", model, tmp_path / "all", BatchOptions())
+    report = recommend_to_all(source_of_model(tmp_path / "model"), tmp_path / "all", BatchOptions())
     assert report.recall is not None
     assert report.recall > 0.98
     assert sorted(path.name for path in (tmp_path / "all").iterdir()) == [
@@ -188,4 +189,56 @@ def test_a_filter_is_ranked_exactly_and_a_large_catalogue_by_the_index(
     assert pl.read_parquet(tmp_path / "all").height == report.rows
     few = BatchOptions(items=tuple(model.items.ids(np.arange(40))))
     assert BatchRecommender(model, few).make_index(tmp_path) == {}
-    assert recommend_to_all(tmp_path / "model", model, tmp_path / "few.parquet", few).recall is None
+    assert recommend_to_all(source_of_model(tmp_path / "model"), tmp_path / "few.parquet", few).recall is None
+
+
+@pytest.mark.parametrize("share", [0.9, 0.3])
+def test_the_index_of_some_items_finds_what_exact_ranking_finds(
+    share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for live items: most of a catalogue, or a good part of it."""
+    monkeypatch.setattr(recommending, "INDEXED_SCORES", 1)
+    model = random_model("hyperboloid", "distance", memory=True)
+    live = np.flatnonzero(np.random.default_rng(8).random(ITEMS) < share)
+    options = BatchOptions(k=7, items=tuple(model.items.ids(live)), exclude=tuple(model.items.ids(live[:200])))
+    exact, indexed = BatchRecommender(model, options), BatchRecommender(model, options)
+    assert indexed.make_index(tmp_path)["recall"] > 0.98
+    ours, theirs = (one.frame(one.customers) for one in (indexed, exact))
+    assert ours["user"].to_list() == theirs["user"].to_list()
+    assert len(ours.join(theirs, on=["user", "item"])) >= 0.98 * len(theirs)
+    assert set(ours["item"]) <= set(model.items.ids(live[200:]))
+
+
+def test_a_damaged_index_of_an_earlier_run_is_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recommending, "INDEXED_SCORES", 1)
+    model = random_model("hyperboloid", "distance")
+    for damage in (lambda: None, lambda: (tmp_path / INDEX).write_bytes(b"damaged")):
+        damage()
+        batch = BatchRecommender(model, BatchOptions())
+        assert batch.make_index(tmp_path)["recall"] > 0.98
+        assert len(batch.frame(batch.customers[1:6])) == 50
+    record = tmp_path / f"{INDEX}.json"
+    record.write_bytes(b"\xff")
+    assert BatchRecommender(model, BatchOptions()).make_index(tmp_path)["recall"] > 0.98
+
+
+@pytest.mark.parametrize("model_kind", ["asymmetric", "symmetric"])
+def test_diversity_reasons_and_titles_are_those_of_the_model(model_kind: str) -> None:
+    model = random_model("hyperboloid", "distance", memory=True)
+    assert model.users is not None
+    if model_kind == "symmetric":
+        points = hyperboloid.lift(np.random.default_rng(4).normal(0, 1, (len(model.users), 6))).astype(np.float32)
+        model = replace(model, config=replace(model.config, model="symmetric"), user_points=points)
+    titles = pl.Series([f"Title {number}" for number in range(ITEMS)])
+    items = tuple(model.items.ids(np.arange(3)))
+    for options in (BatchOptions(k=5, diversity=0.4, reasons=True), BatchOptions(k=5, items=items, reasons=True)):
+        batch = BatchRecommender(model, options, titles)
+        found = batch.frame(batch.customers[:60])
+        assert model.users is not None
+        users = model.users.ids(batch.customers[:60])
+        expected = model.recommend_many(
+            users=users, k=5, items=options.items, diversity=options.diversity, reasons=True
+        ).to_frame()
+        assert found.drop("title").equals(expected.cast({"rank": pl.Int32}))
+        rows = model.items.rows(found["item"])
+        assert found["title"].to_list() == [f"Title {row}" for row in rows]

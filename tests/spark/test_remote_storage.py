@@ -95,8 +95,11 @@ def test_parts_of_a_run_that_was_stopped_are_kept(container: Any, tmp_path: Path
     out = f"az://{container.container_name}/all"
     with pytest.raises(ConnectionError):
         recommend_all(tmp_path / "model", out, session=Stopped(), k=3)
+    part = container.get_blob_client("all/part-00000.parquet")
+    before = part.get_blob_properties().etag
     again = Executor()
     assert recommend_all(tmp_path / "model", out, session=again, k=3).users == 60
-    assert again.ran == []
+    assert again.ran == [("_write_part", 0)], "which checks the part"
+    assert part.get_blob_properties().etag == before
     with pytest.raises(InputError, match="already exists"):
         recommend_all(tmp_path / "model", out, session=Executor(), k=3)

@@ -21,7 +21,7 @@ import polars as pl
 import pytest
 
 from lorentzrec import Interactions, Model, TrainingConfig, load, train, update
-from lorentzrec.batch.recommending import BatchOptions, recommend_to_all
+from lorentzrec.batch.recommending import BatchOptions, recommend_to_all, source_of_model
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.ingest.spark_session import spark_session
 from lorentzrec.spark import recommend_all, runner, tasks
@@ -230,7 +230,7 @@ def test_too_little_memory_per_executor_is_one_line(shop: Path, tmp_path: Path) 
 
 def test_recommendations_for_all_are_those_of_this_machine(cluster: Any, tmp_path: Path, trained_by_two: Model) -> None:
     trained_by_two.save(tmp_path / "model")
-    here = recommend_to_all(tmp_path / "model", trained_by_two, tmp_path / "here.parquet", BatchOptions(k=3))
+    here = recommend_to_all(source_of_model(tmp_path / "model"), tmp_path / "here.parquet", BatchOptions(k=3))
     there = recommend_all(tmp_path / "model", tmp_path / "there", session=cluster, k=3)
     assert there == here
     assert pl.read_parquet(tmp_path / "there").equals(pl.read_parquet(tmp_path / "here.parquet"))

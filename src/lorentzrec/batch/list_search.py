@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from lorentzrec.batch.kernels import keep_best
-from lorentzrec.data.arrays import Integers, offsets_of
+from lorentzrec.data.arrays import Booleans, Integers, offsets_of
 from lorentzrec.geometry import FloatArray
 from lorentzrec.model.ranking import Ranker
 from lorentzrec.serving.versions.index import Index
@@ -18,7 +18,8 @@ from lorentzrec.serving.versions.index import Index
 class ListSearch:
     """The lists of an index, with the points of their items next to each other."""
 
-    def __init__(self, index: Index, ranker: Ranker) -> None:
+    def __init__(self, index: Index, ranker: Ranker, permitted: Booleans | None = None) -> None:
+        """`permitted`: the items that may be found; None for all."""
         import faiss
 
         self._index = index
@@ -28,11 +29,18 @@ class ListSearch:
         self._rows = np.empty(self._offsets[-1], np.int64)
         for number, (start, size) in enumerate(zip(self._offsets, sizes, strict=False)):
             self._rows[start : start + size] = faiss.rev_swig_ptr(lists.get_ids(number), size)
+        self._share = 1.0
+        if permitted is not None:
+            kept = permitted[self._rows]
+            numbers = np.repeat(np.arange(len(sizes)), sizes)[kept]
+            self._offsets = offsets_of(np.bincount(numbers, minlength=len(sizes)))
+            self._rows, self._share = self._rows[kept], max(1, len(numbers)) / len(kept)
         self._ranker = Ranker(ranker.item_points[self._rows], geometry=ranker.geometry, score=ranker.score)
 
     def search(self, queries: FloatArray, count: int, best: float) -> Integers:
         """(queries, count): items near each query, in no order, -1 where there are fewer; as `Index.search`."""
-        scanned = self._index.nearest_lists(self._ranker, queries, best)
+        # If one item in ten is permitted, the best ten are spread over as many lists as the best hundred of all.
+        scanned = self._index.nearest_lists(self._ranker, queries, best / self._share)
         order = np.argsort(scanned, axis=None, kind="stable")
         bounds = offsets_of(np.bincount(scanned.ravel(), minlength=len(self._offsets) - 1))
         owners = order // scanned.shape[1]

@@ -24,7 +24,8 @@ from lorentzrec.cli.output import printable, with_flags
 from lorentzrec.cli.plot import plot
 from lorentzrec.cli.prepare import prepare
 from lorentzrec.cli.publish import live, publish
-from lorentzrec.cli.recommend import recommend, recommend_all, similar
+from lorentzrec.cli.recommend import recommend, similar
+from lorentzrec.cli.recommend_all import recommend_all
 from lorentzrec.cli.serve import serve
 from lorentzrec.cli.stats import stats
 from lorentzrec.cli.store import STORE

@@ -34,6 +34,8 @@ StoreArgument: TypeAlias = Annotated[str, typer.Argument(parser=read_address, en
 """The address of a store, so that a password in it need not be on the command line."""
 StoreOption: TypeAlias = Annotated[str, typer.Option(parser=read_address, envvar=VARIABLE, show_envvar=False)]
 """The same as an option."""
+OptionalStore: TypeAlias = Annotated[str | None, typer.Option(parser=read_address, envvar=VARIABLE, show_envvar=False)]
+"""The same for a command that works without a store."""
 STORE_HELP = f"file:DIR, postgresql://... or cosmos://...; @FILE: the address in a file. Default: {VARIABLE}."
 
 SHARED = {

@@ -1,19 +1,12 @@
-"""`lorentzrec recommend`, `similar` and `recommend-all`: recommendations of a model, without a service."""
+"""`lorentzrec recommend` and `similar`: recommendations of a model, without a service."""
 
 from __future__ import annotations
 
-import time
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from lorentzrec.cli.inputs import item_table_at, parse_ids, read_titles
-from lorentzrec.cli.options import check_engine
-from lorentzrec.cli.output import print_result, progress, say, table
-from lorentzrec.cli.results import refuse_target
-from lorentzrec.counting import Count
+from lorentzrec.cli.output import print_result, table
 from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,7 +15,6 @@ if TYPE_CHECKING:
     from lorentzrec.model.ranking import Recommendations
 
 _KINDS = {"near": "near", "often_after": "often after", "often_with": "often with"}
-_ENGINE: Any = typer.Option(rich_help_panel="Engine")
 
 
 def recommend(
@@ -117,72 +109,3 @@ def _print(found: Recommendations, model: Path, titles: str | None, json: bool) 
     result = {"items": items, "model": str(model), "fallback": found.fallback}
     notes = [found.fallback] if found.fallback else []
     print_result(result, recommendation_table(found, names), json=json, notes=notes)
-
-
-def recommend_all(
-    model: Path,
-    *,
-    out: str,
-    k: int = 10,
-    exclude: list[str] | None = None,
-    items: list[str] | None = None,
-    threads: int | None = None,
-    engine: Annotated[str, _ENGINE] = "local",
-    master: Annotated[str | None, _ENGINE] = None,
-    force: bool = False,
-    json: bool = False,
-) -> None:
-    """Write recommendations for every customer of the training data to one table.
-
-    Customers are processed in parts, so memory does not grow with the results; after a failure, the same command
-    continues with the parts that are left. Where ranking all items would take many minutes, candidates are found with
-    an index, if the extra ann is installed, and the share of the true best items among the results is measured. The
-    table appears when it is complete.
-
-    $ lorentzrec recommend-all model --out recommendations.parquet -k 10
-    $ lorentzrec recommend-all /shared/model --out az://container/recommendations --engine spark --master sc://host
-
-    out: Table to write (user, rank, item, score): .parquet, .csv, .jsonl; without a suffix, a folder of Parquet files,
-        which with Spark may be in az:// or s3://.
-    exclude: Items that are never recommended: ids separated by commas, or @FILE with one per line. Repeatable.
-    items: Recommend only these, in the same form.
-    threads: Number of threads. Default: all cores; with Spark, those of a task.
-    engine: local: this machine. spark: a cluster, whose workers all reach MODEL and OUT.
-    master: Spark's master URL, or sc://HOST. Default: this machine.
-    """
-    from lorentzrec.batch.recommending import BatchOptions, recommend_to_all
-    from lorentzrec.model.artifact import load
-
-    check_engine(engine, ("local", "spark"), spark={"master": master})
-    remote = "://" in out
-    if remote and engine == "local":
-        raise InputError(f"{out} is not on this machine: give a local path, or --engine spark")
-    if remote and force:
-        raise InputError(f"--force overwrites tables on this machine, not {out}: remove it or choose another name")
-    if not remote:
-        refuse_target(Path(out), force=force)
-    trained = load(model)
-    started = time.perf_counter()
-    options = BatchOptions(
-        k=k,
-        exclude=tuple(parse_ids(exclude or [], trained.items)),
-        items=None if items is None else tuple(parse_ids(items, trained.items)),
-        threads=threads,
-    )
-    if engine == "spark":
-        from lorentzrec.spark.recommending import recommend_on_spark
-
-        report = recommend_on_spark(model, trained, out, options, master=master)
-    else:
-        with progress("Recommending", 1) as done:
-            report = recommend_to_all(model, trained, Path(out), options, done, say)
-    counts = f"{Count(report.rows):recommendation|recommendations} for {Count(report.users):customer|customers}"
-    skipped = f"skipped {Count(report.users_without_events):customer|customers} without training events"
-    found = f"with an index: {report.recall or 0:.1%} of the true best items are among the results"
-    notes = [skipped] if report.users_without_events else []
-    print_result(
-        {"file": out, **asdict(report), "seconds": time.perf_counter() - started},
-        f"Wrote {counts} to {out}",
-        json=json,
-        notes=notes if report.recall is None else [*notes, found],
-    )

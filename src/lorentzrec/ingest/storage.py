@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import fnmatch
 import glob
+import json
 import os
 import re
 import tempfile
@@ -170,6 +171,21 @@ def read_content(address: str) -> bytes | None:
             return bytes(store.get(path).bytes())
         except FileNotFoundError:
             return None
+
+
+def write_record(address: str, record: dict[str, Any]) -> None:
+    """Write a small JSON file, which marks the files that it lists as complete."""
+    with write_file(address) as path:
+        path.write_text(json.dumps(record), encoding="utf-8")
+
+
+def read_record(address: str) -> dict[str, Any] | None:
+    """The content of a JSON file; None if there is none that can be read, so that its files are written again."""
+    with suppress(ValueError, RecursionError):
+        content = read_content(address)
+        record = None if content is None else json.loads(content)
+        return record if isinstance(record, dict) else None
+    return None
 
 
 def credentials() -> dict[str, str]:

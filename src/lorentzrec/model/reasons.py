@@ -77,6 +77,8 @@ class Shares(NamedTuple):
 
 def strongest_reasons(ranker: Ranker, history: History, recommended: Rows) -> list[list[Contribution]]:
     """For each of `recommended`, the items of the history with the largest shares, `REASONS_SHOWN` at most."""
+    if not len(recommended):
+        return []
     size = max(1, SHARES_AT_ONCE // len(history.items))
     if len(recommended) > size:
         first, others = recommended[:size], recommended[size:]

@@ -4,27 +4,42 @@ from __future__ import annotations
 
 import json
 import tempfile
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lorentzrec.batch.part_files import PART, finish_parts, part_name, unfinished_folder
+from lorentzrec.batch.part_files import PART, Part, PartFiles, finish_parts, part_name, unfinished_parts
 from lorentzrec.batch.recommending import (
     BatchOptions,
     BatchRecommender,
     BatchReport,
-    batch_key,
+    BatchSource,
+    drop_erased,
+    source_of_model,
 )
+from lorentzrec.batch.store_customers import customers_of
 from lorentzrec.data.vocabulary import Id
 from lorentzrec.errors import InputError
 from lorentzrec.ingest.spark_session import spark_session
-from lorentzrec.ingest.storage import fetch, is_remote, join, list_files, read_content, remove, write_file
+from lorentzrec.ingest.storage import (
+    fetch,
+    is_remote,
+    join,
+    list_files,
+    read_content,
+    read_record,
+    remove,
+    write_file,
+    write_record,
+)
 from lorentzrec.model.artifact import load
-from lorentzrec.model.model import Model
 from lorentzrec.serving.versions.index import INDEX
-from lorentzrec.spark.scratch import absolute, read_record, write_record
+from lorentzrec.spark.scratch import absolute
 from lorentzrec.spark.tasks import run_each, threads_of
+
+TITLES = "titles.parquet"
 
 
 def recommend_all(
@@ -36,6 +51,8 @@ def recommend_all(
     k: int = 10,
     exclude: tuple[Id, ...] = (),
     items: tuple[Id, ...] | None = None,
+    diversity: float = 0.0,
+    reasons: bool = False,
     threads: int | None = None,
 ) -> BatchReport:
     """Write recommendations for every customer of a saved model: user, rank, item, score.
@@ -48,51 +65,84 @@ def recommend_all(
     """
     if not is_remote(out) and Path(out).exists():
         raise InputError(f"{out} already exists: remove it or choose another name")
-    options = BatchOptions(k, tuple(exclude), None if items is None else tuple(items), threads)
-    return recommend_on_spark(Path(model), load(model), str(out), options, master=master, session=session)
+    options = BatchOptions(k, tuple(exclude), None if items is None else tuple(items), threads, diversity, reasons)
+    return recommend_on_spark(source_of_model(Path(model)), str(out), options, master=master, session=session)
 
 
 def recommend_on_spark(
-    path: Path, model: Model, out: str, options: BatchOptions, *, master: str | None = None, session: Any = None
+    source: BatchSource,
+    out: str,
+    options: BatchOptions,
+    announce: Callable[[str], None] = lambda line: None,
+    *,
+    master: str | None = None,
+    session: Any = None,
 ) -> BatchReport:
     """`recommend_all` with a model that is loaded; a local table at `out` is replaced."""
-    batch = BatchRecommender(model, options)
-    key = batch_key(path, options)
-    remote = is_remote(out)
-    if remote:
-        if Path(out).suffix:
-            raise InputError(f"{out}: a table in remote storage is a folder: leave the suffix out")
-        if set("*?[") & set(out):
-            raise InputError(f"{out} is a pattern: choose a name without * ? [ for the table")
-        _begin(out, key)
-        folder = out
-    else:
-        folder = str(unfinished_folder(Path(out), key))
-    with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
-        description = batch.make_index(Path(scratch) if remote else Path(folder))
-        if description and remote:
-            with write_file(join(folder, f"_{INDEX}")) as file:
-                file.write_bytes(Path(scratch, INDEX).read_bytes())
-    place = join(folder, f"_{INDEX}" if remote else INDEX)
-    records = {number: read_record(_record(folder, number)) or {} for number in range(batch.parts)}
-    missing = [number for number, record in records.items() if record.get("key") != key]
+    key = source.key(options)
     with spark_session(master=master, session=session, name="lorentzrec recommend-all") as started:
-        records |= run_each(
-            started,
-            _write_part,
-            missing,
-            model=absolute(path),
-            folder=folder,
-            options=options,
-            index=(place, description),
-            key=key,
-        )
-    if not remote:
-        return batch.report(finish_parts(Path(folder), Path(out)), description)
-    _remove_other_parts(folder, batch.parts)
-    rows = sum(record["rows"] for record in records.values())
-    write_record(join(folder, "_SUCCESS"), {"rows": rows})
-    return batch.report(rows, description)
+        if is_remote(out):
+            return _recommend_remotely(started, source, out, options, key)
+        with unfinished_parts(Path(out), key) as parts:
+            return _recommend_locally(started, source, Path(out), options, parts, announce)
+
+
+def _recommend_locally(
+    session: Any,
+    source: BatchSource,
+    out: Path,
+    options: BatchOptions,
+    parts: PartFiles,
+    announce: Callable[[str], None],
+) -> BatchReport:
+    """Parts, index, titles and histories are in a folder next to `out`, which all workers reach."""
+    folder, store = Path(parts.folder), source.store
+    customers = None if store is None else customers_of(store, source.model, folder, announce)
+    path = source.path if customers is None else customers.path
+    assert path is not None
+    batch = BatchRecommender(source.model if customers is None else customers.model, options)
+    if source.titles is not None:
+        with write_file(str(folder / TITLES)) as file:
+            source.titles.to_frame("title").write_parquet(file)
+    description = batch.make_index(folder)
+    inputs = {"model": absolute(path), "index": str(folder / INDEX), "description": json.dumps(description)}
+    titles = None if source.titles is None else str(folder / TITLES)
+    found = _write_parts(session, batch.parts, parts, options, {**inputs, "titles": titles})
+    erased = drop_erased(parts, batch.parts, customers, store)
+    rows = finish_parts(parts, out, batch.parts)
+    report = None if customers is None else customers.report
+    return batch.report(rows, description, sum(part.again for part in found), report, erased)
+
+
+def _recommend_remotely(session: Any, source: BatchSource, out: str, options: BatchOptions, key: str) -> BatchReport:
+    """Parts and index are at the address of the table."""
+    if source.store is not None or source.titles is not None or source.path is None:
+        raise InputError(f"{out} is in remote storage, where a store and titles cannot be used: give a shared folder")
+    if Path(out).suffix:
+        raise InputError(f"{out}: a table in remote storage is a folder: leave the suffix out")
+    if set("*?[") & set(out):
+        raise InputError(f"{out} is a pattern: choose a name without * ? [ for the table")
+    _begin(out, key)
+    batch, parts = BatchRecommender(source.model, options), PartFiles(out, key)
+    with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
+        description = batch.make_index(Path(scratch))
+        if description:
+            with write_file(join(out, f"_{INDEX}")) as file:
+                file.write_bytes(Path(scratch, INDEX).read_bytes())
+    inputs = {"model": absolute(source.path), "index": join(out, f"_{INDEX}"), "description": json.dumps(description)}
+    found = _write_parts(session, batch.parts, parts, options, {**inputs, "titles": None})
+    _remove_other_parts(out, batch.parts)
+    rows = sum(part.rows for part in found)
+    write_record(join(out, "_SUCCESS"), {"rows": rows})
+    return batch.report(rows, description, sum(part.again for part in found))
+
+
+def _write_parts(
+    session: Any, count: int, parts: PartFiles, options: BatchOptions, inputs: dict[str, str | None]
+) -> list[Part]:
+    """A task for each part: those of an earlier run are checked there, too."""
+    records = run_each(session, _write_part, list(range(count)), parts=parts, options=options, inputs=inputs)
+    return [Part(**record) for record in records.values()]
 
 
 def _begin(out: str, key: str) -> None:
@@ -108,10 +158,6 @@ def _begin(out: str, key: str) -> None:
     write_record(join(out, "_key"), {"key": key})
 
 
-def _record(folder: str, number: int) -> str:
-    return join(folder, f"_{part_name(number)}.json")
-
-
 def _remove_other_parts(folder: str, count: int) -> None:
     """Delete parts of another run, which had more of them; what is in folders below is not ours."""
     own = {part_name(number) for number in range(count)}
@@ -121,23 +167,22 @@ def _remove_other_parts(folder: str, count: int) -> None:
 
 
 def _write_part(
-    number: int, *, model: str, folder: str, options: BatchOptions, index: tuple[str, dict[str, Any]], key: str
+    number: int, *, parts: PartFiles, options: BatchOptions, inputs: dict[str, str | None]
 ) -> dict[str, Any]:
-    """In a task: write a part of the results."""
-    options = replace(options, threads=threads_of(options.threads))
-    frame = _open(model, options, index[0], json.dumps(index[1])).part(number)
-    with write_file(join(folder, part_name(number))) as file:
-        frame.write_parquet(file)
-    record = {"key": key, "rows": len(frame)}
-    write_record(_record(folder, number), record)
-    return record
+    """In a task: write a part of the results, unless it is there."""
+    if (part := parts.find(number)) is None:
+        options = replace(options, threads=threads_of(options.threads))
+        part = parts.write(number, _open(options, **inputs).part(number))
+    return asdict(part)
 
 
 @cache
-def _open(model: str, options: BatchOptions, index: str, description: str) -> BatchRecommender:
+def _open(options: BatchOptions, model: str, index: str, description: str, titles: str | None) -> BatchRecommender:
     """Points and index, opened once per process."""
-    loaded = load(model)
-    batch = BatchRecommender(loaded, options)
+    import polars as pl
+
+    names = None if titles is None else pl.read_parquet(titles, glob=False)["title"]
+    batch = BatchRecommender(load(model), options, names)
     if found := json.loads(description):
         with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
             batch.use_index(fetch(index, Path(scratch)), found)  # mapped: stays readable

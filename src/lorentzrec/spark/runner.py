@@ -9,11 +9,11 @@ from dataclasses import fields
 from typing import Any
 
 from lorentzrec.errors import LorentzrecError
-from lorentzrec.ingest.storage import join
+from lorentzrec.ingest.storage import join, read_record, write_record
 from lorentzrec.learning.epochs import EpochResult
 from lorentzrec.learning.kernels.structures import Table
 from lorentzrec.model.config import ResolvedConfig
-from lorentzrec.spark.scratch import read_record, remove_files, round_folder, write_record
+from lorentzrec.spark.scratch import remove_files, round_folder
 from lorentzrec.spark.tables import load_states, states_of, write_states
 from lorentzrec.spark.tasks import (
     Plan,

@@ -11,10 +11,8 @@ atomically, and a task that runs twice writes the same content.
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ from numpy.typing import NDArray
 
 from lorentzrec.atomic import checksum
 from lorentzrec.errors import ArtifactError
-from lorentzrec.ingest.storage import NotFound, fetch, is_remote, join, read_content, remove, write_file
+from lorentzrec.ingest.storage import NotFound, fetch, is_remote, join, remove, write_file
 
 
 class Damaged(ArtifactError):  # noqa: N818 - the name states the condition
@@ -57,21 +55,6 @@ def read_arrays(address: str, expected: str) -> dict[str, NDArray[Any]]:
             return load_file(path)
         except (FileNotFoundError, NotFound):
             raise Damaged(f"{address} is missing: resume, with `scratch` in storage that all workers reach") from None
-
-
-def write_record(address: str, record: dict[str, Any]) -> None:
-    """Write a small JSON file, which marks the files that it lists as complete."""
-    with write_file(address) as path:
-        path.write_text(json.dumps(record), encoding="utf-8")
-
-
-def read_record(address: str) -> dict[str, Any] | None:
-    """The content of a JSON file; None if there is none that can be read, so that its files are written again."""
-    with suppress(ValueError):
-        content = read_content(address)
-        record = None if content is None else json.loads(content)
-        return record if isinstance(record, dict) else None
-    return None
 
 
 def remove_files(folder: str) -> None:

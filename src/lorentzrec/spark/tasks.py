@@ -26,12 +26,12 @@ from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import InputError
 from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.ingest.spark_session import in_tasks, report_in_one_line
-from lorentzrec.ingest.storage import join
+from lorentzrec.ingest.storage import join, read_record, write_record
 from lorentzrec.learning.epochs import EpochRunner
 from lorentzrec.learning.kernels.compiling import cache_folder
 from lorentzrec.learning.tables import table_of
 from lorentzrec.model.config import ResolvedConfig
-from lorentzrec.spark.scratch import Damaged, read_arrays, read_record, write_arrays, write_record
+from lorentzrec.spark.scratch import Damaged, read_arrays, write_arrays
 from lorentzrec.spark.tables import (
     find_changes,
     load_states,

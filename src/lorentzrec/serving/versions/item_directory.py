@@ -193,6 +193,14 @@ class ItemDirectory:
         """The items in these rows, in the order of `rows`."""
         return self._items("JOIN items ON items.row = sent.value ORDER BY sent.key", rows)
 
+    def table(self) -> pl.DataFrame:
+        """All items in the order of their rows: id, title, category."""
+        import polars as pl
+
+        lines = self._query("SELECT id, title, category FROM items ORDER BY row")
+        schema = {"id": pl.String, "title": pl.String, "category": pl.String}
+        return pl.DataFrame(lines, schema, orient="row")
+
     def search(self, query: str, limit: int = 20) -> list[Item]:
         """Items whose id or title contains every word of `query`, or a word that begins with it; popular ones first.
 

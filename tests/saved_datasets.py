@@ -24,9 +24,8 @@ def save_dataset(parts: Mapping[str, Interactions] | Interactions, address: str 
         for number, part in enumerate(named.values())
     ]
     events = pl.concat(frames)
-    keys: tuple[str, ...] = ("user_row", "time", "item_id", "weight", "label", "part")
-    if not all(part.ties_by_id for part in named.values()):
-        keys = ("user_row", "time")  # equal times keep the order of the input
+    # Equal times keep their order.
+    keys = ("user_row", "time") if first.ordered else ("user_row", "item_id", "weight", "label", "part")
     events = events.sort([name for name in keys if name in events.columns], maintain_order=True)
     with new_dataset(address) as draft:
         draft.begin()
@@ -36,5 +35,6 @@ def save_dataset(parts: Mapping[str, Interactions] | Interactions, address: str 
             draft.write_vocabulary(pl.DataFrame({"row": row, "id": vocabulary.series, "count": count}), vocabulary.name)
         file = write_events(events, draft.address, part_count=len(named), whole=True)
         names = () if "" in named else tuple(named)
-        draft.finish(columns=events.columns, events=[file], parts=names, record={"notes": list(first.notes)})
+        record = {"notes": list(first.notes), **({"ties": "given"} if first.ties_given else {})}
+        draft.finish(columns=events.columns, events=[file], parts=names, record=record)
     return open_dataset(address)

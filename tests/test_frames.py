@@ -44,7 +44,8 @@ def test_a_text_is_no_column() -> None:
 def test_other_names_and_missing_columns() -> None:
     frame = pl.DataFrame({"who": ["a", "b"], "what": ["x", "y"], "time": [1, 2]})
     assert len(Interactions.from_frame(frame, user="who", item="what")) == 2
-    with pytest.raises(InputError, match=r"no column 'user', only who, what, time: give from_frame\(..., user=NAME\)"):
+    complaint = "no column 'user' and no column 'item', only who, what, time: give `user` and `item`"
+    with pytest.raises(InputError, match=complaint):
         Interactions.from_frame(frame)
     with pytest.raises(InputError, match="no column 'when' for the time"):
         Interactions.from_frame(frame, "who", "what", "when")

@@ -70,11 +70,12 @@ class MidpointRecommender:
         show_progress: bool = True,
         callback: Callable[[int, float, float], None] | None = None,
     ) -> Self:
-        """Train on `Interactions`, or on a matrix with customers in rows, items in columns and weights as values.
+        """Train on `Interactions`, on a matrix with customers in rows, items in columns and weights as values, or on a
+        data frame, which is read by `Interactions.from_frame`.
 
         `callback` is called after every epoch with its number, counted from 0, its seconds and its loss.
         """
-        data = user_items if isinstance(user_items, Interactions) else Interactions.from_csr(user_items)
+        data = user_items if isinstance(user_items, Interactions) else _read(user_items)
         self.model_ = train(
             data,
             TrainingConfig(**self._settings),
@@ -311,6 +312,11 @@ def _arrays(found: list[Recommendations], width: int, known: Vocabulary, single:
 def _plain(ids: Any) -> list[Any]:
     """Ids as Python values, from a list or an array."""
     return list(np.asarray(ids).tolist())
+
+
+def _read(user_items: Any) -> Interactions:
+    framed = hasattr(user_items, "columns") and not hasattr(user_items, "tocsr")
+    return Interactions.from_frame(user_items) if framed else Interactions.from_csr(user_items)
 
 
 def _matrix_of(user_items: Any, model: Model) -> Any:

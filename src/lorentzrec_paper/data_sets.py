@@ -222,6 +222,8 @@ class FoundData:
 
     def _read(self, paths: Sequence[Path], **filters: Any) -> Interactions:
         try:
-            return read_interactions(paths, self.reader, **filters)
+            # The public boards take equal times in the order of the file.
+            ties = {"ties": "file"} if source_named(self.reader).time_column else {}
+            return read_interactions(paths, self.reader, **ties, **filters)
         except InputError as error:
             raise DamagedData(f"{self.title}: {error}, or get it again from {self.about.page}") from None

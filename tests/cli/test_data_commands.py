@@ -98,7 +98,7 @@ def test_a_person_sees_every_step(events_file: Path, tmp_path: Path) -> None:
             ("--minimum-rating", "4"),
             "events.csv: an option needs the rating of every event: name its column with --rating-column",
         ),
-        (("--duplicates", "some"), "--duplicates is 'some': give one of keep, first, last, sum"),
+        (("--duplicates", "some"), "--duplicates is 'some': give one of keep, exact, first, last, sum"),
         (("--k-core",), "--k-core without minimum counts does nothing"),
         (("--test-events", "events.csv"), "the --split given and --test-events go together"),
     ],

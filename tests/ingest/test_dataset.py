@@ -80,8 +80,8 @@ def test_content_of_the_tables_on_disk(tmp_path: Path) -> None:
         (0, 2, 1, 2.0, 1),
         (0, 1, 2, 0.5, 0),
         (0, 0, 3, 1.0, None),
-        (1, 0, 5, 1.0, 1),
-        (1, 1, 5, 1.0, None),
+        (1, 1, 5, 1.0, 0),
+        (1, 0, 5, 1.0, None),
         (2, 0, 9, 4.0, None),
     ]
 

@@ -278,17 +278,17 @@ def test_strict_names_the_first_fault_and_leaves_nothing(tmp_path: Path) -> None
 
 def test_skip_saves_the_rejected_rows(tmp_path: Path) -> None:
     report = run(tmp_path, BROKEN, on_error="skip")
-    assert report.rejected == 3
+    assert report.rejected == 2
     assert report.counts["events"] == 2
     rejected = pl.read_parquet(tmp_path / "out" / "rejected.parquet").sort("line")
     assert rejected.select("line", "fault", "text").rows() == [
         (3, "2 fields instead of 3", "u,b"),
         (4, "column 'time': not a number", "u,c,never"),
-        (5, "column 'user': missing", ",d,4"),
     ]
     assert report.notes == (
-        "3 faulty rows skipped: column 'time': not a number (1), column 'user': missing (1), wrong number of "
-        "fields (1): see rejected.parquet in the dataset",
+        "1 row without a user is left out",
+        "2 faulty rows skipped: column 'time': not a number (1), wrong number of fields (1): see rejected.parquet in "
+        "the dataset",
     )
     assert set(rejected["file"]) == {str(tmp_path / "events.csv")}
     open_dataset(tmp_path / "out").verify()
@@ -298,10 +298,10 @@ def test_skip_of_parquet_rows(tmp_path: Path) -> None:
     frame = pl.DataFrame({"user": ["u", None, "v"], "item": ["a", "b", "c"], "weight": [1.0, 1.0, -2.0]})
     frame.write_parquet(tmp_path / "e.parquet")
     config = PrepareConfig(events=(str(tmp_path / "e.parquet"),), out=str(tmp_path / "out"), on_error="skip")
-    assert prepare(config).rejected == 2
+    assert prepare(config).rejected == 1
     rejected = pl.read_parquet(tmp_path / "out" / "rejected.parquet").sort("line")
-    assert rejected["fault"].to_list() == ["column 'user': missing", "column 'weight': not positive"]
-    assert json.loads(rejected["text"][1]) == {"user": "v", "item": "c", "weight": -2.0}
+    assert rejected["fault"].to_list() == ["column 'weight': not positive"]
+    assert json.loads(rejected["text"][0]) == {"user": "v", "item": "c", "weight": -2.0}
 
 
 def test_an_interrupt_leaves_the_old_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,7 +341,7 @@ except InputError as error:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"duplicates": "some"}, "`duplicates` is 'some': give one of keep, first, last, sum"),
+        ({"duplicates": "some"}, "`duplicates` is 'some': give one of keep, exact, first, last, sum"),
         ({"on_error": "ignore"}, "`on_error` is 'ignore'"),
         ({"minimum_user_events": 0}, "`minimum_user_events` is 0"),
         ({"event_weights": {"view": 0.0}}, "the weight of 'view' is 0"),
@@ -399,5 +399,7 @@ def test_kinds_of_events_that_are_targets(tmp_path: Path) -> None:
         run(tmp_path, text, label_events=("gift",), **options)
     with pytest.raises(ConfigError, match="add 'buy' to `event_weights`"):
         run(tmp_path, text, label_events=("buy",), event_weights={"view": 1.0}, **options)
+    recognised = run(tmp_path, text, label_events=("buy",))
+    assert recognised.notes[0] == "the column 'kind' is taken for the event"
     with pytest.raises(InputError, match="event_column"):
-        run(tmp_path, text, label_events=("buy",))
+        run(tmp_path, text.replace("kind", "which"), label_events=("buy",))

@@ -190,8 +190,6 @@ SOUND = "user,item,time,weight\nu,i,1,1\n"
     [
         (SOUND + "u,i,2\n", "line 3: 3 fields instead of 4, in 'u,i,2'"),
         (SOUND + "u,i,2,1,9\n", "line 3: 5 fields instead of 4"),
-        (SOUND + ",i,2,1\n", "line 3: column 'user': missing"),
-        (SOUND + 'u,"",2,1\n', "line 3: column 'item': missing"),
         (SOUND + "u,i,soon,1\n", "line 3: column 'time': not a number"),
         (SOUND + "u,i,,1\n", "line 3: column 'time': missing"),
         (SOUND + "u,i,-5,1\n", "line 3: column 'time': before 1970"),
@@ -223,8 +221,6 @@ def test_a_broken_line_is_named(tmp_path: Path, content: str | bytes, complaint:
     [
         ('{"user":"u"', "line 2: no JSON"),
         ("[1]", "line 2: JSON, but not an object"),
-        ('{"user":"u"}', "line 2: column 'item': missing"),
-        ('{"user":"u","item":null}', "line 2: column 'item': missing"),
         ('{"user":' * 100_000, "line 2: no JSON"),
         ('{"user":"u","item":' + "[" * 100_000 + "]" * 100_000 + "}", "line 2: no JSON"),
     ],
@@ -246,7 +242,6 @@ def test_an_empty_last_field_is_no_fault(tmp_path: Path) -> None:
         ("buyer,item\nu,i\n", "e.csv", {}, "no column 'user', only buyer, item: name the column of the user"),
         ("user,item\nu,i\n", "e.csv", {"time_column": "at"}, "no column 'at' for the time, only user, item"),
         ("user,item,user\nu,i,v\n", "e.csv", {}, "the column 'user' more than once"),
-        ("user,item,\nu,i,v\n", "e.csv", {}, "column 3 has no name"),
         ("u,i\n", "e.csv", {"header": False, "columns": ("user", "item", "time")}, "2 fields for the columns"),
         ("u i\n", "e.dat", {}, "the format does not follow from the name"),
         ("no parquet", "e.parquet", {}, "it is not a Parquet file"),
@@ -275,10 +270,10 @@ def test_addresses_without_files_are_refused(tmp_path: Path) -> None:
 def test_parquet_of_the_wrong_types(tmp_path: Path) -> None:
     path = tmp_path / "e.parquet"
     pl.DataFrame({"user": [1.5], "item": [1]}).write_parquet(path)
-    with pytest.raises(InputError, match="the users in column 'user' are Float64"):
+    with pytest.raises(InputError, match="line 1: column 'user': not a whole number"):
         Interactions.from_file(path)
-    pl.DataFrame({"user": [1, None], "item": [1, 2]}).write_parquet(path)
-    with pytest.raises(InputError, match="line 2: column 'user': missing"):
+    pl.DataFrame({"user": [True], "item": [1]}).write_parquet(path)
+    with pytest.raises(InputError, match="the users in column 'user' are Boolean: give strings or integers"):
         Interactions.from_file(path)
 
 

@@ -64,15 +64,16 @@ def rejected(path: Path, engine: SparkEngine, message: str) -> pl.DataFrame:
 
 
 def awkward_events(count: int = 400) -> str:
-    """Ties in time, repeated pairs, mixed case, ids outside ASCII, ids that look like numbers."""
+    """Ties in time, repeated pairs, mixed case, ids outside ASCII, ids that look like numbers, baskets or none."""
     generator = np.random.default_rng(5)
     people = ["ann", "Ann", "ANN", "é", "e\u0301", "ß", "10", "9", "日本", "z z", "0", "-1"]
     things = ["a", "A", "ä", "7", "07", "🙂", "b,c", "d'", "|"]
-    lines = ["user,item,time,weight,rating,event"]
+    lines = ["user,item,time,weight,rating,event,basket"]
     for _ in range(count):
         user, item = people[generator.integers(12)], things[generator.integers(9)]
         time, weight, rating = generator.integers(30), generator.integers(1, 9) / 4, generator.integers(1, 6)
-        lines.append(f'"{user}","{item}",{time}.5,{weight},{rating},{["view", "buy", "x"][generator.integers(3)]}')
+        kind, basket = ["view", "buy", "x"][generator.integers(3)], ["", "é", "10", "9"][generator.integers(4)]
+        lines.append(f'"{user}","{item}",{time}.5,{weight},{rating},{kind},{basket}')
     return "\n".join(lines) + "\n"
 
 
@@ -80,6 +81,7 @@ def awkward_events(count: int = 400) -> str:
     "options",
     [
         {},
+        {"duplicates": "exact", "split": "leave_last_out"},
         {"duplicates": "first", "minimum_rating": 3, "since": 2, "until": 28, "split": "leave_last_two"},
         {"duplicates": "last", "label_events": ("buy",), "split": "leave_last_out"},
         {
@@ -135,6 +137,14 @@ def test_reviews_without_times_and_held_out_customers(tmp_path: Path, engine: Sp
     assert "without times" in report.notes[0]
 
 
+def test_floats_and_missing_ids(tmp_path: Path, engine: SparkEngine) -> None:
+    path = tmp_path / "events.csv"
+    path.write_text("user,item,time\n17.0,a,1\n17,NULL,1\n,b,2\n3.0, b,2\n3.0,a,2\n")
+    report = both(PrepareConfig(events=(str(path),), out="", source=Source(tie_seed=5)), engine, tmp_path)
+    assert len(report.notes) == 5
+    assert open_dataset(tmp_path / "spark").interactions().users.series.to_list() == [3, 17]
+
+
 @pytest.mark.parametrize("source", [Source(ordered=True, time_column=None), Source(ties="file", time_column="hour")])
 def test_both_engines_use_the_order_of_files(
     tmp_path: Path, engine: SparkEngine, monkeypatch: pytest.MonkeyPatch, source: Source
@@ -158,7 +168,7 @@ def test_both_engines_use_the_order_of_files(
 def test_both_engines_report_and_save_the_same_faults(tmp_path: Path, engine: SparkEngine) -> None:
     path = tmp_path / "events.csv"
     path.write_bytes(b"user,item,time\nu,a,1\nu,b\nv,\xe9,3\n,d,4\nv,e,5\n")
-    assert rejected(path, engine, r"events\.csv line 3: 2 fields instead of 3")["line"].to_list() == [3, 4, 5]
+    assert rejected(path, engine, r"events\.csv line 3: 2 fields instead of 3")["line"].to_list() == [3, 4]
 
 
 def test_both_engines_reject_nulls_in_any_column(tmp_path: Path, engine: SparkEngine) -> None:
@@ -166,7 +176,7 @@ def test_both_engines_reject_nulls_in_any_column(tmp_path: Path, engine: SparkEn
     columns = {"user": ["u", None, "u", "v", "v", "v"], "item": ["a", "b", None, "é", "A", "a"]}
     times, weights = [1, 2, 3, None, 5, 6], [1.0, 1.0, 1.0, 1.0, None, 2.0]
     pl.DataFrame({**columns, "time": times, "weight": weights}).write_parquet(path)
-    assert len(rejected(path, engine, r"events\.parquet")) == 4
+    assert len(rejected(path, engine, r"events\.parquet")) == 2  # rows without a user or an item are left out
 
 
 def test_an_existing_session_is_not_stopped(engine: SparkEngine) -> None:

@@ -28,7 +28,7 @@ def _option(panel: str) -> Any:
 
 
 @field_options(PrepareConfig, None, ("items", "force"))
-@field_options(Source, "Event files", ("format", ..., "decimal", "encoding", ..., "ties"), override=True)
+@field_options(Source, "Event files", ("format", ..., "thousands", "encoding", ..., "tie_seed"), override=True)
 @field_options(PrepareConfig, "Event files", ("reader", "on_error"))
 @field_options(PrepareConfig, "Filters", ("label_events", ..., "maximum_history"))
 @field_options(PrepareConfig, "Split", ("drop_unseen_items", "test_events"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,8 +16,10 @@ from lorentzrec.atomic import read_directory
 from lorentzrec.counting import Count
 from lorentzrec.data.arrays import Booleans, Integers, gather_groups, update_digest
 from lorentzrec.data.arrays import offsets_of as offsets_of
-from lorentzrec.data.frames import open_frame, polars_series
-from lorentzrec.data.times import TimeUnit, convert_to_seconds
+from lorentzrec.data.frames import polars_series
+from lorentzrec.data.order_numbers import number_orders
+from lorentzrec.data.random_keys import random_key, tie_key
+from lorentzrec.data.times import MICROSECONDS, TimeUnit, convert_to_seconds
 from lorentzrec.data.vocabulary import Id, Vocabulary, id_series
 from lorentzrec.errors import ConfigError, InputError
 
@@ -42,10 +45,10 @@ class Histories(NamedTuple):
 class Interactions:
     """Events grouped by customer: user row u owns `item_rows[offsets[u]:offsets[u + 1]]`, oldest first.
 
-    With `times`, the order within a customer is (time, item id), unless equal times were to keep the order of the
-    input. Without them there is no order: events are sorted by item id, and anything that would use an order adds a
-    note. Repeated pairs are repeated events. The parts of a split share both vocabularies, so that a row means the same
-    in each.
+    With `times`, the events of a customer are in the order of time. Equal times are shuffled, unless the order of the
+    input was declared to be meaningful. Without times there is no order: events are sorted by item id, and anything
+    that would use an order adds a note. Repeated pairs are repeated events. The parts of a split share both
+    vocabularies, so that a row means the same in each.
     """
 
     users: Vocabulary
@@ -58,6 +61,10 @@ class Interactions:
     """Positive and finite; None if every event has weight 1."""
     labels: Booleans | None = None
     """Which events are targets, such as purchases among views; None: all of them. Histories hold every event."""
+    orders: NDArray[np.int32] | None = None
+    """Equal numbers are one order (a basket, an invoice) of a customer; None if orders are not known."""
+    ties_given: bool = False
+    """Whether events with equal times are in the order of the input, which was declared to be meaningful."""
     notes: tuple[str, ...] = field(default=())
     """What a reader of results should know about these data, one sentence each."""
 
@@ -72,17 +79,20 @@ class Interactions:
         times: Any = None,
         weights: Any = None,
         labels: Any = None,
+        orders: Any = None,
         *,
         time_unit: TimeUnit = "auto",
         time_format: str | None = None,
-        ties: Literal["id", "given"] = "id",
+        ties: Literal["shuffle", "given"] = "shuffle",
+        tie_seed: int = 0,
     ) -> Interactions:
         """Events as parallel columns: lists, NumPy arrays, polars or pandas series.
 
         `times` are unix seconds (other units with `time_unit`), dates, datetimes, or text: ISO 8601, or of the form
-        `time_format`. A customer's events with equal times are ordered by item id, or, with `ties="given"`, as in the
-        columns. `weights` multiply an event's share of the midpoint and its loss. `labels` are true for events that are
-        targets: training predicts only these, from all events before them. The rows of both vocabularies are numbered
+        `time_format`. A customer's events with equal times are shuffled by `tie_seed`, or, with `ties="given"`, in the
+        order of the columns. `weights` multiply an event's share of the midpoint and its loss. `labels` are true for
+        events that are targets: training predicts only these, from all events before them. `orders` are the ids of
+        orders, baskets or invoices, equal for what was bought together. The rows of both vocabularies are numbered
         from the most frequent id to the rarest, ties by id.
         """
         import polars as pl
@@ -94,58 +104,73 @@ class Interactions:
             columns["weight"] = _weight_series(_series(weights, "weight"))
         if labels is not None:
             columns["label"] = _label_series(_series(labels, "label"))
+        if orders is not None:
+            columns["order"] = id_series(orders, "order").cast(pl.String)
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) > 1:
             raise InputError(f"columns differ in length ({lengths}): give one value per event in each")
         if lengths["user"] == 0:
             raise InputError("there are no events: give at least one (user, item) pair")
-        if ties not in ("id", "given") or (ties == "given" and times is None):
-            raise ConfigError(f"ties is {ties!r}: use id, or given if there are times")
+        if ties not in ("shuffle", "given") or (ties == "given" and times is None):
+            raise ConfigError(f"ties is {ties!r}: use shuffle, or given if there are times")
         events, vocabularies = pl.DataFrame(columns), {}
         for role in ("user", "item"):
             counts = events[role].value_counts(name="count").sort("count", role, descending=[True, False])
             rows = pl.Series(f"{role}_row", np.arange(len(counts), dtype=np.int32))
             events = events.join(counts.select(role, rows), on=role, maintain_order="left")
             vocabularies[role] = Vocabulary(counts[role], name=role)
-        order = ["user_row", *(["time"] if times is not None else []), *(["item"] if ties == "id" else [])]
-        events = events.sort(order, maintain_order=True)
-        return cls.from_sorted(vocabularies["user"], vocabularies["item"], events)
+        given = ties == "given"
+        if times is not None and not given:
+            events = events.with_columns(tie=_tie_keys(events, vocabularies, tie_seed))
+        within = ["time"] if given else ["time", "order", "tie"] if times is not None else ["order", "item"]
+        # As in the preparation of files: weights and labels decide between events that are otherwise equal.
+        within += [] if given else ["weight", "label"]
+        events = events.sort(["user_row", *(name for name in within if name in events.columns)], maintain_order=True)
+        if orders is not None:
+            events = events.with_columns(order=pl.Series(number_orders(events)))
+        return cls.from_sorted(vocabularies["user"], vocabularies["item"], events, ties_given=given)
 
     @classmethod
     def from_frame(
-        cls, frame: Any, user: str = "user", item: str = "item", time: str = "time", weight: str = "weight"
+        cls,
+        frame: Any,
+        user: str | None = None,
+        item: str | None = None,
+        time: str | None = None,
+        weight: str | None = None,
+        order: str | None = None,
+        kind: str | None = None,
+        **options: Any,
     ) -> Interactions:
         """Events of a pandas, Polars or pyarrow data frame, one per row; the arguments are the names of its columns.
 
-        The columns `time` and `weight` are used if they are there. For more options see `from_pairs`.
+        Columns that are not named are recognised as `from_file` recognises them, by names and values; `notes` lists
+        what was recognised, what is not used and which rows were left out. `time=""` and `order=""` leave times and
+        orders out. `options`: time_unit, time_format, ties ("shuffle" or "given"), tie_seed, ordered, rating, and the
+        filters of `from_file` (minimum_rating, event_weights, label_events, since, until, duplicates, ...).
         """
-        columns = open_frame(
-            frame,
-            f"from_frame takes a pandas, Polars or pyarrow frame, not {type(frame).__name__}: "
-            "use from_pairs(users, items, times)",
-        )
-        for role, name in (("user", user), ("item", item)):
-            if name not in columns.columns:
-                names = ", ".join(map(str, columns.columns))
-                raise InputError(f"the frame has no column {name!r}, only {names}: give from_frame(..., {role}=NAME)")
-        for role, name in (("time", time), ("weight", weight)):
-            if name != role and name not in columns.columns:
-                raise InputError(f"the frame has no column {name!r} for the {role}: check the name")
-        arrow = columns.implementation.is_pyarrow()
-        wanted = {"users": user, "items": item, "times": time, "weights": weight}
-        present = {role: columns[name] for role, name in wanted.items() if name in columns.columns}
-        given: dict[str, Any] = {role: one.to_polars() if arrow else one.to_native() for role, one in present.items()}
-        return cls.from_pairs(**given)
+        from lorentzrec.ingest.frame_reading import read_frame
+
+        names = {"user": user, "item": item, "time": time, "weight": weight, "order": order, "kind": kind}
+        return read_frame(frame, {role: name for role, name in names.items() if name is not None}, options)
 
     @classmethod
     def from_sorted(
-        cls, users: Vocabulary, items: Vocabulary, events: pl.DataFrame, notes: tuple[str, ...] = ()
+        cls,
+        users: Vocabulary,
+        items: Vocabulary,
+        events: pl.DataFrame,
+        notes: tuple[str, ...] = (),
+        *,
+        ties_given: bool = False,
     ) -> Interactions:
-        """Events sorted by `user_row`, with `item_row` and, where known, `time`, `weight` and `label`."""
-        known = {f"{name}s": events[name].to_numpy() for name in ("time", "weight", "label") if name in events.columns}
+        """Events sorted by `user_row`, with `item_row` and, where known, `time`, `weight`, `label` and `order`."""
+        names = [name for name in ("time", "weight", "label", "order") if name in events.columns]
+        known: dict[str, Any] = {f"{name}s": events[name].to_numpy() for name in names}
         # Finding a million borders in sorted rows is quicker than counting tens of millions of rows.
         offsets = np.searchsorted(events["user_row"].to_numpy(), np.arange(len(users) + 1, dtype=np.int32))
-        return cls(users, items, offsets, events["item_row"].to_numpy(), **known, notes=notes)
+        known |= {"ties_given": ties_given, "notes": notes}
+        return cls(users, items, offsets, events["item_row"].to_numpy(), **known)
 
     @classmethod
     def from_csr(cls, user_items: Any, user_ids: Any = None, item_ids: Any = None) -> Interactions:
@@ -180,19 +205,22 @@ class Interactions:
         )
 
     @classmethod
-    def from_file(cls, path: str | Path, reader: str | None = None, **options: Any) -> Interactions:
-        """Events of a file, folder or pattern: CSV, JSON lines or Parquet, local or `az://`, `s3://`.
+    def from_file(
+        cls, path: str | Path | Sequence[str | Path], reader: str | None = None, **options: Any
+    ) -> Interactions:
+        """Events of a file, folder or pattern, or of several: CSV, JSON lines, Parquet, Arrow or Excel, local or
+        `az://`, `s3://`.
 
         `reader` names a known layout ("movielens-1m", "amazon-reviews", ...). `options` describe the files: they are
-        the fields of `ingest.sources.Source` (user_column, item_column, time_column, weight_column, separator,
-        encoding, time_format, ordered, ...); or they choose events, and are those of `ingest.config.PrepareConfig`
+        the fields of `ingest.sources.Source` (user_column, item_column, time_column, order_column, separator,
+        encoding, time_format, ties, ...); or they choose events, and are those of `ingest.config.PrepareConfig`
         (on_error, minimum_rating, event_weights, since, until, bot_events, duplicates, minimum_user_events, k_core,
         ...). The result is that of `lorentzrec prepare` with the same options; `notes` lists what was recognised and
         left out.
         """
         from lorentzrec.ingest.prepare import read_interactions
 
-        return read_interactions([path], reader, **options)
+        return read_interactions([path] if isinstance(path, str | Path) else path, reader, **options)
 
     @classmethod
     def from_dataset(cls, path: str | Path, part: str | None = None) -> Interactions:
@@ -239,13 +267,6 @@ class Interactions:
         neighbours = int(self._same_user.sum())
         return float(self._tied.sum() / neighbours) if neighbours else 0.0
 
-    @cached_property
-    def ties_by_id(self) -> bool:
-        """Whether a customer's events with equal times are in the order of item ids, and not of the input."""
-        ranks = np.empty(len(self.items), np.int64)
-        ranks[self.items.series.arg_sort().to_numpy()] = np.arange(len(self.items))
-        return not bool((self._tied & (np.diff(ranks[self.item_rows]) < 0)).any())
-
     @property
     def _same_user(self) -> Booleans:
         """For each event but the last, whether the next is of the same customer."""
@@ -279,11 +300,12 @@ class Interactions:
 
     def event_columns(self) -> dict[str, NDArray[Any]]:
         """The arrays with one entry per event, by field name, where known."""
-        columns = {"item_rows": self.item_rows, "times": self.times, "weights": self.weights, "labels": self.labels}
+        names = ("item_rows", "times", "weights", "labels", "orders")
+        columns = {name: getattr(self, name) for name in names}
         return {name: values for name, values in columns.items() if values is not None}
 
     def to_frame(self) -> pl.DataFrame:
-        """A row per event: user_row, item_row, and time, weight and label where known; see `from_sorted`."""
+        """A row per event: user_row, item_row, and time, weight, label and order where known; see `from_sorted`."""
         import polars as pl
 
         columns = {"user_row": self.user_rows, **self.event_columns()}
@@ -329,7 +351,7 @@ class Interactions:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of the content: ids, and events in order with their times, weights and labels."""
+        """A hash of the content: ids, and events in order with their times, weights, labels and orders."""
         digest = hashlib.sha256()
         self.users.update_digest(digest)
         self.items.update_digest(digest)
@@ -373,6 +395,20 @@ def _check_arrays(data: Interactions) -> None:
     if data.weights is not None and len(rows) and not (data.weights.min() > 0 and np.isfinite(data.weights.max())):
         event = int((~((data.weights > 0) & np.isfinite(data.weights))).argmax())
         raise InputError(f"the weight of event {event + 1} is {data.weights[event]}: weights are positive and finite")
+
+
+def _tie_keys(events: pl.DataFrame, vocabularies: dict[str, Vocabulary], seed: int) -> NDArray[np.int64]:
+    """What orders events with equal times, as in the preparation of files."""
+    codes = {}
+    for role, vocabulary in vocabularies.items():
+        ranks = np.empty(len(vocabulary), np.int64)
+        ranks[vocabulary.series.arg_sort().to_numpy()] = np.arange(len(vocabulary))
+        codes[role] = ranks
+    times = np.rint(events["time"].to_numpy() * float(MICROSECONDS)).astype(np.int64)
+    users, items = events["user_row"].to_numpy(), events["item_row"].to_numpy()
+    keys = (random_key(2 * seed, codes["user"])[users], random_key(2 * seed + 1, codes["item"])[items])
+    found: NDArray[np.int64] = tie_key(*keys, times, codes["item"][items])
+    return found
 
 
 def _weight_series(series: pl.Series) -> pl.Series:

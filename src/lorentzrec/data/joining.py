@@ -32,21 +32,29 @@ def reindex(data: Interactions, users: Vocabulary, items: Vocabulary) -> Interac
 def concatenate(parts: Sequence[Interactions]) -> Interactions:
     """Events with the same vocabularies as one: for each customer those of the first part, then those of the next.
 
-    Weights and labels that only some parts have are 1 and true in the others; times are kept if all parts have them.
+    Weights and labels that only some parts have are 1 and true in the others; times and orders are kept if all parts
+    have them. Equal numbers of orders are one order: see `append` for events of other files.
     """
     import polars as pl
 
     events = pl.concat([part.to_frame() for part in parts], how="diagonal_relaxed")
     if not all(part.ordered for part in parts):
         events = events.drop("time", strict=False)
+    notes = parts[0].notes
+    if "order" in events.columns and events["order"].null_count():
+        events = events.drop("order")
+        notes = (*notes, "the orders of some events are not known, so that orders are not used")
     events = events.with_columns(pl.col("^weight$").fill_null(1.0), pl.col("^label$").fill_null(True))
     events = events.sort("user_row", maintain_order=True)
-    return Interactions.from_sorted(parts[0].users, parts[0].items, events, parts[0].notes)
+    given = all(part.ties_given for part in parts)
+    return Interactions.from_sorted(parts[0].users, parts[0].items, events, notes, ties_given=given)
 
 
 def append(earlier: Interactions, later: Interactions) -> Interactions:
-    """Both, in the union of their vocabularies: the rows of `earlier` do not change."""
+    """Both, in the union of their vocabularies: the rows of `earlier` do not change. No order is part of both."""
     users, items = earlier.users.union(later.users), earlier.items.union(later.items)
+    if earlier.orders is not None and later.orders is not None and len(earlier):
+        later = replace(later, orders=later.orders + (earlier.orders.max() + 1))
     return concatenate([reindex(earlier, users, items), reindex(later, users, items)])
 
 

@@ -20,10 +20,8 @@ from lorentzrec.counting import Count
 from lorentzrec.data.arrays import Booleans, Integers, offsets_of
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.joining import concatenate, reindex
+from lorentzrec.data.random_keys import KEY_RANGE, random_key
 from lorentzrec.errors import ConfigError, InputError
-
-KEY_RANGE = 2**31 - 1
-"""`random_key` gives whole numbers below this, a prime."""
 
 SECONDS_PER_DAY = 86_400
 
@@ -55,21 +53,6 @@ class Rule:
     needs_times: bool = False
     last_event_rule: bool = False
     """Whether "last" means "one at random" on data without times."""
-
-
-def random_key(seed: int, *columns: Any) -> Any:
-    """A whole number in [0, KEY_RANGE) per entry, the same for the same (seed, columns) on every engine.
-
-    Each column is added to the key, which is then scaled and squared modulo a prime, twice. No product leaves 63 bits,
-    so engines that wrap around and engines that refuse to overflow agree.
-    """
-    key: Any = (seed * 1_000_003 + 12_345) % KEY_RANGE
-    for column in columns:
-        key = (column + key) % KEY_RANGE
-        for factor, constant in ((1_640_531_527, 748_932_582), (1_566_083_941, 362_436_069)):
-            key = (key * factor + constant) % KEY_RANGE
-            key = key * key % KEY_RANGE
-    return key * 1_812_433_253 % KEY_RANGE
 
 
 def _held_position(events: EventColumns, seed: int) -> Any:

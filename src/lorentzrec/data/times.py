@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from lorentzrec.errors import ConfigError, InputError, RowFault
 
 if TYPE_CHECKING:
     import polars as pl
 
-TimeUnit = Literal["auto", "seconds", "milliseconds", "microseconds", "iso"]
+TimeUnit = Literal["auto", "seconds", "milliseconds", "microseconds", "nanoseconds", "iso"]
 
 MICROSECONDS = 1_000_000
 """In one second."""
@@ -21,7 +21,10 @@ OLDEST_TIME = -62_135_596_800 * MICROSECONDS
 SAMPLE = 100
 """How many first values of a column decide its notation."""
 
-_UNITS = {"seconds": MICROSECONDS, "milliseconds": 1_000, "microseconds": 1}
+_UNITS = {"seconds": MICROSECONDS, "milliseconds": 1_000, "microseconds": 1, "nanoseconds": 1e-3}
+"""Microseconds in one unit."""
+_LIKELY = (946_684_800, 2_051_222_400)
+"""Unix seconds of the years 2000 and 2035: numbers between them, in any unit, are probably times."""
 
 _ISO = (
     r"^\s*(?P<date>\d{4}-\d\d-\d\d|\d{8})"
@@ -64,9 +67,12 @@ def convert_to_microseconds(
             "or `time_unit='seconds'` if they are unix seconds"
         )
     factor = _UNITS["seconds" if unit == "auto" else unit]
-    # Earlier and later times are faults anyway; clipping them keeps the product within 64 bits.
-    beyond = -2 * OLDEST_TIME // factor
-    whole = field.cast(pl.Int64, strict=False).clip(-beyond, beyond) * factor
+    if unit == "nanoseconds":
+        whole, beyond = field.cast(pl.Int64, strict=False) // 1_000, float(2**63)
+    else:
+        # Earlier and later times are faults anyway; clipping them keeps the product within 64 bits.
+        beyond = -2 * OLDEST_TIME // factor
+        whole = field.cast(pl.Int64, strict=False).clip(int(-beyond), int(beyond)) * int(factor)
     if kind.is_integer():
         return whole, RowFault("does not fit 64 bits with sign")
     number = field.cast(pl.Float64, strict=False)
@@ -79,7 +85,8 @@ def fault_of_late_times(sample: pl.Series) -> RowFault:
     import polars as pl
 
     numbers = sample.cast(pl.Float64, strict=False).drop_nulls()
-    likely = "microseconds" if len(numbers) and float(numbers.median()) > 1e14 else "milliseconds"  # type: ignore[arg-type]
+    middle = float(numbers.median() or 0)  # type: ignore[arg-type]
+    likely = "nanoseconds" if middle > 1e17 else "microseconds" if middle > 1e14 else "milliseconds"
     return RowFault("after the year 2099", f"`time_unit='{likely}'`" if len(numbers) else "")
 
 
@@ -94,6 +101,7 @@ def convert_to_seconds(series: pl.Series, *, unit: TimeUnit = "auto", time_forma
     that is not a time."""
     import polars as pl
 
+    check_unit(unit)
     if series.dtype in (pl.Categorical, pl.Enum):
         series = series.cast(pl.String)
     sample = series.head(SAMPLE)
@@ -114,6 +122,51 @@ def convert_to_seconds(series: pl.Series, *, unit: TimeUnit = "auto", time_forma
     if series.dtype.is_numeric() and unit in ("auto", "seconds") and time_format is None:
         return series.cast(pl.Int64) if series.dtype.is_integer() else series.cast(pl.Float64)
     return seconds_of(instants)
+
+
+def are_times(sample: pl.Series) -> bool:
+    """Whether the first values of a column are probably times: dates, text of a known notation, or unix times."""
+    import polars as pl
+
+    if sample.dtype in (pl.Date, pl.Datetime):
+        return True
+    values = sample.drop_nulls()
+    if values.dtype in (pl.Categorical, pl.Enum):
+        values = values.cast(pl.String)
+    if values.dtype == pl.String:
+        values = values.str.strip_chars()
+        values = values.filter(values != "")
+    if len(values) == 0 or not (values.dtype == pl.String or values.dtype.is_numeric()):
+        return False
+    numbers = values.cast(pl.Float64, strict=False)
+    if numbers.null_count() == 0:
+        low, high = _LIKELY
+        units = [low * MICROSECONDS <= numbers * factor for factor in _UNITS.values()]
+        below = [numbers * factor < high * MICROSECONDS for factor in _UNITS.values()]
+        plausible = any(bool((above & under).all()) for above, under in zip(units, below, strict=True))
+        return plausible or bool(_looks_like_a_date(values.cast(pl.String)).all())
+    if values.dtype != pl.String or not bool(values.str.contains(r"^[\p{L}\d][\p{L}\d .,:/+-]{5,39}$").all()):
+        return False
+    iso = values.to_frame("time").select(_parse_iso(pl.col("time"))).to_series()
+    return iso.null_count() == 0 or _suggest_formats(values) != "`time_format`"
+
+
+def suggest_time_format(sample: pl.Series) -> str:
+    """The option that reads text that is not ISO 8601; empty if it is, or if the values are no text."""
+    import polars as pl
+
+    values = sample.drop_nulls()
+    if values.dtype != pl.String or len(values) == 0:
+        return ""
+    numbers = values.cast(pl.Float64, strict=False)
+    iso = values.to_frame("time").select(_parse_iso(pl.col("time"))).to_series()
+    return _suggest_formats(values.str.strip_chars()) if iso.null_count() and numbers.null_count() else ""
+
+
+def check_unit(unit: str) -> None:
+    """Refuse the name of a unit that does not exist."""
+    if unit not in get_args(TimeUnit):
+        raise ConfigError(f"time_unit is {unit!r}: give one of {', '.join(get_args(TimeUnit))}")
 
 
 def parse_moment(text: str | float, name: str) -> int:

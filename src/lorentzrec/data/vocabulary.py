@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.counting import Count
+from lorentzrec.data.frames import polars_series
 from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
@@ -208,10 +209,42 @@ def id_series(values: Any, name: str) -> pl.Series:
     raise InputError(f"{name}s are of type {series.dtype}: {name}s must be strings or integers, convert them first")
 
 
+def nullable_ids(values: Any, name: str) -> tuple[pl.Series, bool]:
+    """A column of a frame as ids, null where one is missing, and whether integers became text because some are text."""
+    import polars as pl
+
+    if str(getattr(values, "dtype", "")) != "object":
+        return polars_series(values, f"the {name}s", "give strings or integers"), False
+    plain = [None if _is_missing(value) else value for value in values.tolist()]
+    present = [value for value in plain if value is not None]
+    kinds = set(map(type, present))
+    if kinds and all(issubclass(kind, float) for kind in kinds):
+        return pl.Series(plain, dtype=pl.Float64), False
+    mixed = any(issubclass(kind, str) for kind in kinds) and len(kinds) > 1
+    if mixed and all(issubclass(kind, str | int | float | np.integer) and kind is not bool for kind in kinds):
+        return pl.Series([None if value is None else _spell(value) for value in plain], dtype=pl.String), True
+    ids = iter(_series_of_objects(present, name)) if present else iter(())
+    return pl.Series([None if value is None else next(ids) for value in plain]), False
+
+
+def _is_missing(value: Any) -> bool:
+    return (
+        value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
+    )
+
+
+def _spell(value: Any) -> str:
+    """An id as text, whole numbers without a point."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
 def _series_of_objects(values: list[Any], name: str) -> pl.Series:
     import polars as pl
 
+    missing = next((row for row, value in enumerate(values) if _is_missing(value)), None)
     kinds = set(map(type, values))
+    if missing is not None and not all(kind is type(None) or issubclass(kind, float) for kind in kinds):
+        raise InputError(f"the {name} in row {missing + 1} is missing: give every event one, or drop the row")
     if kinds <= {UUID}:
         return pl.Series(list(map(str, values)), dtype=pl.String)
     if all(kind is type(None) or issubclass(kind, float) for kind in kinds):

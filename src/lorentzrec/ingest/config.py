@@ -77,8 +77,9 @@ class PrepareConfig:
 
     Change it if a few customers have most of the events.
     """
-    duplicates: Literal["keep", "first", "last", "sum"] = "keep"
-    """Events of one customer with one item: keep all, the first, the last, or one with the sum of their weights.
+    duplicates: Literal["keep", "exact", "first", "last", "sum"] = "keep"
+    """Events of one customer with one item: keep all, drop exact copies of a row, or keep the first, the last, or one
+    with the sum of their weights.
 
     Change it to `first` or `sum` if repeated purchases carry no information.
     """

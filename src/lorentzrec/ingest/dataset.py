@@ -1,9 +1,10 @@
 """The dataset folder: events sorted by customer and time, two vocabularies and a manifest.
 
-    interactions.parquet   user_row, item_row, time, weight, label, part, next_item_row; one file, or a folder of files
-                           whose names sort in row order. Columns that the data do not have are left out; `label` is
-                           true for targets, `part` is a position in the manifest's `parts`, and `next_item_row` is the
-                           customer's next target after this row.
+    interactions.parquet   user_row, item_row, time, weight, label, order, part, next_item_row; one file, or a folder of
+                           files whose names sort in row order. Columns that the data do not have are left out; `label`
+                           is true for targets, `order` is equal for events of one order of a customer, `part` is a
+                           position in the manifest's `parts`, and `next_item_row` is the customer's next target after
+                           this row.
     users.parquet          row, id, count
     items.parquet          row, id, count, and the columns of an item table (title, category, price, image, attribute:*)
     rejected.parquet       file, line, fault, text of faulty rows, if preparation skipped any
@@ -36,10 +37,12 @@ from lorentzrec.counting import with_counts
 from lorentzrec.data.arrays import update_digest
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions
+from lorentzrec.data.order_numbers import number_orders
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ArtifactError, ConfigError, InputError
 from lorentzrec.ingest.dataset_checks import AGAIN, COLUMNS, DATASET, check_events, check_manifest, read_vocabulary
 from lorentzrec.ingest.item_table import attribute_columns, attributes_of
+from lorentzrec.ingest.sorted_events import NO_TIES, Ties, count_ties
 from lorentzrec.ingest.storage import (
     fetch,
     is_remote,
@@ -71,6 +74,7 @@ class EventFile:
     """Events of each part; one number if there are no parts."""
     blocks: bytes
     """The block hashes, 32 bytes each, one after another."""
+    ties: Ties = NO_TIES
 
 
 def write_events(frame: pl.DataFrame, address: str, *, part_count: int = 1, whole: bool = False) -> EventFile:
@@ -81,6 +85,7 @@ def write_events(frame: pl.DataFrame, address: str, *, part_count: int = 1, whol
     import polars as pl
 
     frame = cast_columns(frame)
+    ties = count_ties(frame)
     if "label" in frame.columns:
         following = pl.when("label").then("item_row").backward_fill().shift(-1).over("user_row")
     else:
@@ -90,13 +95,16 @@ def write_events(frame: pl.DataFrame, address: str, *, part_count: int = 1, whol
     name = EVENTS if whole else f"{EVENTS}/part-{frame['user_row'][0] if len(frame) else 0:010d}.parquet"
     sha = write_frame(frame.with_columns(next_item_row=following), address, name)
     counts = np.bincount(frame["part"].to_numpy(), minlength=part_count) if "part" in frame.columns else [len(frame)]
-    return EventFile(name, sha, tuple(int(count) for count in counts), _hash_blocks(frame))
+    return EventFile(name, sha, tuple(int(count) for count in counts), _hash_blocks(frame), ties)
 
 
 def cast_columns(frame: pl.DataFrame) -> pl.DataFrame:
-    """The columns of a dataset in its types; some engines have no small or unsigned integers."""
+    """The columns of a dataset in its types, for sorted events: some engines have no small or unsigned integers, and
+    orders are text."""
     import polars as pl
 
+    if frame.schema.get("order") == pl.String:
+        frame = frame.with_columns(order=pl.Series(number_orders(frame)))
     return frame.select(
         pl.col(name) if str(frame.schema[name]) in types else pl.col(name).cast(getattr(pl, types[0]))
         for name, types in COLUMNS.items()
@@ -336,7 +344,8 @@ class Dataset:
             events = pl.read_parquet(list(files.values()), columns=columns, glob=False).rechunk()
         users, items = (self._read_vocabulary(name, ["row", "id"])[1] for name in ("user", "item"))
         check_events(events, self.manifest, join(self.address, EVENTS), files)
-        whole = Interactions.from_sorted(users, items, events, tuple(self.manifest.get("notes", ())))
+        notes, given = tuple(self.manifest.get("notes", ())), self.manifest.get("ties") == "given"
+        whole = Interactions.from_sorted(users, items, events, notes, ties_given=given)
         return whole, events["part"].to_numpy() if "part" in columns else np.empty(0, np.uint8)
 
     def scan_training(self) -> pl.LazyFrame:

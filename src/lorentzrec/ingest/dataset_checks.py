@@ -39,6 +39,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "time": ("Int64", "Float64"),
     "weight": ("Float32",),
     "label": ("Boolean",),
+    "order": ("Int32",),
     "part": ("UInt8",),
 }
 """Columns of the events in the order of the files and the digest, and their types."""
@@ -118,6 +119,8 @@ def check_events(events: pl.DataFrame, manifest: Mapping[str, Any], place: str, 
             refuse(name, ~column.is_finite(), "it must be finite")
         if name == "weight":
             refuse(name, column <= 0, "it must be positive")
+        if name == "order":
+            refuse(name, column < 0, "it must be at least 0")
     for name, limit in {"user_row": counts["users"], "item_row": counts["items"], "part": len(parts)}.items():
         if name in events.columns:
             column = events[name]

@@ -15,7 +15,8 @@ from lorentzrec.ingest.layouts import detect_layout
 from lorentzrec.ingest.lines import scan_lines
 from lorentzrec.ingest.reading import fault_error
 from lorentzrec.ingest.sources import Source
-from lorentzrec.ingest.storage import fetch, list_files, parquet_faults
+from lorentzrec.ingest.storage import fetch, list_files
+from lorentzrec.ingest.tables import FORMATS, field_of, scan_table, table_faults
 
 if TYPE_CHECKING:
     import polars as pl
@@ -75,9 +76,11 @@ def read_item_table(
         for number, file in enumerate(list_files(address, name=source.file_name)):
             path = fetch(file.address, Path(scratch))
             layout = detect_layout(path, source, file.address, wanted)
-            if layout.format == "parquet":
-                with parquet_faults(file.address, "it is not a Parquet file, give one", InputError):
-                    table = pl.read_parquet(path, columns=list(dict.fromkeys(layout.roles.values())), glob=False)
+            if layout.format in FORMATS:
+                with table_faults(file.address, layout.format):
+                    frame = scan_table(path, file.address, layout.format)
+                    schema, names = frame.collect_schema(), dict.fromkeys(layout.roles.values())
+                    table = frame.select(field_of(name, schema) for name in names).collect()
             else:
                 table = scan_lines(path, layout, Path(scratch, str(number))).collect()
                 about = {name: pl.col(f"__{name}") for name in ("line", "fault", "text")}

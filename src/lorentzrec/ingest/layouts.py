@@ -5,34 +5,43 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from lorentzrec.errors import InputError, RowFault
-from lorentzrec.ingest.sources import ROLES, Source
-from lorentzrec.ingest.storage import file_name, parquet_faults
+from lorentzrec.ingest.compression import content_name
+from lorentzrec.ingest.file_kinds import detect_kind, require_excel
+from lorentzrec.ingest.recognition import Column, guess_columns, names_of, recognise, sample_faults
+from lorentzrec.ingest.sources import READERS, ROLES, Source, reader_of_file
+from lorentzrec.ingest.storage import file_name
+from lorentzrec.ingest.tables import FORMATS, field_of, scan_table, table_faults, typed_columns
 from lorentzrec.ingest.text import (
     detect_encoding,
     has_unreadable,
     is_utf8,
     read_first_lines,
     read_lines,
+    show_unreadable,
     suggest_encoding,
 )
 
-KNOWN_NAMES = {
-    "user": "(user|visitor|customer|client|member)(id)?|uid|reviewerid",
-    "item": "(item|movie|product|article|book)(id)?|asin|sku|isbn",
-    "time": "time|timestamp|ts|date|datetime|eventtime",
-    "rating": "rating|bookrating|score|stars|overall",
-}
-"""Names of columns that are recognised, in lower case and without other characters: `User-ID` is userid."""
+if TYPE_CHECKING:
+    import polars as pl
 
-_FORMATS = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".npz": "csr"}
+_FORMATS = {
+    **dict.fromkeys((".json", ".jsonl", ".ndjson"), "json"),
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow"),
+    **dict.fromkeys((".xlsx", ".xls", ".xlsm", ".xlsb", ".ods"), "excel"),
+    ".parquet": "parquet",
+    ".npz": "csr",
+}
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".inter": "\t"}
 _SPELLED = {"\t": "tabs", " ": "spaces"}
 _FIRST_LINES = 20
+_SAMPLE = 100
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,8 @@ class Layout:
     integers."""
     notes: tuple[str, ...] = ()
     """What was recognised rather than given."""
+    hints: tuple[str, ...] = ()
+    """Options that the first rows suggest, for an error about others."""
     part: int = 0
     """0 for training events, 1 for the test events of the split `given`."""
     number: int = 0
@@ -69,18 +80,30 @@ class Layout:
         return [*self.roles, *([self.position_column] if self.position_column else [])]
 
 
-def detect_layout(path: Path, source: Source, address: str, wanted: Mapping[str, str | None] | None = None) -> Layout:
-    """The layout of a local file, from its first lines; an `InputError` if it does not fit the source.
+def detect_layout(
+    path: Path,
+    source: Source,
+    address: str,
+    wanted: Mapping[str, str | None] | None = None,
+    *,
+    needed: Collection[str] = (),
+) -> Layout:
+    """The layout of a local file, from its first lines; an `InputError` with everything that does not fit the source.
 
     `address`: where it comes from, for errors. `wanted`: role -> column, for tables of other things than events; None:
-    the column of that name, if there is one.
+    the column of that name, if there is one. `needed`: roles that an option needs.
     """
     if path.stat().st_size == 0:
         raise InputError(f"{address} is empty: give a file with content")
-    file_format, usual = _detect_format(path, address, source)
+    notes: list[str] = []
+    kind = detect_kind(path, address)
+    name = content_name(path, address) if kind is None else file_name(address)
+    if kind is None and wanted is None:
+        source = _use_known_reader(name, source, notes)
+    file_format, usual = _detect_format(path, name, address, source, kind)
     if file_format != "csv":
         source = replace(source, escape=None)  # in JSON, a backslash has its own meaning
-    separator, notes = usual, []
+    separator = usual
     if file_format == "adjacency":
         roles = {"user": "user", "item": "item"}
         return Layout(address, source, "adjacency", usual, tuple(roles), roles, dict.fromkeys(roles, "either"))
@@ -91,74 +114,98 @@ def detect_layout(path: Path, source: Source, address: str, wanted: Mapping[str,
         return Layout(address, source, "csr", "", tuple(roles.values()), roles, dict.fromkeys(roles, "integer"))
     if file_format == "csv" and source.separator is None:
         lines = read_first_lines(path, source, address, _FIRST_LINES)
-        spaces = Path(file_name(address)).suffix not in _SEPARATORS
+        spaces = Path(name).suffix not in _SEPARATORS
         count = len(source.columns) or None
         separator = detect_separator(lines, usual, source.quote, header=source.has_header, fields=count, spaces=spaces)
         if separator != usual:
             notes.append(f"fields are separated by {_SPELLED.get(separator, repr(separator))}")
-    if file_format != "parquet" and is_utf8(source.encoding):
+    if file_format not in FORMATS and is_utf8(source.encoding):
         encoding = detect_encoding(path, source.encoding, address)
         if not is_utf8(encoding):
             notes.append(f"the encoding is {encoding.upper()}")
-    columns = _read_columns(path, source, address, file_format, separator)
-    roles = _event_roles(columns, source, address, notes) if wanted is None else _table_roles(columns, wanted)
-    for role, column in roles.items():
-        if column not in columns:
-            kind, colon, _ = role.partition(":")
-            other = f"give `{role}_column`" if wanted is None else "name one of these, or rename it"
-            action = "check `attributes`" if colon else other
-            raise InputError(f"{address} has no column {column!r} for the {kind}, only {', '.join(columns)}: {action}")
-    kinds = {role: columns[column] for role, column in roles.items()}
-    return Layout(address, source, file_format, separator, tuple(columns), roles, kinds, tuple(notes))
+    if file_format == "csv":
+        columns, faults = _read_csv_columns(path, name, source, address, separator, notes)
+    else:
+        tabular = file_format in FORMATS
+        faults = []
+        columns = (
+            _read_table_columns(path, address, file_format, notes)
+            if tabular
+            else _read_json_columns(path, source, address)
+        )
+    if wanted is None:
+        recognised = recognise(columns, source, needed)
+        roles, notes = recognised.roles, [*notes, *recognised.notes]
+        faults += recognised.faults
+        suggested = sample_faults(columns, roles, source)
+        faults += suggested if faults else []
+    else:
+        roles, suggested = _table_roles(columns, wanted), []
+        faults += _missing_columns(columns, roles)
+    if faults:
+        raise layout_error(address, faults)
+    kinds = {one.name: one.kind for one in columns}
+    names = tuple(one.name for one in columns)
+    held = {role: kinds[column] for role, column in roles.items()}
+    hints = tuple(fault.option for fault in suggested)
+    return Layout(address, source, file_format, separator, names, roles, held, tuple(notes), hints)
 
 
-def _event_roles(columns: Mapping[str, str], source: Source, address: str, notes: list[str]) -> dict[str, str]:
-    roles = {role: column for role in ROLES if (column := source.column_of(role))}
-    taken = set(roles.values())
-    for role in ("user", "item", "time"):
-        if source.column_of(role) is not None or (role == "time" and source.ordered):
-            continue
-        known = [name for name in _find_known(columns, role) if name not in taken]
-        if role in columns:
-            roles[role] = role
-        elif len(known) == 1:
-            roles[role] = known[0]
-            notes.append(f"the column {known[0]!r} is taken for the {role}")
-        elif role == "time" and known:
-            those = " and ".join(map(repr, known))
-            notes.append(f"{those} look like times and are not used: choose one with `time_column`")
-        elif role != "time":
-            found = ", ".join(known or columns)
-            raise InputError(
-                f"{address} has no column {role!r}, {'but' if known else 'only'} {found}: "
-                f"name the column of the {role} with `{role}_column`"
-            )
-    if source.weight_column is None and "weight" in columns:
-        roles["weight"] = "weight"
-    unused = [name for name in columns if name not in roles.values()]
-    if "time" not in roles and not source.ordered and source.time_column is None:
-        timely = [name for name in unused if "time" in name.lower() or "date" in name.lower()]
-        others = [name for name in timely if name not in _find_known(columns, "time")]
-        notes += [f"{name!r} may be a time and is not used: if it is, give `time_column`" for name in others[:1]]
-    for name in _find_known(unused, "rating")[:1]:
-        notes.append(f"the column {name!r} is not used: keep good ratings with `rating_column` and `minimum_rating`")
-    return {role: roles[role] for role in ROLES if role in roles}
+def layout_error(address: str, faults: Sequence[RowFault]) -> InputError:
+    """One error for all that is wrong with a file, with the options that resolve it."""
+    reasons = "; ".join(dict.fromkeys(fault.reason for fault in faults))
+    options = list(dict.fromkeys(fault.option for fault in faults if fault.option))
+    single = re.fullmatch(r"`([a-z]+)_column`", options[0]) if len(faults) == len(options) == 1 else None
+    if single:
+        role = single[1]
+        action = f"name the column of the {role} with {options[0]}"
+    else:
+        action = f"give {' and '.join(options)}" if options else "name one of these, or rename it"
+    return InputError(f"{address} has {reasons}: {action}")
 
 
-def _table_roles(columns: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, str]:
-    roles = {role: column or role for role, column in wanted.items() if column or role in columns}
-    known = _find_known(columns, "item")
+def _use_known_reader(name: str, source: Source, notes: list[str]) -> Source:
+    """The source with the layout of a known data set, if the file has its name and nothing else was said about it."""
+    reader = reader_of_file(name)
+    untouched = (source.format, source.separator, source.columns, source.header) == ("auto", None, (), None)
+    if reader is None or not untouched:
+        return source
+    known, plain = READERS[reader], Source()
+    given = {one.name: getattr(source, one.name) for one in fields(source)}
+    changed = {name: value for name, value in given.items() if value != getattr(plain, name)}
+    notes.append(f"the file is read as {reader}, by its name: give `format='csv'` if it is something else")
+    return replace(known, **changed)
+
+
+def _missing_columns(columns: Sequence[Column], roles: Mapping[str, str]) -> list[RowFault]:
+    names = [one.name for one in columns]
+    return [
+        RowFault(
+            f"no column {column!r} for the {role.partition(':')[0]}, only {', '.join(names)}",
+            "`attributes`" if ":" in role else "",
+        )
+        for role, column in roles.items()
+        if column not in names
+    ]
+
+
+def _table_roles(columns: Sequence[Column], wanted: Mapping[str, str | None]) -> dict[str, str]:
+    names = [one.name for one in columns]
+    roles = {role: column or role for role, column in wanted.items() if column or role in names}
+    known = names_of(columns, "item")
     return {"item": known[0] if len(known) == 1 else "item"} | roles
 
 
-def _find_known(names: Sequence[str] | Mapping[str, str], role: str) -> list[str]:
-    return [name for name in names if re.fullmatch(KNOWN_NAMES[role], "".join(filter(str.isalnum, name.lower())))]
-
-
-def _detect_format(path: Path, address: str, source: Source) -> tuple[str, str]:
-    """The format, and the separator that is usual in it."""
-    suffix = Path(file_name(address)).suffix.lower()
+def _detect_format(path: Path, name: str, address: str, source: Source, kind: str | None) -> tuple[str, str]:
+    """The format, and the separator that is usual in it. `kind`: the format by the first bytes, if it is no text."""
+    suffix = Path(name).suffix.lower()
     separator = source.separator or _SEPARATORS.get(suffix, ",")
+    if kind is not None:
+        if source.format not in ("auto", kind):
+            raise InputError(f"{address} is a file of the format {kind}: leave `format` out")
+        if kind == "excel":
+            require_excel(address)
+        return kind, separator
     if source.format != "auto":
         return source.format, separator
     if suffix in _FORMATS:
@@ -167,8 +214,8 @@ def _detect_format(path: Path, address: str, source: Source) -> tuple[str, str]:
         return "csv", separator
     lines = read_first_lines(path, source, address, _FIRST_LINES)
     headed = detect_separator(lines, separator, source.quote, header=True, fields=None, spaces=True)
-    names = _split_header(lines[0] if lines else "", headed, source, address)
-    if _find_known(names, "user") and _find_known(names, "item"):
+    names = [Column(name, "either") for name in _split_header(lines[0] if lines else "", headed, source, address)]
+    if names_of(names, "user") and names_of(names, "item"):
         return "csv", separator
     words = [len(line.split()) for line in lines]
     likely = "`format`, or `columns` if it is text without header"
@@ -176,39 +223,69 @@ def _detect_format(path: Path, address: str, source: Source) -> tuple[str, str]:
         likely = "`reader='sasrec'` if each line is a user and an item, oldest first"
     elif words and min(words) > 1 and len(set(words)) > 1:
         likely = "`reader='adjacency'` if each line is a user and all their items"
+    elif names and all(map(_is_value, (one.name for one in names))):
+        sample = _sample_lines(lines, headed, source, len(names))
+        likely = f"`columns='{','.join(guess_columns(sample))}'` if these are its columns, without a header"
     raise InputError(f"{address}: the format does not follow from the name: give {likely}")
 
 
-def _read_columns(path: Path, source: Source, address: str, file_format: str, separator: str) -> dict[str, str]:
-    """The columns in order, and what the values of each are: see `Layout.kinds`."""
-    if file_format == "csv":
-        return dict.fromkeys(_read_header(path, source, address, separator), "either")
-    if file_format == "parquet":
-        import polars as pl
+def _read_table_columns(path: Path, address: str, file_format: str, notes: list[str]) -> list[Column]:
+    import polars as pl
 
-        with parquet_faults(address, "it is not a Parquet file, give one", InputError):
-            schema = pl.scan_parquet(path, glob=False).collect_schema()
-        return {name: "integer" if kind.is_integer() else "text" for name, kind in schema.items()}
+    table = scan_table(path, address, file_format, notes)
+    with table_faults(address, file_format):
+        schema = table.collect_schema()
+    try:
+        first = table.head(_SAMPLE).collect()
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        first = None  # an outline of a remote file has no values; damage is reported when the file is read
+    return [
+        one if first is None else replace(one, values=first.select(field_of(one.name, schema)).to_series())
+        for one in typed_columns(schema)
+    ]
+
+
+def _read_json_columns(path: Path, source: Source, address: str) -> list[Column]:
+    import polars as pl
+
     kinds: dict[str, str] = {}
-    for line in read_first_lines(path, source, address, 100):
+    values: dict[str, list[str | None]] = {}
+    for line in read_first_lines(path, source, address, _SAMPLE):
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):
             continue  # reported with its line number when the file is read
-        for name, value in record.items() if isinstance(record, dict) else ():
-            kinds[name] = "text" if isinstance(value, str) else kinds.get(name, "either")
+        for name, value in flatten_json(record) if isinstance(record, dict) else ():
+            known = kinds.get(name, "either")
+            text = "object" if isinstance(value, dict | list) else "text" if isinstance(value, str) else known
+            kinds[name] = "object" if "object" in (text, known) else "text" if "text" in (text, known) else text
+            values.setdefault(name, []).append(None if value is None else str(value))
     if not kinds:
         raise InputError(
             f"{address}: its first lines are not JSON objects: give one object per line, or another `format`"
         )
-    return kinds
+    return [Column(name, kind, pl.Series(values[name], dtype=pl.String)) for name, kind in kinds.items()]
 
 
-def _read_header(path: Path, source: Source, address: str, separator: str) -> list[str]:
-    line = next(read_lines(path, source, address), "")
-    if not line.strip():
+def flatten_json(record: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Names and values of an object, with the fields of objects in it as `user.id` after their object."""
+    for name, value in record.items():
+        yield f"{before}{name}", value
+        if isinstance(value, dict) and before.count(".") < 5:
+            yield from flatten_json(value, f"{before}{name}.")
+
+
+def _read_csv_columns(
+    path: Path, file: str, source: Source, address: str, separator: str, notes: list[str]
+) -> tuple[list[Column], list[RowFault]]:
+    """The columns with their first values, and what is wrong with the header. `file`: the name of the file."""
+    lines = list(islice(read_lines(path, source, address), _SAMPLE))
+    faults = _find_unreadable(lines, source)
+    if not lines or not lines[0].strip():
         raise InputError(f"{address} line 1 is empty: remove it")
-    names = _split_header(line, separator, source, address)
+    names = _split_header(lines[0], separator, source, address, readable=not faults)
+    body = lines[1:] if source.has_header else lines
+    sample = _sample_lines(body, separator, source, len(names))
     if source.columns or not source.has_header:
         given = list(source.columns or ROLES[: len(names)])
         if len(given) != len(names):
@@ -217,22 +294,57 @@ def _read_header(path: Path, source: Source, address: str, separator: str) -> li
                 "check `columns`, `separator`"
             )
         names = given
-    elif file_name(address).endswith(".inter"):
+    elif file.endswith(".inter"):
         names = [name.split(":")[0] for name in names]  # RecBole writes the type behind the name: `user_id:token`
-    action = "or give `columns` if there is no header"
+    elif len(names) > 1 and all(map(_is_value, names)):
+        guessed = guess_columns(_sample_lines(lines, separator, source, len(names)))
+        what = RowFault(f"no names in line 1 ({', '.join(names)})", f"`columns='{','.join(guessed)}'`")
+        raise layout_error(address, [what, *faults])
     for place, name in enumerate(names):
         if name == "":
-            raise InputError(f"{address}: column {place + 1} has no name: name it, {action}")
-        if name in names[:place]:
-            raise InputError(f"{address} has the column {name!r} more than once: rename one of them, {action}")
-    return names
+            names[place] = f"column {place + 1}"
+            notes.append(f"column {place + 1} has no name and is not used")
+        elif name in names[:place]:
+            raise InputError(
+                f"{address} has the column {name!r} more than once: rename one of them, or give `columns` if there is "
+                "no header"
+            )
+    return [Column(name, "either", values) for name, values in zip(names, sample, strict=True)], faults
 
 
-def _split_header(line: str, separator: str, source: Source, address: str) -> list[str]:
-    if has_unreadable(line):
+def _find_unreadable(lines: Sequence[str], source: Source) -> list[RowFault]:
+    """A fault if the header has bytes that are not of the encoding; only then, since rows are reported when read."""
+    if not lines or not has_unreadable(lines[0]):
+        return []
+    return [RowFault(f"bytes that are not {source.encoding} in line 1", suggest_encoding("".join(lines)))]
+
+
+def _sample_lines(lines: Sequence[str], separator: str, source: Source, count: int) -> list[pl.Series]:
+    """The values of each of `count` columns in some lines; lines with other numbers of fields are left out."""
+    import polars as pl
+
+    records = []
+    for line in lines:
+        try:
+            fields = split_line(line, separator, source.quote)
+        except ValueError:
+            continue
+        if len(fields) == count:
+            records.append([one or None for one in fields])
+    columns = list(zip(*records, strict=True)) or [()] * count
+    return [pl.Series(values, dtype=pl.String) for values in columns]
+
+
+def _is_value(name: str) -> bool:
+    """Whether a name in a header is a number or a date, so that there is probably no header."""
+    return re.fullmatch(r"-?\d[\d.,:TZ/ -]*", name) is not None
+
+
+def _split_header(line: str, separator: str, source: Source, address: str, *, readable: bool = True) -> list[str]:
+    if has_unreadable(line) and readable:
         raise InputError(f"{address} line 1: bytes that are not {source.encoding}: give {suggest_encoding(line)}")
     try:
-        return split_line(line, separator, source.quote)
+        return split_line(show_unreadable(line) if not readable else line, separator, source.quote)
     except ValueError as error:
         raise InputError(f"{address} line 1: {error}: fix it, or give `separator` or `quote`") from None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,5 +93,17 @@ def _split_json(text: str, layout: Layout) -> tuple[str | None, ...]:
         raise ValueError(f"no JSON ({error})") from None
     if not isinstance(record, dict):
         raise ValueError("JSON, but not an object")
-    values = (record.get(name) for name in layout.names)
+    values = [_find_field(record, name) for name in layout.names]
+    for role, column in layout.roles.items():
+        if role in ("user", "item", "order") and isinstance(values[layout.names.index(column)], dict | list):
+            raise ValueError(f"column {column!r}: an object instead of an id")
     return tuple(value if value is None or isinstance(value, str) else json.dumps(value) for value in values)
+
+
+def _find_field(record: Mapping[str, Any], name: str) -> Any:
+    """The value of a field, or of the field `user.id` of an object; None if there is none."""
+    if name in record or "." not in name:
+        return record.get(name)
+    first, _, rest = name.partition(".")
+    inner = record.get(first)
+    return _find_field(inner, rest) if isinstance(inner, dict) else None

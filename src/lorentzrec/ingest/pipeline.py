@@ -7,7 +7,7 @@ split. Every order is total and every sum exact, so that all engines give the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, count
 from operator import and_
@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 import narwhals as nw
 
 from lorentzrec.counting import Count
+from lorentzrec.data.random_keys import random_key, tie_key
 from lorentzrec.data.splitting import EventColumns, find_rule, random_note, unseen_note
 from lorentzrec.data.times import MICROSECONDS, parse_moment
 from lorentzrec.errors import InputError
 from lorentzrec.ingest.engine import Engine, Frame
 from lorentzrec.ingest.layouts import Layout
-from lorentzrec.ingest.reading import FAULT_COLUMNS, INTEGER, count_faults, fault_error
+from lorentzrec.ingest.reading import BLANKS, FAULT_COLUMNS, FLOAT, INTEGER, NOTHING, count_faults, fault_error
 
 if TYPE_CHECKING:
     import polars as pl
@@ -70,17 +71,18 @@ class Pipeline:
         """Faulty rows that were skipped, if there are any."""
         self.timed = self.weighted = self.whole_seconds = False
         """Whether there are times, weights, and only whole seconds; set from the events."""
-        self.tie = "item_code"
-        """The column that decides the order of a customer's events with equal times."""
+        self.within: tuple[str, ...] = ()
+        """The columns that decide the order of a customer's events, in turn."""
 
     def run(self) -> Histories:
         """All steps in order."""
         self.watch("reading")
-        id_types = {role: "Int64" if kinds == {"integer"} else "String" for role, kinds in self.id_kinds.items()}
+        whole = {"integer", "float"}
+        id_types = {role: "Int64" if kinds <= whole else "String" for role, kinds in self.id_kinds.items()}
         events = self.engine.read(self.layouts, id_types)
         config, columns = self.config, self._names(events)
         self.timed, self.weighted = "time" in columns, "weight" in columns or bool(config.event_weights)
-        self.tie = "sequence" if "sequence" in columns else "item_code"
+        self.within = self._order_within(columns)
         self.watch("checking")
         sound = self._filter_rows(events)
         self.watch("numbering ids")
@@ -112,9 +114,16 @@ class Pipeline:
             numbered = self._drop_unseen(numbered, parts)
         self._refuse_empty_parts(numbered, parts)
         names = self._names(numbered)
-        order = ("user_row", "time", self.tie, "weight", "label", "part")
-        sorted_by = tuple(name for name in order if name in names)
+        sorted_by = tuple(name for name in ("user_row", *self.within, "part") if name in names)
         return Histories(numbered, sorted_by, vocabularies["user"], vocabularies["item"], parts)
+
+    def _order_within(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """What orders the events of a customer. Equal times stay as in the file if that is declared, and are shuffled
+        otherwise, with the events of an order together."""
+        if self.positions:
+            return ("time", "item_code", "weight", "label")
+        ties = ("sequence",) if "sequence" in columns else ("order", "tie" if self.timed else "item_code")
+        return ("time", *ties, "weight", "label")
 
     @property
     def faults(self) -> str:
@@ -141,7 +150,10 @@ class Pipeline:
 
     def _filter_rows(self, events: Frame) -> Frame:
         config, time = self.config, nw.col("time")
-        rules: list[tuple[str, str, nw.Expr]] = [("read", "faulty rows", nw.col("fault").is_null())]
+        rules: list[tuple[str, str, nw.Expr]] = [
+            ("read", "faulty rows", nw.col("fault").is_null()),
+            ("ids", "rows without a user or an item", ~(nw.col("user").is_null() | nw.col("item").is_null())),
+        ]
         if config.event_weights:
             kinds = list(config.event_weights)
             rules.append(("event weights", f"events other than {', '.join(kinds)}", nw.col("event").is_in(kinds)))
@@ -154,7 +166,9 @@ class Pipeline:
             rules.append(("until", "later events", time < parse_moment(config.until, "until")))
         masks = [mask for _, _, mask in rules]
         passing = [mask.fill_null(False) for mask in accumulate(masks, and_)]
+        missing = {role: nw.col(role).is_null() & passing[0] for role in ("user", "item")}
         counts = {f"after_{number}": mask.cast(nw.Int64).sum() for number, mask in enumerate(passing)}
+        counts |= {f"no_{role}": mask.cast(nw.Int64).sum() for role, mask in missing.items()}
         if self.timed and not self.positions:
             fractions = (time % MICROSECONDS != 0).fill_null(False)
             counts["fractions"] = (fractions & passing[-1]).cast(nw.Int64).sum()
@@ -165,8 +179,10 @@ class Pipeline:
             if number == 0 and rows_out < rows_in:
                 self.rejected = events.filter(~nw.col("fault").is_null()).select(*FAULT_COLUMNS)
                 why = self._describe_faults(self.rejected, rows_in - rows_out)
-            self.steps.append(Step(name, rows_in, rows_out, why))
+            if name != "ids" or rows_out < rows_in:
+                self.steps.append(Step(name, rows_in, rows_out, why))
             rows_in = rows_out
+        self._note_missing({role: int(found[f"no_{role}"] or 0) for role in missing}, int(found["rows"]))
         if found["rows"] == 0:
             raise InputError(f"{', '.join(config.events)} holds no events: give at least one")
         for step in self.steps:
@@ -174,8 +190,22 @@ class Pipeline:
                 raise InputError(f"no event is left after {step.name} ({step.why}): check the files and the options")
         self.whole_seconds = not found.get("fractions")
         # Without faults, later passes over the files need not filter them out.
-        needed = masks if self.steps[0].rows_out < self.steps[0].rows_in else masks[1:]
+        dropped = [found["rows"] > (found["after_0"] or 0), (found["after_0"] or 0) > (found["after_1"] or 0)]
+        needed = [mask for number, mask in enumerate(masks) if number > 1 or dropped[number]]
         return events.filter(*needed) if needed else events
+
+    def _note_missing(self, missing: Mapping[str, int], rows: int) -> None:
+        """A note on rows without a user or an item; an error if that is most of them."""
+        first = self.layouts[0]
+        for role, absent in missing.items():
+            if 2 * absent > rows:
+                raise InputError(
+                    f"{first.address} has no {role} in {absent:,} of {Count(rows):row|rows}: check the column "
+                    f"{first.roles[role]!r}, or name another one with `{role}_column`"
+                )
+            if absent:
+                without = f"{Count(absent):row|rows} without {'an' if role == 'item' else 'a'} {role}"
+                self.notes.append(f"{without} {'is' if absent == 1 else 'are'} left out")
 
     def _describe_faults(self, rejected: Frame, count: int) -> str:
         """The faults with their counts; an error unless faulty rows are to be skipped."""
@@ -184,7 +214,8 @@ class Pipeline:
         if self.config.on_error == "raise":
             first = rejected.sort("file", "line").head(1)
             names = [name for name, _ in counted]
-            raise fault_error(self.engine.collect(first).row(0, named=True), count=count, kinds=names)
+            hints = [option for layout in self.layouts for option in layout.hints]
+            raise fault_error(self.engine.collect(first).row(0, named=True), count=count, kinds=names, hints=hints)
         return count_faults(counted)
 
     def _code_ids(self, events: Frame) -> tuple[Frame, dict[str, Frame]]:
@@ -193,27 +224,70 @@ class Pipeline:
         for role, kinds in self.id_kinds.items():
             code = f"{role}_code"
             table = events.select(nw.col(role)).unique().select(nw.col(role), nw.col(role).alias("id"))
-            if events.collect_schema()[role] == nw.String and "text" not in kinds:
-                table = self.engine.persist(table)
-                others = (~nw.col("id").str.contains(INTEGER)).cast(nw.Int64).sum().alias("others")
-                if self.engine.collect(table.select(others)).item() == 0:
-                    table = table.with_columns(nw.col("id").cast(nw.Int64))
-            ranked = table.with_row_index(code, order_by="id").with_columns(nw.col(code).cast(nw.Int64))
-            table = self.engine.persist(ranked)
-            coded = coded.join(table, on=role, suffix=f"_of_{role}")
-            tables[role] = table.select(nw.col(code).cast(nw.Int32), "id")
+            merged = False
+            if events.collect_schema()[role] == nw.String:
+                table, merged = self._read_ids(self.engine.persist(table), role, kinds)
+            ids = table.select("id").unique() if merged else table
+            ranked = ids.with_row_index(code, order_by="id").with_columns(nw.col(code).cast(nw.Int64))
+            if "tie" in self.within:
+                seed = 2 * self.config.source.tie_seed + (role == "item")
+                ranked = ranked.with_columns(random_key(seed, nw.col(code)).alias(f"{role}_key"))
+            ranked = self.engine.persist(ranked)
+            coded = coded.join(table.join(ranked, on="id") if merged else ranked, on=role, suffix=f"_of_{role}")
+            tables[role] = ranked.select(nw.col(code).cast(nw.Int32), "id")
         columns = {"user_code": nw.col("user_code").cast(nw.Int32), "item_code": nw.col("item_code").cast(nw.Int32)}
         if self.timed:
             time = nw.col("time")
             seconds = (time // MICROSECONDS).cast(nw.Int64) if self.whole_seconds else time / float(MICROSECONDS)
             columns["time"] = time if self.positions else seconds
-        if self.tie == "sequence":
+        if "tie" in self.within:
+            columns["tie"] = tie_key(nw.col("user_key"), nw.col("item_key"), nw.col("time"), nw.col("item_code"))
+        if "sequence" in self.within:
             columns["sequence"] = nw.col("sequence")
+        if "order" in self._names(events):
+            columns["order"] = nw.col("order").fill_null("")
         if self.weighted:
             columns["weight"] = self._weight(self._names(events))
         if self.config.label_events:
             columns["label"] = nw.col("event").is_in(list(self.config.label_events)).cast(nw.Int32)
         return self.engine.persist(coded.select(**columns, part=nw.col("part"))), tables
+
+    def _read_ids(self, table: Frame, role: str, kinds: Collection[str]) -> tuple[Frame, bool]:
+        """The table of distinct ids with integers where all of them spell some, and whether two may be the same now.
+
+        Ids that look like mistakes are noted.
+        """
+        ids = nw.col("id")
+        signs = {
+            "others": ~ids.str.contains(INTEGER),
+            "broken": ~(ids.str.contains(INTEGER) | ids.str.contains(FLOAT)),
+            "pointed": ids.str.contains(FLOAT),
+            "nothing": ids.str.contains(NOTHING),
+            "blank": ids.str.contains(BLANKS),
+        }
+        found = self.engine.collect(table.select(**{name: sign.cast(nw.Int64).sum() for name, sign in signs.items()}))
+        counts = {name: int(value or 0) for name, value in found.row(0, named=True).items()}
+
+        def first(sign: str) -> str:
+            return repr(self.engine.collect(table.filter(signs[sign]).select(ids.min())).item())
+
+        if "text" not in kinds and counts["others"] == 0:
+            return table.with_columns(ids.cast(nw.Int64)), False
+        if "text" not in kinds and counts["broken"] == 0:
+            self.notes.append(
+                f"the {role}s are whole numbers stored as floats, such as {first('pointed')}: read as integers"
+            )
+            return table.with_columns(ids.str.replace_all(r"\.0+$", "").cast(nw.Int64)), True
+        meanings = {
+            "pointed": "may be whole numbers that became floats",
+            "nothing": f"may mean that there is no {role}",
+            "blank": f"begin or end with blanks, which makes them {role}s of their own",
+        }
+        for sign, meaning in meanings.items():
+            if counts[sign]:
+                some = f"{Count(counts[sign]):{role} id|{role} ids} such as {first(sign)}"
+                self.notes.append(f"{some} {meaning}")
+        return table, False
 
     def _weight(self, names: Sequence[str]) -> nw.Expr:
         weight = nw.col("weight") if "weight" in names else nw.lit(1.0)
@@ -238,7 +312,11 @@ class Pipeline:
         if keep == "keep":
             return events
         pair = [name for name in ("user_code", "item_code", "part") if name in names]
-        instants = [nw.col(name) for name in ("time", "sequence") if name in names]
+        if keep == "exact":
+            same = [name for name in names if name != "sequence"]
+            kept = events.group_by(*same).agg(nw.col("sequence").min()) if "sequence" in names else events.unique()
+            return self._record("duplicates", kept, "rows that repeat another one")
+        instants = [nw.col(name) for name in ("time", "sequence", "order", "tie") if name in names]
         chosen = [instant.min() if keep == "first" else instant.max() for instant in instants]
         weight, label = ([nw.col(name).max()] if name in names else [] for name in ("weight", "label"))
         if keep == "sum":
@@ -273,7 +351,7 @@ class Pipeline:
         longest = self.config.maximum_history
         if longest is None:
             return events
-        order = [name for name in ("time", self.tie, "weight", "label") if name in self._names(events)]
+        order = [name for name in self.within if name in self._names(events)]
 
         def step(frame: Frame) -> Frame:
             from_the_end = nw.col("item_code").cum_count(reverse=True).over("user_code", order_by=order)
@@ -321,7 +399,7 @@ class Pipeline:
         rule = find_rule(how, options, ordered=self.timed)
         last_time = self.engine.collect(events.select(nw.col("time").max())).item() if self.timed else None
         labelled = bool(self.config.label_events)
-        order = [name for name in ("time", self.tie, "weight", "label") if name in self._names(events)]
+        order = [name for name in self.within if name in self._names(events)]
 
         def step(frame: Frame) -> Frame:
             placed = _add_target_positions(frame, order, self.timed) if labelled else _add_positions(frame, order)

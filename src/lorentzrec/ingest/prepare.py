@@ -30,8 +30,17 @@ from lorentzrec.ingest.engine import Engine, PolarsEngine
 from lorentzrec.ingest.item_table import attribute_columns, attributes_of, read_item_table, with_item_table
 from lorentzrec.ingest.layouts import Layout, detect_layout
 from lorentzrec.ingest.pipeline import Pipeline, Step
-from lorentzrec.ingest.sources import Source, source_named
-from lorentzrec.ingest.storage import StoredFile, fetch, fetch_outline, list_files, polars_faults
+from lorentzrec.ingest.sorted_events import add_ties, count_ties, ties_notes
+from lorentzrec.ingest.sources import DATA_FILES, Source, source_named
+from lorentzrec.ingest.storage import (
+    StoredFile,
+    fetch,
+    fetch_outline,
+    file_name,
+    is_remote,
+    list_files,
+    polars_faults,
+)
 
 _STOPPED = ("preparation stopped", "check the files and the space on disk (`scratch`)")
 
@@ -124,7 +133,9 @@ def prepare(
                 "inputs": [{"address": file.address, "size": file.size, "part": part} for file, part in files],
                 "fingerprint": fingerprint,
                 **({"times": "positions"} if config.source.ordered else {}),
+                **({"ties": "given"} if has_given_ties(config.source) else {}),
             }
+            recorded += ties_notes(add_ties(file.ties for file in events), config)
             columns = histories.events.collect_schema().names()
             manifest = draft.finish(columns=columns, events=events, parts=histories.parts, record=record)
     return _report(config, manifest, started, notes)
@@ -145,7 +156,13 @@ def read_interactions(paths: Iterable[str | Path], reader: str | None = None, **
         events = cast_columns(engine.collect(histories.events).sort(histories.order))
     users, items = Vocabulary(histories.users["id"], name="user"), Vocabulary(histories.items["id"], name="item")
     notes = pipeline.notes if pipeline.rejected is None else [*pipeline.notes, pipeline.faults]
-    return Interactions.from_sorted(users, items, events, tuple(notes))
+    notes = [*notes, *ties_notes(count_ties(events), config)]
+    return Interactions.from_sorted(users, items, events, tuple(notes), ties_given=has_given_ties(source))
+
+
+def has_given_ties(source: Source) -> bool:
+    """Whether the order of the file is declared to be meaningful where times are equal."""
+    return source.ordered or source.ties == "file"
 
 
 def _list_inputs(config: PrepareConfig) -> list[tuple[StoredFile, int]]:
@@ -154,8 +171,14 @@ def _list_inputs(config: PrepareConfig) -> list[tuple[StoredFile, int]]:
         (file, part)
         for part, addresses in enumerate((config.events, config.test_events))
         for address in addresses
-        for file in list_files(address, name=config.source.file_name)
+        for file in _choose_files(list_files(address, name=config.source.file_name))
     ]
+
+
+def _choose_files(found: list[StoredFile]) -> list[StoredFile]:
+    """The file with the events where a folder is that of a known data set, else all files."""
+    known = [file for file in found if file_name(file.address) in DATA_FILES]
+    return known if len(known) == 1 else found
 
 
 def _fingerprint(config: PrepareConfig, inputs: list[tuple[StoredFile, int]]) -> str:
@@ -182,27 +205,42 @@ def _detect_layouts(
 ) -> list[Layout]:
     """The layout of every file, so that wrong names and columns are found before any work is done."""
     layouts: list[Layout] = []
+    needed = needed_roles(config)
     for file, part in files:
-        layout = detect_layout(get(file.address, folder), config.source, file.address)
+        layout = detect_layout(get(file.address, folder), config.source, file.address, needed=needed)
         layouts.append(replace(layout, part=part, number=len(layouts)))
         first = layouts[0]
         if set(layout.roles) != set(first.roles):
             ours, theirs = ", ".join(first.roles), ", ".join(layout.roles)
             raise InputError(f"{file.address} has {theirs}, but {first.address} has {ours}: give files of one kind")
-    _check_roles(config, first)
+    check_roles(config, first)
+    for address in config.events:
+        chosen = [one for one in layouts if one.address != address and file_name(one.address) in DATA_FILES]
+        if len(chosen) == 1 and config.source.file_name is None and not is_remote(address) and Path(address).is_dir():
+            note = f"of the folder {address} only {file_name(chosen[0].address)} is read"
+            layouts[0] = replace(layouts[0], notes=(note, *layouts[0].notes))
     return layouts
 
 
-def _check_roles(config: PrepareConfig, first: Layout) -> None:
-    """Raise an `InputError` if an option needs a column that the files do not have."""
-    roles, ordered = first.roles, config.source.ordered
-    newest = None if ordered else config.maximum_history
-    needs: dict[str, list[Any]] = {
+def _needs(config: PrepareConfig) -> dict[str, list[Any]]:
+    """Role -> the options that need it, None where one is not given."""
+    newest = None if config.source.ordered else config.maximum_history
+    return {
         "rating": [config.minimum_rating],
         "event": [config.event_weights or None, config.label_events],
         "time": [config.since, config.until, newest],
     }
-    for role, options in needs.items():
+
+
+def needed_roles(config: PrepareConfig) -> set[str]:
+    """The roles that the given options need."""
+    return {role for role, wanting in _needs(config).items() if any(option is not None for option in wanting)}
+
+
+def check_roles(config: PrepareConfig, first: Layout) -> None:
+    """Raise an `InputError` if an option needs a column that the files do not have."""
+    roles, ordered = first.roles, config.source.ordered
+    for role, options in _needs(config).items():
         if role not in roles and any(option is not None for option in options):
             raise InputError(
                 f"{first.address}: an option needs the {role} of every event: name its column with `{role}_column`"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,17 +20,26 @@ from lorentzrec.counting import Count
 from lorentzrec.data import times
 from lorentzrec.data.vocabulary import CONTROL_CHARACTERS, LONGEST_ID
 from lorentzrec.errors import InputError, RowFault
+from lorentzrec.ingest.decimals import NOT_FINITE, parse_numbers
 from lorentzrec.ingest.layouts import Layout
 from lorentzrec.ingest.lines import scan_lines
+from lorentzrec.ingest.tables import FORMATS, field_of, scan_table
 from lorentzrec.ingest.text import copy_as_utf8, decompress, detect_encoding, is_utf8
 
 if TYPE_CHECKING:
     import polars as pl
 
 FAULT_COLUMNS = ("file", "line", "fault", "text")
+FRAME = "frame"
+"""The format of a data frame in memory, whose rows are no file."""
 
 INTEGER = r"^(0|-?[1-9][0-9]{0,17})\z"
 """Integers of 64 bits in their one usual spelling, so that turning text into integers and back changes nothing."""
+FLOAT = r"^(0|-?[1-9][0-9]{0,14})\.0+\z"
+"""Whole numbers that a program made floats because some were missing."""
+NOTHING = r"^(?i:null|nan|none|nil|n/a|na|<na>|undefined|unknown)\z"
+"""What programs write where there is no id."""
+BLANKS = r"^\s|\s\z"
 
 
 def scan_events(path: Path, layout: Layout, scratch: Path) -> pl.LazyFrame:
@@ -43,10 +52,10 @@ def scan_events(path: Path, layout: Layout, scratch: Path) -> pl.LazyFrame:
 
     source, label = layout.source, layout.address
     if layout.format == "csr":
-        return _convert(_read_matrix(path, label), layout)
-    if layout.format == "parquet":
-        frame = pl.scan_parquet(path, glob=False, row_index_name="__line", row_index_offset=1)
-        return _convert(frame, layout)
+        return convert_fields(_read_matrix(path, label), layout)
+    if layout.format in FORMATS:
+        frame = scan_table(path, label, layout.format)
+        return convert_fields(frame.with_row_index("__line", offset=1), layout)
     name = f"{hashlib.sha256(label.encode()).hexdigest()[:16]}.events"
     staged, plain = scratch / f"{name}.parquet", scratch / f"{name}.txt"
     if source.escape is not None or not is_utf8(detect_encoding(path, source.encoding, label)):
@@ -56,17 +65,21 @@ def scan_events(path: Path, layout: Layout, scratch: Path) -> pl.LazyFrame:
     plain.unlink(missing_ok=True)
     if not sound:
         lines = scan_lines(path, layout, scratch / name)
-        _convert(lines, layout).sink_parquet(staged, compression="lz4")
+        convert_fields(lines, layout).sink_parquet(staged, compression="lz4")
     return pl.scan_parquet(staged, glob=False)
 
 
-def fault_error(row: dict[str, Any], *, count: int = 1, kinds: Iterable[str] = ()) -> InputError:
-    """The error about the first faulty row of `count`; `kinds`: the faults of all of them.
+def fault_error(
+    row: dict[str, Any], *, count: int = 1, kinds: Iterable[str] = (), hints: Iterable[str] = ()
+) -> InputError:
+    """The error about the first faulty row of `count`; `kinds`: the faults of all of them; `hints`: further options
+    that the first rows suggest.
 
     It ends with the options that may resolve any of the faults, so that one more attempt is enough.
     """
     fault = RowFault.parse(row["fault"])
-    options = list(dict.fromkeys(one.option for one in (fault, *map(RowFault.parse, kinds)) if one.option))
+    named = [one.option for one in (fault, *map(RowFault.parse, kinds)) if one.option]
+    options = list(dict.fromkeys([*named, *hints]))
     if sum(option.startswith("`encoding=") for option in options) > 1:
         options.remove("`encoding='latin-1'`")  # cp1252 has all characters of latin-1
     more = f" (and {Count(count - 1):more faulty row|more faulty rows})" if count > 1 else ""
@@ -99,16 +112,17 @@ def _stage_quickly(path: Path, layout: Layout, staged: Path) -> bool:
     import polars as pl
 
     source, last = layout.source, layout.names[-1]
-    suspect = layout.format == "csv" and last not in layout.roles.values()
+    role = next((role for role, column in layout.roles.items() if column == last), None)
+    suspect = layout.format == "csv"
     quoted = layout.format == "csv" and source.quote is not None and source.escape is None
     slash = pl.col("user", "item").str.contains("\\", literal=True)
     try:
-        typed = _convert(_scan_text(path, layout), layout, keep=[last] if suspect else [])
+        typed = convert_fields(_scan_text(path, layout), layout, keep=[last] if suspect and role is None else [])
         typed.sink_parquet(staged, compression="lz4")
         signs = pl.scan_parquet(staged, glob=False).select(
             fault=pl.col("fault").is_not_null().any(),
             # Polars fills up lines that end too early: an empty last field may be one of them.
-            short=pl.col(last).is_null().any() if suspect else pl.lit(False),
+            short=pl.col(role or last).is_null().any() if suspect else pl.lit(False),
             # Polars drops the quotes of "a \\"b\\" c" and leaves the backslashes.
             escaped=pl.any_horizontal(slash.any()) if quoted else pl.lit(False),
         )
@@ -143,8 +157,8 @@ def _scan_text(path: Path, layout: Layout) -> pl.LazyFrame:
         return pairs.filter(pl.col("item").list.len() > 0).explode("item").with_columns(**nothing)
     if layout.format == "json":
         # It has no `glob=False`, and reads nothing where a pattern matches no file.
-        frame = pl.scan_ndjson(glob.escape(str(path)), schema=dict.fromkeys(layout.roles.values(), pl.String))
-        wanted = list(layout.roles.values())
+        frame = pl.scan_ndjson(glob.escape(str(path)), schema=_json_schema(layout))
+        wanted = list(frame.collect_schema())
     elif len(layout.separator.encode()) == 1:
         frame = pl.scan_csv(
             path,
@@ -169,7 +183,30 @@ def _scan_text(path: Path, layout: Layout) -> pl.LazyFrame:
     return frame.filter(~pl.all_horizontal(pl.col(name).is_null() for name in wanted)).with_columns(**nothing)
 
 
-def _convert(raw: pl.LazyFrame, layout: Layout, *, keep: Iterable[str] = ()) -> pl.LazyFrame:
+def _json_schema(layout: Layout) -> dict[str, pl.DataType]:
+    """The columns of the roles as text, with objects for those that are the field of one, such as `user.id`."""
+    import polars as pl
+
+    tree: dict[str, Any] = {}
+    for column in layout.roles.values():
+        first, dot, rest = column.partition(".")
+        if dot and first in layout.names:
+            branch = tree.setdefault(first, {})
+            *steps, leaf = rest.split(".")
+            for step in steps:
+                branch = branch.setdefault(step, {})
+            branch[leaf] = pl.String()
+        else:
+            tree[column] = pl.String()
+
+    def typed(node: Any) -> pl.DataType:
+        fields = {name: typed(one) for name, one in node.items()} if isinstance(node, dict) else None
+        return node if fields is None else pl.Struct(fields)
+
+    return {name: typed(node) for name, node in tree.items()}
+
+
+def convert_fields(raw: pl.LazyFrame, layout: Layout, *, keep: Iterable[str] = ()) -> pl.LazyFrame:
     """Fields to typed events, with the first fault of each row."""
     import polars as pl
 
@@ -180,61 +217,90 @@ def _convert(raw: pl.LazyFrame, layout: Layout, *, keep: Iterable[str] = ()) -> 
     def fault(wrong: pl.Expr, reason: str | RowFault) -> None:
         faults.append(pl.when(wrong).then(pl.lit(f"column {column!r}: {reason}")))
 
+    missing = []
     for role, column in layout.roles.items():
-        field, kind = pl.col(column), schema[column]
-        if kind in (pl.String, pl.Categorical, pl.Enum):
+        field = field_of(column, schema)
+        kind = raw.select(field).collect_schema()[column] if column not in schema else schema[column]
+        if kind in (pl.String, pl.Categorical, pl.Enum, pl.Null):
             field, kind = field.cast(pl.String), pl.String()
-        present = field.is_not_null() & (field != "") if kind == pl.String else field.is_not_null()
+        present = field.is_not_null()
+        if kind == pl.String:
+            present &= field != ""
+        elif kind.is_float():
+            present &= field.is_not_nan()
         sample = raw.select(field).filter(present).head(times.SAMPLE)
         what = f"{layout.address}: the {role}s in column {column!r}"
-        fault(~present, "missing")
         if role in ("user", "item"):
-            if kind != pl.String and not kind.is_integer():
-                raise InputError(f"{what} are {kind}: give strings or integers")
-            values[role] = field
-            if kind == pl.String:
-                fault(field.str.len_chars() > LONGEST_ID, f"longer than {LONGEST_ID} characters")
-                fault(field.str.contains(CONTROL_CHARACTERS), "control characters")
-            else:
-                values[role] = field.cast(pl.Int64, strict=False)
-                fault(values[role].is_null(), "does not fit 64 bits with sign")
+            missing.append(~present)
+            if layout.format == "json" and "__text" in schema:
+                # Polars turns objects into text; read line by line, they are known from text that looks like them.
+                fault(pl.col("__text").is_null() & field.str.contains(r"^[\[{]"), "an object instead of an id")
+            values[role] = pl.when(present).then(_convert_ids(field, kind, what, fault))
+        elif role == "order":
+            values[role] = pl.when(present).then(field.cast(pl.String))
         elif role == "event":
+            fault(~present, "missing")
             values[role] = field.cast(pl.String)
         elif role == "time":
+            fault(~present, "missing")
             first = sample.collect().to_series()
             values[role], unreadable = times.convert_to_microseconds(
                 field, kind, first, what, unit=source.time_unit, time_format=source.time_format
             )
             fault(values[role].is_null(), unreadable)
-            fault(values[role] < 0, "before 1970")
+            oldest, reason = (times.OLDEST_TIME, "before the year 1") if layout.format == FRAME else (0, "before 1970")
+            fault(values[role] < oldest, reason)
             fault(values[role] >= times.NEWEST_TIME, times.fault_of_late_times(first))
         else:
+            fault(~present, "missing")
             if kind != pl.String and not kind.is_numeric():
                 raise InputError(f"{what} are {kind}: give numbers")
-            reason = "not a finite number"
-            if kind == pl.String:
-                if (source.decimal or _detect_decimal(sample.collect().to_series())) == ",":
-                    field = field.str.replace(",", ".", literal=True)
-                else:
-                    fault(field.str.contains(",", literal=True), RowFault(reason, "`decimal=','`"))
-                field = field.str.strip_chars()
             values[role] = field.cast(pl.Float64, strict=False)
+            if kind == pl.String:
+                values[role], doubts = parse_numbers(field, sample.collect().to_series(), source, layout.separator)
+                for doubt, unclear in doubts:
+                    fault(doubt, unclear)
             if role == "weight":
                 # Through 32 bits here, so that sums of weights are exact and every engine rounds them the same way.
                 values[role] = values[role].cast(pl.Float32).cast(pl.Float64)
-            fault(values[role].is_null() | ~values[role].is_finite(), reason)
+            fault(values[role].is_null() | ~values[role].is_finite(), NOT_FINITE)
             if role == "weight":
                 fault(values[role] <= 0, "not positive")
-    text = pl.col("__text") if "__text" in schema else pl.struct(list(layout.roles.values())).struct.json_encode()
-    line, first_fault = pl.col("__line").cast(pl.Int64), pl.coalesce(faults)
+    text = pl.col("__text") if "__text" in schema else _show_row(layout, schema)
+    line = pl.col("__line").cast(pl.Int64)
+    # A row without a user or an item is no event, whatever else is wrong with it.
+    whole = pl.coalesce(faults)
+    broken = pl.col("__fault") if "__fault" in schema else pl.lit(None, pl.String)
+    first_fault = pl.when(pl.any_horizontal(missing)).then(broken).otherwise(whole)
     return raw.select(*keep, **values, file=pl.lit(layout.address), line=line, fault=first_fault, text=text)
 
 
-def _detect_decimal(first: pl.Series) -> str:
-    """A comma if the first values have one that cannot separate thousands, else a point."""
-    commas = first.str.strip_chars().str.extract(r"^[+-]?\d+,(\d+)$").drop_nulls()
-    points = first.str.contains(".", literal=True).any()
-    return "," if len(commas) and not points and bool((commas.str.len_chars() != 3).any()) else "."
+def _convert_ids(
+    field: pl.Expr, kind: pl.DataType, what: str, fault: Callable[[pl.Expr, str | RowFault], None]
+) -> pl.Expr:
+    """Ids as text or integers; whole numbers that are stored as floats become integers."""
+    import polars as pl
+
+    if kind == pl.String:
+        fault(field.str.len_chars() > LONGEST_ID, f"longer than {LONGEST_ID} characters")
+        fault(field.str.contains(CONTROL_CHARACTERS), "control characters")
+        return field
+    if kind.is_float() or kind.is_decimal():
+        number = field.cast(pl.Float64)
+        fault(number != number.floor(), "not a whole number")
+        fault(number.abs() >= 2.0**53, "too large a number for a float: save it as an integer or as text")
+        return number.cast(pl.Int64, strict=False)
+    if not kind.is_integer():
+        raise InputError(f"{what} are {kind}: give strings or integers")
+    found = field.cast(pl.Int64, strict=False)
+    fault(found.is_null() & field.is_not_null(), "does not fit 64 bits with sign")
+    return found
+
+
+def _show_row(layout: Layout, schema: Mapping[str, pl.DataType]) -> pl.Expr:
+    import polars as pl
+
+    return pl.struct(field_of(one, schema) for one in layout.roles.values()).struct.json_encode()
 
 
 def _read_matrix(path: Path, label: str) -> pl.LazyFrame:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import codecs
+import re
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from lorentzrec.data.times import check_format
 from lorentzrec.errors import ConfigError
-from lorentzrec.field_checks import check_fields, check_names
+from lorentzrec.field_checks import Range, check_fields, check_names
 
-ROLES = ("user", "item", "time", "weight", "rating", "event")
-"""What a column can be for. `rating` is for a threshold, `event` (view, purchase, ...) for weights by kind."""
+ROLES = ("user", "item", "time", "weight", "rating", "event", "order")
+"""What a column can be for. `rating` is for a threshold, `event` (view, purchase, ...) for weights by kind, `order` for
+what was bought together."""
 
 _SPELLINGS = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semicolon": ";", "pipe": "|"}
 """Names of separators, for shells."""
@@ -22,8 +24,9 @@ _SPELLINGS = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semicolon":
 class Source:
     """How to read event files. Whatever is None is recognised from the file, with a note if it is a guess."""
 
-    format: Literal["auto", "csv", "json", "parquet", "adjacency", "csr"] = "auto"
-    """File format; `auto`: by the suffix, csv, tsv, inter (RecBole), json, jsonl, ndjson, parquet, npz; also .gz, .zst.
+    format: Literal["auto", "csv", "json", "parquet", "arrow", "excel", "adjacency", "csr"] = "auto"
+    """File format; `auto`: by the first bytes and the suffix, csv, tsv, inter (RecBole), json, jsonl, ndjson, parquet,
+    arrow, feather, xlsx, npz; text also as .gz, .zst, .bz2, .xz, .zip.
 
     `adjacency`: one line per user, `user item item ...`. `csr`: a SciPy sparse matrix, users in rows.
 
@@ -44,6 +47,12 @@ class Source:
     not used.
 
     Change it if the name is not recognised; to an empty string if the times are meaningless.
+    """
+    order_column: str | None = None
+    """Column of the order, basket or invoice that an event belongs to; by default order, or a common name such as
+    order_id, if it exists. An empty string: orders are not used.
+
+    Change it if the name is not recognised; to an empty string if the numbers do not mean orders.
     """
     weight_column: str | None = None
     """Column of the weight; by default weight, if it exists.
@@ -80,6 +89,11 @@ class Source:
 
     Change it if numbers are rejected as not finite.
     """
+    thousands: str | None = None
+    """Between groups of three digits of weights and ratings: . , a comma, a quote or a space.
+
+    Change it if an error asks whether `1,250` is 1250: then give a comma.
+    """
     header: bool | None = None
     """Whether the first line names the columns. Default: yes, unless `columns` are given.
 
@@ -95,10 +109,10 @@ class Source:
 
     Change it if an error names another one, usually latin-1 or cp1252 for files from Excel.
     """
-    time_unit: Literal["auto", "seconds", "milliseconds", "microseconds", "iso"] = "auto"
-    """seconds, milliseconds, microseconds or iso; `auto`: numbers are unix seconds, text is ISO 8601.
+    time_unit: Literal["auto", "seconds", "milliseconds", "microseconds", "nanoseconds", "iso"] = "auto"
+    """seconds, milliseconds, microseconds, nanoseconds or iso; `auto`: numbers are unix seconds, text is ISO 8601.
 
-    Change it for times in milliseconds or microseconds, which are refused otherwise.
+    Change it for times in smaller units than seconds, which are refused otherwise.
     """
     time_format: str | None = None
     """The format of times that are not ISO 8601: `%d.%m.%Y %H:%M`.
@@ -110,10 +124,15 @@ class Source:
 
     Change it for sequences without times, such as the files of SASRec.
     """
-    ties: Literal["id", "file"] = "id"
-    """Order of a customer's events with equal times: by item id, or as in the file.
+    ties: Literal["shuffle", "file"] = "shuffle"
+    """Order of a customer's events with equal times: shuffled, or as in the file.
 
-    Change it to `file` if the order of the file is meaningful where times are equal, as in MovieLens.
+    Change it to `file` if the order of the file is meaningful where times are equal, as on the public boards.
+    """
+    tie_seed: Annotated[int, Range(0, 2**31 - 1)] = 0
+    """Seed of the shuffle of equal times.
+
+    Change it to see how much depends on the order of equal times.
     """
     positions_as_times: bool = False
     """Deprecated: the former name of `ordered`, removed in 0.3."""
@@ -124,6 +143,8 @@ class Source:
     """
 
     def __post_init__(self) -> None:
+        if isinstance(self.columns, str):
+            object.__setattr__(self, "columns", tuple(self.columns.split(",")))
         check_fields(self, as_options=True)
         for name in ("separator", "quote", "escape"):
             value = getattr(self, name)
@@ -135,6 +156,12 @@ class Source:
             object.__setattr__(self, name, spellings.get(value, value))
         if self.decimal not in (None, ".", ","):
             raise ConfigError(f"`decimal` is {self.decimal!r}: use a point or a comma")
+        spelled = {"space": " ", "comma": ","}.get(self.thousands or "", self.thousands)
+        object.__setattr__(self, "thousands", spelled)
+        if self.thousands not in (None, ".", ",", "'", " "):
+            raise ConfigError(f"`thousands` is {self.thousands!r}: use a point, a comma, a quote or space")
+        if self.thousands is not None and self.thousands == (self.decimal or "."):
+            raise ConfigError(f"`thousands` and `decimal` are both {self.thousands!r}: give another `decimal`")
         try:
             codecs.lookup(self.encoding)
         except LookupError:
@@ -189,6 +216,24 @@ READERS: dict[str, Source] = {
     "csr": Source(format="csr"),
 }
 """Ready readers by name. Give the file itself, or the folder it comes in."""
+
+
+_KNOWN_FILES = {
+    r"u\.data|u[1-5ab]\.(base|test)": "movielens-100k",
+    r"ratings\.dat": "movielens-1m",
+    r"ratings_[A-Z]\w*\.csv": "amazon-ratings",
+    r"reviews_[A-Z]\w*\.json": "amazon-reviews",
+}
+"""Names of files as they are downloaded -> their reader."""
+
+
+DATA_FILES = ("u.data", "ratings.dat", "ratings.csv")
+"""The events of known data sets that come as a folder or an archive of several files."""
+
+
+def reader_of_file(name: str) -> str | None:
+    """The reader of a known data set that has a file of this name."""
+    return next((reader for pattern, reader in _KNOWN_FILES.items() if re.fullmatch(pattern, name)), None)
 
 
 def source_named(reader: str | None = None, **options: Any) -> Source:

@@ -19,6 +19,7 @@ import narwhals as nw
 from lorentzrec.ingest.dataset import USERS_PER_BLOCK, EventFile, write_events, write_frame
 from lorentzrec.ingest.engine import Frame, read_events
 from lorentzrec.ingest.layouts import Layout
+from lorentzrec.ingest.sorted_events import Ties
 from lorentzrec.ingest.spark_session import in_tasks, report_in_one_line, spark_session
 from lorentzrec.ingest.storage import fetch_outline
 
@@ -97,10 +98,13 @@ class SparkEngine:
             # Ranges of blocks, not of customers: a block is never divided.
             ranged = native.withColumn("block", F.floor(F.col("user_row") / F.lit(USERS_PER_BLOCK)))
             ranged = ranged.repartitionByRange(tasks, "block").sortWithinPartitions(*order).drop("block")
-            schema = "name string, checksum string, part_counts array<bigint>, blocks binary"
+            schema = "name string, checksum string, part_counts array<bigint>, blocks binary, ties array<bigint>"
             task = in_tasks(_write, write=lambda frame: asdict(write_events(frame, address, part_count=part_count)))
             written = ranged.mapInArrow(task, schema).collect()
-        return [EventFile(row.name, row.checksum, tuple(row.part_counts), bytes(row.blocks)) for row in written]
+        return [
+            EventFile(row.name, row.checksum, tuple(row.part_counts), bytes(row.blocks), Ties(*row.ties))
+            for row in written
+        ]
 
     def write_rejected(self, frame: Frame, address: str, name: str) -> str:
         one = frame.to_native().coalesce(1)

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 SCHEMES = ("az", "s3")
 _WILD = frozenset("*?[")
 _OUTLINE = 4 * 2**20
+_WHOLE = (".zst", ".xz", ".zip", ".arrow", ".feather", ".ipc", ".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
+"""Endings of files whose first megabytes cannot be read without the rest."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def fetch_outline(address: str, folder: Path) -> Path:
         return Path(address)
     with _open_container(address) as (store, path):
         size = store.head(path)["size"]
-        if size <= 2 * _OUTLINE or address.endswith(".zst"):
+        if size <= 2 * _OUTLINE or address.lower().endswith(_WHOLE):
             return fetch(address, folder)
         end = bytes(store.get_range(path, start=size - 8, length=8))
         target = folder / "outlines" / address.partition("://")[2]
@@ -200,7 +202,7 @@ def join(address: str | Path, *names: str) -> str:
 
 def file_name(address: str) -> str:
     """The last part of an address, without the ending of compressed files."""
-    return re.sub(r"(\.gz|\.zst)+$", "", address.rstrip("/").rpartition("/")[2], flags=re.IGNORECASE)
+    return re.sub(r"(\.(gz|zst|bz2|xz|zip))+$", "", address.rstrip("/").rpartition("/")[2], flags=re.IGNORECASE)
 
 
 def _is_hidden(path: Path, folder: Path) -> bool:

@@ -7,10 +7,8 @@ is read through this module, which limits the length of a line.
 from __future__ import annotations
 
 import codecs
-import gzip
 import io
 import re
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import islice
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from lorentzrec.errors import InputError
+from lorentzrec.ingest.compression import detect_compression, open_content
 from lorentzrec.ingest.sources import Source
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ LONGEST_LINE = 16 * 2**20
 """Bytes; an event or an item with its description has a few thousand at most."""
 
 _PIECE = 2**20
-_COMPRESSIONS = {"gzip": (b"\x1f\x8b", ".gz"), "zstd": (b"\x28\xb5\x2f\xfd", ".zst")}
 _MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -51,32 +49,12 @@ codecs.register_error("lorentzrec-mark", _mark_bytes)
 
 @contextmanager
 def open_bytes(path: Path, label: str) -> Iterator[IO[bytes]]:
-    """The content of a plain, gzip or zstd file; an `InputError` if it is damaged. `label`: its name in errors.
+    """The content of a plain or compressed file with limited lines; an `InputError` if it is damaged.
 
-    Compression is recognised by the content, as Polars does, or by the name.
+    `label`: its name in errors.
     """
-    import zstandard
-
-    try:
-        with path.open("rb") as file:
-            content: SupportsRead[bytes] = file
-            match _compression(file, label):
-                case "gzip":
-                    content = gzip.open(file)  # noqa: SIM115, it only reads the file, which is closed
-                case "zstd":
-                    content = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-            yield io.BufferedReader(LimitedLines(content, label), _PIECE)
-    except (gzip.BadGzipFile, EOFError, zlib.error, zstandard.ZstdError) as error:
-        raise InputError(f"{label} cannot be read ({error}): check the file and its name") from None
-
-
-def _compression(file: IO[bytes], label: str) -> str | None:
-    head = file.read(4)
-    file.seek(0)
-    for name, (mark, ending) in _COMPRESSIONS.items():
-        if head.startswith(mark) or label.endswith(ending):
-            return name
-    return None
+    with open_content(path, label) as content:
+        yield io.BufferedReader(LimitedLines(content, label), _PIECE)
 
 
 class LimitedLines(io.RawIOBase):
@@ -107,7 +85,7 @@ class LimitedLines(io.RawIOBase):
 def decompress(path: Path, label: str, target: Path) -> Path:
     """The path of an uncompressed file without overlong lines: `path` itself if it is not compressed, else `target`."""
     with path.open("rb") as file:
-        compressed = _compression(file, label) is not None
+        compressed = detect_compression(file, label) is not None
     with open_bytes(path, label) as content, target.open("wb") if compressed else nullcontext() as plain:
         while piece := content.read(_PIECE):
             if plain is not None:
@@ -128,9 +106,11 @@ def detect_encoding(path: Path, encoding: str, label: str) -> str:
     for mark, name in _MARKS.items():
         if head.startswith(mark):
             return name
+    for order, zeros, letters in (("le", head[1::2], head[::2]), ("be", head[::2], head[1::2])):
+        if 4 * zeros.count(0) > 3 * len(zeros) > 0 and 0 not in letters:
+            raise InputError(f"{label} has zero bytes, so it is not UTF-8 text: give `encoding='utf-16-{order}'`")
     if b"\0" in head:
-        order = "le" if head[1:2] == b"\0" else "be"
-        raise InputError(f"{label} has zero bytes, so it is not UTF-8 text: give `encoding='utf-16-{order}'`")
+        raise InputError(f"{label} has zero bytes, so it is not text: give CSV, JSON lines, Parquet, Arrow or Excel")
     return "utf-8-sig"
 
 

@@ -398,7 +398,7 @@ def _notes(data: Interactions, learners: int, config: ResolvedConfig, *, partly:
     if config.model == "asymmetric" and not data.ordered:
         yield Note(NoteKind.NO_TIMES, {"folds": config.folds})
     elif config.model == "asymmetric" and config.history == "causal" and data.tied_share > 0:
-        order = "item ids" if data.ties_by_id else "input"
+        order = "in the order of the input" if data.ties_given else "shuffled (`ties` decides)"
         yield Note(NoteKind.EQUAL_TIMES, {"share": data.tied_share, "order": order})
     short = int((data.lengths > 0).sum()) - learners
     if short and not partly:

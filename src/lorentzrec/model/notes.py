@@ -52,7 +52,7 @@ class NoteKind(StrEnum):
 _TEXTS = {
     NoteKind.TEXT: "{text}",
     NoteKind.NO_TIMES: "the events have no times: histories are used without order, in {folds} folds",
-    NoteKind.EQUAL_TIMES: "{share:%} of neighbouring events have equal times; their order is that of the {order}",
+    NoteKind.EQUAL_TIMES: "{share:%} of neighbouring events have equal times, and are {order}",
     NoteKind.NO_PREDICTABLE_LABEL: "{customers:customer has|customers have} no labelled event that could be predicted: "
     "not used in training",
     NoteKind.SINGLE_EVENT: "{customers:customer has|customers have} a single event and nothing to predict it from: "

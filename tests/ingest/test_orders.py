@@ -1,0 +1,164 @@
+"""Orders are one number per event through every step; equal times are shuffled, or as declared, never by item id."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from lorentzrec import Interactions, TrainingConfig, train
+from lorentzrec.data.joining import append, concatenate
+from lorentzrec.errors import ArtifactError, InputError
+from lorentzrec.ingest.dataset import open_dataset, write_frame
+from lorentzrec.ingest.prepare import PrepareConfig, prepare
+from lorentzrec.ingest.sources import Source
+from saved_datasets import save_dataset
+
+TEXT = (
+    "user,item,time,order_id\n"
+    "u,a,5,o2\nu,b,5,o1\nu,c,5,o2\nu,d,5,o1\nu,e,3,o9\nu,f,7,o9\n"  # o9 has events before and after the others
+    "v,a,1,o1\nv,b,2,\nv,c,2,\nv,d,3,\n"  # three events without an order, two at the same time
+)
+
+
+def written(folder: Path, text: str = TEXT) -> Path:
+    (folder / "events.csv").write_text(text)
+    return folder / "events.csv"
+
+
+def orders(data: Interactions) -> dict[Any, list[tuple[Any, int]]]:
+    """The items of each customer with the number of their order."""
+    assert data.orders is not None
+    spans = {data.users.id(row): slice(data.offsets[row], data.offsets[row + 1]) for row in range(len(data.users))}
+    return {
+        user: list(zip(data.items.ids(data.item_rows[span]), data.orders[span].tolist(), strict=True))
+        for user, span in spans.items()
+    }
+
+
+def test_events_of_one_order_have_one_number_and_are_together(tmp_path: Path) -> None:
+    data = Interactions.from_file(written(tmp_path))
+    assert data.notes[0] == "the column 'order_id' is taken for the order"
+    of_u = orders(data)["u"]
+    assert [number for _, number in of_u] == [0, 1, 1, 2, 2, 0]
+    assert [{item for item, number in of_u if number == one} for one in range(3)] == [
+        {"e", "f"},
+        {"b", "d"},
+        {"a", "c"},
+    ]
+    assert sorted(orders(data)["v"]) == [("a", 0), ("b", 1), ("c", 1), ("d", 2)]
+
+
+def test_every_way_in_gives_the_same_orders(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    data, frame = Interactions.from_file(path), pl.read_csv(path)
+    assert Interactions.from_frame(frame).digest == data.digest
+    assert Interactions.from_frame(frame.rename({"order_id": "nr"}), order="nr").digest == data.digest
+    of_u = frame.filter(user="u")
+    pairs = Interactions.from_pairs(of_u["user"], of_u["item"], of_u["time"], orders=of_u["order_id"])
+    alone = Interactions.from_frame(of_u)
+    assert pairs.digest == alone.digest
+    report = prepare(PrepareConfig(events=(str(path),), out=str(tmp_path / "d")))
+    assert open_dataset(tmp_path / "d").interactions().digest == data.digest
+    assert open_dataset(tmp_path / "d").manifest["columns"] == [
+        "user_row",
+        "item_row",
+        "time",
+        "order",
+        "next_item_row",
+    ]
+    assert report.notes[0] == data.notes[0]
+
+
+def test_orders_are_kept_by_splits_and_joins_and_on_disk(tmp_path: Path) -> None:
+    data = Interactions.from_file(written(tmp_path))
+    train_part, test_part = data.split("leave_last_out")
+    assert orders(test_part)["u"] == [("f", 0)]
+    whole = concatenate([train_part, test_part])
+    assert orders(whole) == orders(data)
+    saved = save_dataset({"train": train_part, "test": test_part}, tmp_path / "d")
+    assert orders(saved.interactions("test")) == orders(test_part)
+    later = Interactions.from_pairs(["u", "u"], ["a", "z"], [9, 9], orders=["x", "x"])
+    both = append(data, later)
+    assert orders(both)["u"][:6] == orders(data)["u"]
+    numbers = {number for _, number in orders(both)["u"][6:]}
+    assert len(numbers) == 1
+    assert not numbers & {number for _, number in orders(data)["u"]}
+    without = append(data, Interactions.from_pairs(["u"], ["a"], [9]))
+    assert without.orders is None
+    assert without.notes[-1] == "the orders of some events are not known, so that orders are not used"
+
+
+def test_orders_do_not_change_the_points() -> None:
+    draw = np.random.default_rng(0)
+    users, items, times = draw.integers(0, 30, 400), draw.integers(0, 40, 400), np.arange(400)
+    plain = Interactions.from_pairs(users, items, times)
+    ordered = Interactions.from_pairs(users, items, times, orders=times // 3)
+    config = TrainingConfig(epochs=2, dimension=4)
+    first, second = (train(data, config, progress=False).item_points for data in (plain, ordered))
+    assert np.array_equal(first, second)
+    assert plain.digest != ordered.digest
+
+
+def test_a_named_order_column_must_exist_and_can_be_left_out(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    with pytest.raises(InputError, match="no column 'nr' for the order, only user, item, time, order_id"):
+        Interactions.from_file(path, order_column="nr")
+    assert Interactions.from_file(path, order_column="").orders is None
+
+
+def test_a_dataset_with_damaged_orders_is_refused(tmp_path: Path) -> None:
+    dataset = save_dataset(Interactions.from_file(written(tmp_path)), tmp_path / "d")
+    events = pl.read_parquet(tmp_path / "d" / "interactions.parquet").with_columns(order=pl.lit(-1, pl.Int32))
+    sha = write_frame(events, dataset.address, "interactions.parquet")
+    dataset.manifest["files"]["interactions.parquet"] = sha
+    with pytest.raises(ArtifactError, match="order is -1, it must be at least 0"):
+        dataset.interactions()
+
+
+def tied(customers: int = 400) -> Interactions:
+    """Every customer has the items a to d at one time."""
+    users = [number for number in range(customers) for _ in "abcd"]
+    return Interactions.from_pairs(users, list("abcd") * customers, [7] * len(users))
+
+
+def test_equal_times_follow_neither_ids_nor_each_other() -> None:
+    data = tied()
+    places = data.item_rows.reshape(-1, 4)
+    for first in range(4):
+        assert 60 < (places[:, 0] == first).sum() < 140
+        for second in range(first):
+            before = (np.argmax(places == first, axis=1) < np.argmax(places == second, axis=1)).mean()
+            assert 0.4 < before < 0.6
+    orders_seen = np.unique(places, axis=0)
+    assert len(orders_seen) == 24
+
+
+def test_one_customer_has_another_order_at_another_time() -> None:
+    times = np.repeat(np.arange(200) * 86_400, 2)
+    data = Interactions.from_pairs(["u"] * 400, ["a", "b"] * 200, times)
+    first = data.item_rows.reshape(-1, 2)[:, 0]
+    assert 70 < (first == 0).sum() < 130
+
+
+def test_the_seed_decides_and_the_note_names_the_option(tmp_path: Path) -> None:
+    rows = "".join(f"u{user},{item},5\n" for user in range(50) for item in "dbca")
+    path = written(tmp_path, f"user,item,time\n{rows}")
+    first, again, other = (Interactions.from_file(path, tie_seed=seed) for seed in (0, 0, 1))
+    assert first.digest == again.digest != other.digest
+    assert first.notes == (
+        "100 % of neighbouring events of a customer have equal times, and are shuffled: give `ties='file'` if the "
+        "order of the file is meaningful",
+    )
+    assert Interactions.from_frame(pl.read_csv(path), tie_seed=1).digest == other.digest
+    kept = Interactions.from_file(path, ties="file")
+    assert kept.history_ids("u7") == ["d", "b", "c", "a"]
+    assert kept.notes[0].endswith("have equal times, and are in the order of the file")
+    framed = Interactions.from_frame(pl.read_csv(path), ties="given")
+    assert (framed.digest, framed.ties_given) == (kept.digest, True)
+    report = prepare(PrepareConfig(events=(str(path),), out=str(tmp_path / "d"), source=Source(ties="file")))
+    assert open_dataset(report.address).interactions().ties_given
+    assert report.notes == kept.notes

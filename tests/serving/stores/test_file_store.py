@@ -15,6 +15,7 @@ import pytest
 from lorentzrec.errors import InputError
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.faults import StoreFault
+from lorentzrec.serving.stores.new_items import ItemDetails, NewItem, Origin
 from lorentzrec.serving.stores.sqlite_connections import error_code
 from lorentzrec.serving.stores.store import Event, HistoryEvent, State, Store
 from serving.stores.raises_fault import raises_fault
@@ -175,6 +176,26 @@ def test_a_database_of_an_older_release(url: str, tmp_path: Path) -> None:
         assert store.history("bob") == [HistoryEvent("tea", 1.0)]
         assert store.add_events([Event("ann", "cup", 5, "1")]).duplicates == 1
         assert store.forget("bob") == 1
+
+
+def test_new_items_of_an_older_release_get_their_origin(url: str, tmp_path: Path) -> None:
+    from lorentzrec.serving.stores import file_store
+
+    (tmp_path / "store" / "versions").mkdir(parents=True)
+    steps = next(number for number, step in enumerate(file_store.SCHEMA) if "ADD COLUMN origin" in step)
+    items = [NewItem("boot", ItemDetails("Boot"), ("ann",)), NewItem("cap", None, ("ann",))]
+    with closing(sqlite3.connect(tmp_path / "store" / "store.sqlite")) as connection:
+        for name, parameters, result in (("salted_key", 2, ""), ("named_version", 0, None), ("before_the_log", 0, "")):
+            connection.create_function(name, parameters, lambda *_, result=result: result)
+        connection.executescript("".join(file_store.SCHEMA[:steps]) + f"PRAGMA user_version = {steps}")
+        rows = [(item.id, 1, item.to_json()) for item in items]
+        connection.executemany("INSERT INTO new_items VALUES (?, ?, ?)", rows)
+        connection.execute("UPDATE live SET items_revision = 1")
+        connection.commit()
+    with closing(open_store(url, migrate=lambda *_: None)) as store:
+        assert store.new_items().items == items
+        assert store.remove_new_items_of(Origin.EVENTS) == 1
+        assert store.new_items().items == items[:1]
 
 
 @pytest.mark.parametrize(("named", "current"), [("a1\n", "a1"), ("b2", None), ("../a1", None), ("", None)])

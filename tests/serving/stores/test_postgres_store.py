@@ -14,6 +14,7 @@ from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.serving.stores import postgres_schema
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.faults import StoreFault
+from lorentzrec.serving.stores.new_items import ItemDetails, NewItem, Origin
 from lorentzrec.serving.stores.postgres_schema import MIGRATIONS
 from lorentzrec.serving.stores.postgres_store import PostgresStore
 from lorentzrec.serving.stores.store import Event, HistoryEvent, Store, key_of
@@ -164,6 +165,20 @@ def test_tables_of_an_older_release(
         assert store.history("ann") == [HistoryEvent("tea", 1.0), HistoryEvent("tea", 2.0)]
         assert store.add_events([Event("ann", "cup", 5, "1")]).duplicates == 1
         assert store.forget("ann") == 2
+
+
+def test_new_items_of_an_older_release_get_their_origin(
+    postgres_server: PostgresServer, postgres_url: str, make_older_store: Callable[[int], None]
+) -> None:
+    make_older_store(next(number for number, step in enumerate(MIGRATIONS) if "ADD COLUMN origin" in step))
+    items = [NewItem("boot", ItemDetails("Boot"), ("ann",)), NewItem("cap", None, ("ann",))]
+    for item in items:
+        values = f"'{item.id}', 1, '{item.to_json()}'"
+        postgres_server.run(f"INSERT INTO lorentzrec.new_items VALUES ({values})", "test")
+    with closing(open_store(postgres_url, migrate=lambda *_: None)) as store:
+        assert store.new_items().items == items
+        assert store.remove_new_items_of(Origin.EVENTS) == 1
+        assert store.new_items().items == items[:1]
 
 
 def test_a_migration_has_no_time_limit(

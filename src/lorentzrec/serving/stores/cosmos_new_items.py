@@ -23,8 +23,9 @@ from lorentzrec.serving.stores.store import Store, key_of
 
 PARTITION = "new-items"
 MOST_CONFLICTS = 200
-PARALLEL_WRITES = 8
+PARALLEL_CALLS = 8
 
+Value = TypeVar("Value")
 Result = TypeVar("Result")
 
 
@@ -94,9 +95,7 @@ class CosmosNewItems(Store, Protocol):
 
             # What was written before a conflict is written again, with the revision that the state will get.
             wanted = {item: found[item] for item in written if item in found} | changes
-            with ThreadPoolExecutor(PARALLEL_WRITES) as threads:
-                for _ in threads.map(write, wanted.items()):
-                    pass
+            _do_all(write, wanted.items())
             if written:
                 removal = {"items_reset": revision} if None in written.values() else {}
                 self._catalogue.replace({**state, "items_revision": revision, **removal})
@@ -109,5 +108,11 @@ class CosmosNewItems(Store, Protocol):
         if items is None:
             found: Iterable[Document | None] = self._histories.all(PARTITION)
         else:
-            found = (self._histories.read(PARTITION, key_of(item)) for item in items)
+            found = _do_all(lambda item: self._histories.read(PARTITION, key_of(item)), items)
         return {document["item"]: document for document in found if document is not None}
+
+
+def _do_all(call: Callable[[Value], Result], values: Iterable[Value]) -> list[Result]:
+    """The results of a call for each value, some at a time."""
+    with ThreadPoolExecutor(PARALLEL_CALLS) as threads:
+        return list(threads.map(call, values))

@@ -253,8 +253,12 @@ class SqlStore(Store, Protocol):
             f"SELECT item, content FROM {sql.schema}.new_items WHERE origin = {sql.parameter}"
             f" AND changed > {sql.parameter} ORDER BY item LIMIT {sql.parameter}"
         )
-        rows = [row for origin in Origin for row in self._rows(query, origin.value, since, limit)]
-        return NewItemsRead([NewItem.from_json(*row) for row in sorted(rows)], revision, complete=since == 0)
+        found: list[NewItem] = []
+        with self._connections.statement() as cursor:
+            for origin in Origin:
+                rows = cursor.execute(query, (origin.value, since, limit))
+                found += [NewItem.from_json(item, content) for item, content in rows]  # the texts are not kept
+        return NewItemsRead(sorted(found, key=lambda item: item.id), revision, complete=since == 0)
 
     def _change_new_items(self, items: Sequence[str] | None, change: Change, limit: int = 0) -> NewItemsChanged:
         with self._connections.transaction() as cursor:

@@ -29,6 +29,8 @@ from lorentzrec.serving.stores.snapshot import Erasure, Pruned, Snapshot, StoreS
 USUAL_HISTORY = 1000
 """Events that `Store.history` returns by default."""
 
+REMOVED_AT_ONCE = 2_500
+"""New items that are removed in one step."""
 SPARE_LIVE_IDS = 100_000
 """How many more ids a list of live or removed items may have in a service than its version has items: ids that no
 version contains yet, or contains any more."""
@@ -300,12 +302,19 @@ class Store(Protocol):
         return self._change_new_items(sorted(set(items)), lambda _: None).changed
 
     def remove_new_items_of(self, origin: Origin, fewer_than: int | None = None) -> int:
-        """Remove the new items of an origin, or only those with fewer customers than that; returns how many."""
+        """Remove the new items of an origin, or only those with fewer customers than that; returns how many.
+
+        They are removed in parts, so that events can be written meanwhile. If it fails, call it again for the others.
+        """
 
         def is_meant(item: NewItem) -> bool:
             return item.origin is origin and (fewer_than is None or len(item.customers) < fewer_than)
 
-        return self._change_new_items(None, lambda item: None if is_meant(item) else item).changed
+        meant = [item.id for item in self.new_items().items if is_meant(item)]
+        parts = [meant[start : start + REMOVED_AT_ONCE] for start in range(0, len(meant), REMOVED_AT_ONCE)]
+        return sum(
+            self._change_new_items(part, lambda item: None if is_meant(item) else item).changed for part in parts
+        )
 
     def snapshot(self) -> AbstractContextManager[Snapshot]:
         """What the store holds now, while others go on writing: all that was acknowledged before is in it."""

@@ -63,6 +63,23 @@ def test_manifests_follow_the_schema_of_kubernetes() -> None:
     assert re.findall(r"passed for resource (\w+)/", output) == ["deployment", "service"]
 
 
+def test_pods_wait_for_a_version_and_have_a_port_for_probes() -> None:
+    deployment = next(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()))
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    arguments = container["args"]
+    assert arguments[arguments.index("--probe-port") + 1] == str(ports["probes"])
+    probes = {name: container[f"{name}Probe"]["httpGet"] for name in ("startup", "readiness", "liveness")}
+    assert {name: probe["path"] for name, probe in probes.items()} == {
+        "startup": "/readyz",
+        "readiness": "/readyz",
+        "liveness": "/healthz",
+    }
+    assert {probe["port"] for probe in probes.values()} == {"probes"}
+    annotations = deployment["spec"]["template"]["metadata"]["annotations"]
+    assert annotations["prometheus.io/port"] == str(ports["probes"])
+
+
 def test_the_unit_is_accepted_by_systemd(tmp_path: Path) -> None:
     systemd = shutil.which("systemd-analyze")
     if systemd is None:
@@ -97,6 +114,9 @@ def test_the_dashboard_shows_metrics_and_labels_of_a_running_service(tmp_path: P
         known.setdefault(sample.name, set()).update(sample.labels)
     dashboard = json.loads((DEPLOY / "grafana-dashboard.json").read_text())
     queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    assert not [query for query in queries if "request_seconds" in query and 'route=~"/v1/.*"' not in query], (
+        "no probes"
+    )
     for query in queries:
         (metric,) = re.findall(r"lorentzrec_\w+", query)
         labels = re.findall(r"\b(\w+)=~?\"", query) + re.findall(r"by \((\w+)\)", query)

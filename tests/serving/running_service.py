@@ -110,6 +110,12 @@ def service_process(store: str | None, folder: Path, *options: str) -> Iterator[
         service.http.close()
 
 
+def misses_store(service: Any) -> bool:
+    """Whether a service is ready, and warns that its store is unavailable."""
+    response = service.get("/readyz")
+    return response.status_code == 200 and "the store is unavailable" in response.text
+
+
 def wait_until(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + PATIENCE
     while not condition():

@@ -20,7 +20,7 @@ from lorentzrec.serving.http import app
 from lorentzrec.serving.http.guarded_store import GuardedStore
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Store
-from serving.running_service import published, service_here, shop_store, wait_until
+from serving.running_service import misses_store, published, service_here, shop_store, wait_until
 from serving.servers import CosmosServer, PostgresServer, Server
 from serving.small_shop import shop_model
 
@@ -70,23 +70,24 @@ def assert_away(service: TestClient[Any]) -> None:
         service.get("/v1/users/ann/history"),
         service.delete("/v1/users/ann"),
         service.put("/v1/live", json={"items": None}),
-        service.get("/readyz"),
     ):
         assert (response.status_code, response.headers["Retry-After"]) == (503, "1")
         assert response.json()["type"] == "urn:lorentzrec:store-unavailable"
         assert "127.0.0.1" not in response.text
     assert service.get("/healthz").status_code == 200
+    assert misses_store(service), "a load balancer keeps a service that can recommend"
+    assert "127.0.0.1" not in service.get("/readyz").text
     assert "lorentzrec_store_up 0.0" in service.get("/metrics").text
 
 
 def outlasts_a_hang(service: TestClient[Any], server: Server) -> None:
     server.freeze()
     try:
-        wait_until(lambda: service.get("/readyz").status_code == 503)
+        wait_until(lambda: misses_store(service))
         assert_away(service)
     finally:
         server.thaw()
-    wait_until(lambda: service.get("/readyz").status_code == 200)
+    wait_until(lambda: not misses_store(service))
 
 
 @pytest.mark.postgres
@@ -97,10 +98,10 @@ def test_postgresql_stops_and_starts(own_postgres: PostgresServer, tmp_path: Pat
         first = {"user": "ann", "item": "i3", "id": "first"}
         assert service.post("/v1/events", json=first).json()["accepted"] == 1
         own_postgres.stop()
-        wait_until(lambda: service.get("/readyz").status_code == 503)
+        wait_until(lambda: misses_store(service))
         assert_away(service)
         own_postgres.start()
-        wait_until(lambda: service.get("/readyz").status_code == 200)
+        wait_until(lambda: not misses_store(service))
         body = service.post("/v1/recommend", json={"user": "ann", "k": 3}).json()
         assert [item["id"] for item in body["items"]] == shop_model().recommend(["i3"], k=3).ids
         assert body["degraded"] is None
@@ -128,7 +129,7 @@ def test_cosmos_stops_and_starts(own_cosmos: CosmosServer, tmp_path: Path) -> No
         outlasts_a_hang(service, own_cosmos)
         assert service.post("/v1/events", json=first).json()["duplicates"] == 1
         own_cosmos.stop()
-        wait_until(lambda: service.get("/readyz").status_code == 503)
+        wait_until(lambda: misses_store(service))
         assert_away(service)
 
 
@@ -149,11 +150,11 @@ def test_the_folder_of_a_file_store_vanishes(tmp_path: Path) -> None:
     store = shop_store(tmp_path)
     with service_here(store.url, poll_seconds=0.1) as service:
         (tmp_path / "store").rename(tmp_path / "elsewhere")
-        wait_until(lambda: service.get("/readyz").status_code == 503)
+        wait_until(lambda: misses_store(service))
         # The version in use needs no file to be opened again.
         assert service.post("/v1/recommend", json={"history": ["i3"]}).status_code == 200
         (tmp_path / "elsewhere").rename(tmp_path / "store")
-        wait_until(lambda: service.get("/readyz").status_code == 200)
+        wait_until(lambda: not misses_store(service))
         assert service.post("/v1/recommend", json={"history": ["i3"]}).status_code == 200
     store.close()
 

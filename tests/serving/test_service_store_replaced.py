@@ -10,7 +10,7 @@ import pytest
 
 from lorentzrec.serving.stores.address import open_store
 from serving.event_load import EventLoad, Found, look_for
-from serving.running_service import published, service_here, service_process, shop_store, wait_until
+from serving.running_service import misses_store, published, service_here, service_process, shop_store, wait_until
 
 NOTHING_WRONG = Found(missing=[], duplicated=[])
 
@@ -65,10 +65,10 @@ def test_events_are_in_a_store_that_was_removed_and_published_again(tmp_path: Pa
     with service_here(f"file:{tmp_path / 'store'}", poll_seconds=0.1) as service:
         assert service.post("/v1/events", json={"user": "ann", "item": "i3"}).status_code == 200
         shutil.rmtree(tmp_path / "store")
-        wait_until(lambda: service.get("/readyz").status_code == 503)
+        wait_until(lambda: misses_store(service))
         store = open_store(f"file:{tmp_path / 'store'}", create=True)
         published(store, tmp_path)
-        wait_until(lambda: service.get("/readyz").status_code == 200)
+        wait_until(lambda: not misses_store(service))
         wait_until(lambda: service.post("/v1/events", json={"user": "bob", "item": "i3"}).status_code == 200)
         assert [event.item for event in store.history("bob")] == ["i3"]
         assert store.history("ann") == []

@@ -332,7 +332,7 @@ export interface paths {
         };
         /**
          * GetLiveness
-         * @description The process runs. Restart it if this does not respond. The store is not checked.
+         * @description The service runs: no worker has hung for a minute. Restart it if this fails or does not respond.
          */
         get: operations["HealthzGetLiveness"];
         put?: never;
@@ -352,9 +352,9 @@ export interface paths {
         };
         /**
          * GetReadiness
-         * @description There is a version, and the store can be read. If not, 503 gives the reason; `warnings` report everything else.
+         * @description Every worker of the service responds, has a version, and can recommend from it. If not, 503 gives the reason.
          *
-         *     A worker that is not ready still handles what it can, so take it out of rotation only if others are better off.
+         *     `warnings` report everything else: without the store, recommendations are still possible, and writes fail.
          */
         get: operations["ReadyzGetReadiness"];
         put?: never;

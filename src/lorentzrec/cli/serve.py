@@ -14,7 +14,7 @@ from lorentzrec.errors import StoreUnavailable, explain_missing, how_to_get
 from lorentzrec.serving.http.settings import ServiceSettings
 
 
-@field_options(ServiceSettings, None, ("host", "api_key_file", ..., "log_level"))
+@field_options(ServiceSettings, None, ("host", "api_key_file", ..., "log_level", "connections", "idle_seconds"))
 def serve(
     store: StoreArgument,
     *,

@@ -26,6 +26,7 @@ from litestar.routes import HTTPRoute
 from lorentzrec._version import __version__
 from lorentzrec.serving.http.documentation import exact_document
 from lorentzrec.serving.http.guarded_store import GuardedStore
+from lorentzrec.serving.http.health import Health
 from lorentzrec.serving.http.keys import ApiKeys, authorise
 from lorentzrec.serving.http.metrics import Metrics
 from lorentzrec.serving.http.middleware import RequestMiddleware
@@ -61,11 +62,12 @@ def create_app(settings: ServiceSettings, keys: ApiKeys | None = None) -> Reques
         lambda: open_store(settings.store, connections=2 * threads),
         seconds=settings.store_seconds,
         threads=threads,
+        observe=lambda operation, seconds: metrics.store_seconds.labels(operation).observe(seconds),
     )
-    folder = os.environ.get(SERVICE_FOLDER)
-    copies = None if folder is None else Path(folder) / "versions"
-    versions = VersionWatcher(store, metrics, settings, copies)
-    worker = Worker(versions, store, metrics, RequestThreads())
+    folder = Path(os.environ[SERVICE_FOLDER]) if SERVICE_FOLDER in os.environ else None
+    versions = VersionWatcher(store, metrics, settings, folder and folder / "versions")
+    health = Health(versions, store, metrics, folder, settings.workers)
+    worker = Worker(versions, store, metrics, RequestThreads(), health)
     # Ranking is a matrix product that releases Python's lock, so handlers run in parallel in threads.
     set_asyncio_executor(ThreadPoolExecutor(settings.request_threads, "request"))
 
@@ -73,9 +75,11 @@ def create_app(settings: ServiceSettings, keys: ApiKeys | None = None) -> Reques
     async def running(_: Litestar) -> AsyncIterator[None]:
         with SINGLE_THREADED_BLAS:  # once, so that no query has to set the limit and lift it again
             versions.start()
+            health.start()
             try:
                 yield
             finally:
+                health.stop()
                 versions.stop()
                 store.close()
 

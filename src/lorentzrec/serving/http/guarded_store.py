@@ -32,11 +32,20 @@ class GuardedStore:
     Writes have their own threads and failures: a store that cannot be written to is still read.
     """
 
-    def __init__(self, open_store: Callable[[], Store], *, seconds: float, threads: int) -> None:
+    def __init__(
+        self,
+        open_store: Callable[[], Store],
+        *,
+        seconds: float,
+        threads: int,
+        observe: Callable[[str, float], None] = lambda _, __: None,
+    ) -> None:
         """`open_store` is called at first use, again until it succeeds, and again for a store found broken.
 
         threads: for reads; there are half as many for writes.
+        observe: called with the kind of every call (poll, read or write) and its seconds.
         """
+        self._observe = observe
         self._open, self.seconds = open_store, seconds
         self._store: Store | None = None
         self._opening = Lock()
@@ -72,7 +81,13 @@ class GuardedStore:
             raise StoreUnavailable(self.trouble)
         if writes:
             self._check_writes()
-        limit = max(self.seconds, seconds)
+        limit, begun = max(self.seconds, seconds), time.perf_counter()
+        try:
+            return self._call(work, limit, probe, writes)
+        finally:
+            self._observe("write" if writes else "poll" if probe else "read", time.perf_counter() - begun)
+
+    def _call(self, work: Callable[[Store], Result], limit: float, probe: bool, writes: bool) -> Result:
         outcome = (self._writes if writes else self._reads).submit(lambda: work(self._opened()), limit)
         try:
             result = outcome.result(limit)

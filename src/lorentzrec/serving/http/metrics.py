@@ -39,25 +39,43 @@ class Metrics:
         self.refused = counter("lorentzrec_versions_refused_total", "Versions found damaged.")
         self.serving = total("lorentzrec_version_workers", "Workers that use this version.", ["version"])
         most = partial(Gauge, registry=self._registry, multiprocess_mode="livemax")
+        newest = partial(Gauge, registry=self._registry, multiprocess_mode="livemostrecent")
+        self.version_age = most("lorentzrec_version_age_seconds", "Age of the oldest version in use.")
+        self.live_items = newest("lorentzrec_live_items", "Items that may be recommended, new ones included.")
+        self.unknown_live_items = newest("lorentzrec_unknown_live_items", "Live ids that the version does not contain.")
         self.new_items = most("lorentzrec_new_items", "Placed items that the version does not contain.")
         self.new_items_full = most("lorentzrec_new_items_full", "1 if no more new items are added.", ["origin"])
         self.new_items_left_out = counter(
             "lorentzrec_new_items_left_out_total", "New items that were not added because there are too many."
         )
         self.new_items_shown = counter("lorentzrec_new_items_shown_total", "New items in responses.")
+        self.store_seconds = Histogram(
+            "lorentzrec_store_seconds",
+            "Time of calls to the store, waiting included.",
+            ["operation"],
+            buckets=BUCKETS,
+            registry=self._registry,
+        )
         self.store_up = least("lorentzrec_store_up", "1 if the store responds.")
         self.store_writable = least("lorentzrec_store_writable", "1 unless the last write to the store failed.")
 
     def text(self) -> bytes:
         """All metrics in the format that Prometheus reads."""
-        registry = self._registry
-        if SERVICE_FOLDER in os.environ:
-            registry = CollectorRegistry()
-            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-        # The files of several processes never lose a label. Versions that no worker uses any more are left out, or
-        # there would be one more line for every version ever published.
-        lines = generate_latest(registry).splitlines(keepends=True)
-        return b"".join(line for line in lines if not _PAST_VERSION.match(line))
+        return render_metrics() if SERVICE_FOLDER in os.environ else _render(self._registry)
+
+
+def render_metrics() -> bytes:
+    """The metrics of all processes of a service, in any of them."""
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    return _render(registry)
+
+
+def _render(registry: CollectorRegistry) -> bytes:
+    # The files of several processes never lose a label. Versions that no worker uses any more are left out, or there
+    # would be one more line for every version ever published.
+    lines = generate_latest(registry).splitlines(keepends=True)
+    return b"".join(line for line in lines if not _PAST_VERSION.match(line))
 
 
 def worker_deaths() -> Counter:

@@ -20,6 +20,7 @@ from litestar.params import PathParameter
 from lorentzrec.errors import InputError
 from lorentzrec.model.diversity import pool_size
 from lorentzrec.serving.http.guarded_store import GuardedStore
+from lorentzrec.serving.http.health import Health
 from lorentzrec.serving.http.metrics import Metrics
 from lorentzrec.serving.http.problems import Overloaded
 from lorentzrec.serving.http.queries import Query, decode_query, query_type
@@ -84,6 +85,7 @@ class Worker:
     store: GuardedStore
     metrics: Metrics
     threads: RequestThreads
+    health: Health
 
 
 TheWorker: TypeAlias = NamedDependency[Worker]

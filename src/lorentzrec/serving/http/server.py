@@ -17,13 +17,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
 from granian.server import MPServer
 
 from lorentzrec.atomic import scratch_directory
 from lorentzrec.errors import InputError
 from lorentzrec.serving.http.keys import ApiKeys
 from lorentzrec.serving.http.parent_watch import end_with_parent
+from lorentzrec.serving.http.probes import ProbeListener
 from lorentzrec.serving.http.settings import SERVICE_FOLDER, ServiceSettings
+from lorentzrec.serving.http.worker_records import remove_record
 
 SHORT_LIFE = 10.0
 """Seconds. A worker that ends sooner, and not by a signal, could not start."""
@@ -41,7 +44,9 @@ def run(settings: ServiceSettings, listening: Callable[[], None] = lambda: None)
     Workers are processes of their own. One that dies is replaced; all end with their parent, even if that is killed.
     SIGHUP makes the parent read the file of API keys again.
     """
-    _check_address(settings.host, settings.port)
+    _bind(settings.host, settings.port, "--port").close()
+    probe_port = settings.probe_port
+    listener = None if probe_port is None else _bind(settings.host, probe_port, "--probe-port")
     _allow_files(settings.connections + OTHER_FILES)
     set_up_logging(settings.log_format, settings.log_level)
     with scratch_directory("serve") as folder:
@@ -57,12 +62,17 @@ def run(settings: ServiceSettings, listening: Callable[[], None] = lambda: None)
                 http=HTTPModes.http1,
                 workers=settings.workers,
                 backpressure=settings.connections,
+                http1_settings=HTTP1Settings(header_read_timeout=int(1000 * settings.idle_seconds)),
                 websockets=False,
                 respawn_failed_workers=True,
                 workers_kill_timeout=settings.shutdown_seconds,
                 log_enabled=False,
             )
-            server.keys = keys
+            server.keys, server.folder = keys, Path(folder)
+            if listener is not None:
+                server.probes = ProbeListener(
+                    listener, Path(folder), settings.workers, stopping=lambda: server.interrupt_signal
+                )
             server.on_startup(listening)
             server.serve(target_loader=partial(_load, settings, keys, os.getpid()), wrap_loader=False)
         finally:
@@ -77,6 +87,13 @@ class _Server(MPServer):
     """
 
     keys: ApiKeys | None = None
+    folder: Path
+    probes: ProbeListener | None = None
+
+    def _spawn_workers(self, spawn_target: Any, target_loader: Any) -> None:
+        super()._spawn_workers(spawn_target, target_loader)  # type: ignore[no-untyped-call]
+        if self.probes is not None:
+            self.probes.start()
 
     def _serve_loop(self, spawn_target: Any, target_loader: Any) -> None:
         from prometheus_client.multiprocess import mark_process_dead
@@ -99,6 +116,7 @@ class _Server(MPServer):
                 worker = self.wrks[place]
                 deaths.inc()
                 mark_process_dead(worker.inner.pid)  # type: ignore[no-untyped-call]
+                remove_record(self.folder, worker.inner.pid)
                 code: int = worker.inner.exitcode
                 end = f"exit code {code}" if code >= 0 else f"signal {names.get(-code, -code)}"
                 logger.warning("worker %d (pid %s) died (%s); it is replaced", place + 1, worker.inner.pid, end)
@@ -135,17 +153,22 @@ def _allow_files(count: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _check_address(host: str, port: int) -> None:
-    """Report in one line what a worker could only report as a traceback."""
+def _bind(host: str, port: int, option: str) -> socket.socket:
+    """A socket at an address. A worker could report an address that is taken only as a traceback."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as attempt:
-            attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            attempt.bind(address)
+        bound = socket.socket(family, kind, protocol)
+        try:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(address)
+        except OSError:
+            bound.close()
+            raise
     except OSError as error:
         raise InputError(
-            f"cannot listen at {host}:{port} ({error.strerror}): choose another --host or --port"
+            f"cannot listen at {host}:{port} ({error.strerror}): choose another --host or {option}"
         ) from None
+    return bound
 
 
 class JsonLines(logging.Formatter):

@@ -95,6 +95,11 @@ class ServiceSettings:
 
     Change it to about 0.1 so that new items get their first customers.
     """
+    probe_port: Annotated[int, Range(1, 65535)] | None = None
+    """A port of its own for `/healthz`, `/readyz` and `/metrics`, at the same address; None: only `port` has them.
+
+    Change it in production: connections of clients cannot keep probes out there, however many there are.
+    """
     log_format: Literal["text", "json"] = "text"
     """Log lines for people, or for machines.
 
@@ -166,8 +171,16 @@ class ServiceSettings:
     Change it to more if a gateway keeps many connections open.
     """
 
+    idle_seconds: Annotated[float, Range(1)] = 15.0
+    """How long a connection may be open without a complete request header, before the first request and between two.
+
+    Change it to more than the time for which a gateway keeps idle connections to the service, or shorten that time.
+    """
+
     def __post_init__(self) -> None:
         check_fields(self, as_options=True)
+        if self.probe_port == self.port:
+            raise ConfigError(f"the port {self.port} is for requests: give probes another one, or none")
         for kind, weight in self.event_weights.items():
             if not (weight > 0 and math.isfinite(weight)):
                 raise ConfigError(f"the weight of {kind!r} is {weight}: give a positive number")

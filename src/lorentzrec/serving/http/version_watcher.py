@@ -64,7 +64,7 @@ class VersionWatcher:
     def recommender(self) -> Recommender:
         """`in_use`; `NotReady` if there is none."""
         if (recommender := self.in_use) is None:
-            raise NotReady(self._missing())
+            raise NotReady(self.missing())
         return recommender
 
     @property
@@ -262,9 +262,12 @@ class VersionWatcher:
             if not any(name in path.name for name in keep):
                 shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
-    def _missing(self) -> str:
+    def missing(self) -> str:
+        """Why there is no version."""
         if self._store.trouble is not None:
             return STORE_UNAVAILABLE
+        if self._wanted not in self._refused and (self._wanted is not None or not self._polled.is_set()):
+            return "the version is being loaded: try again in a second"
         if self._wanted is None:
             return "the store holds no version yet: publish one with `lorentzrec publish MODEL --to STORE`"
         return "; ".join([*self.warnings, "publish the model again"])

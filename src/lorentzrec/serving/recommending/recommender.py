@@ -74,6 +74,8 @@ class Recommender:
         rows = rows[rows != UNKNOWN]
         live = np.unique(rows) if self._listed else np.delete(np.arange(len(version.items)), rows)
         self.live_count = len(live)
+        self.listed_count = len(listed) if self._listed else 0
+        """The ids in the list of live items; 0 if there is none."""
         self._own = LiveRanker(version.ranker, version.item_counts, live, version.index)
         twin = version.twin_ranker
         self._twin = None if twin is None else LiveRanker(twin, version.item_counts, live)
@@ -97,6 +99,16 @@ class Recommender:
             extended._own = base._own.extended(new.in_model(0), live, new.by_events)
             extended._twin = base._twin and base._twin.extended(new.in_model(1), live, new.by_events)
         return extended
+
+    @property
+    def recommendable_count(self) -> int:
+        """The number of items that may be recommended: live ones of the version, and live new ones that are placed."""
+        return len(self._own.live_rows(new=True))
+
+    @property
+    def unknown_live_count(self) -> int:
+        """The number of ids in the list of live items that are neither in the version nor new items."""
+        return len(self._unknown - self.new_items.places.keys()) if self._listed else 0
 
     def warm_up(self) -> None:
         """Run one query of each kind: the first reads all points from disk, which no client should wait for."""

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 from litestar import MediaType, Request, Response, get
 from litestar.exceptions import NotFoundException
 
-from lorentzrec.errors import StoreUnavailable
 from lorentzrec.serving.http.documentation import documentation_page, exact_document
 from lorentzrec.serving.http.messages import Liveness, Readiness
-from lorentzrec.serving.http.problems import PROBING
+from lorentzrec.serving.http.problems import PROBING, NotReady
 from lorentzrec.serving.http.requests import TheWorker
+from lorentzrec.serving.http.worker_records import describe_hung, find_hung, find_problems, merge_warnings
 
 PAGE_HEADERS = {
     # Browsers check each time whether a file has changed: after an update, no page runs old scripts.
@@ -31,21 +31,23 @@ NAMED_FILES = {"/": "index.html", "/favicon.ico": "icon.svg"}
 
 
 @get("/healthz", sync_to_thread=False, responses=PROBING)
-def get_liveness() -> Liveness:
-    """The process runs. Restart it if this does not respond. The store is not checked."""
+def get_liveness(worker: TheWorker) -> Liveness:
+    """The service runs: no worker has hung for a minute. Restart it if this fails or does not respond."""
+    if hung := find_hung(worker.health.records()):
+        raise NotReady(describe_hung(hung))
     return Liveness()
 
 
 @get("/readyz", sync_to_thread=False, responses=PROBING)
 def get_readiness(worker: TheWorker) -> Readiness:
-    """There is a version, and the store can be read. If not, 503 gives the reason; `warnings` report everything else.
+    """Every worker of the service responds, has a version, and can recommend from it. If not, 503 gives the reason.
 
-    A worker that is not ready still handles what it can, so take it out of rotation only if others are better off.
+    `warnings` report everything else: without the store, recommendations are still possible, and writes fail.
     """
-    version = worker.versions.recommender.version
-    if worker.store.trouble is not None:
-        raise StoreUnavailable(worker.store.trouble)
-    return Readiness(True, version.name, [*worker.versions.warnings, *worker.store.warnings])
+    records = worker.health.records()
+    if problems := find_problems(records, worker.health.workers):
+        raise NotReady("; ".join(problems))
+    return Readiness(True, str(records[0].model), merge_warnings(records))
 
 
 @get("/metrics", sync_to_thread=True, media_type=MediaType.TEXT, responses=PROBING)

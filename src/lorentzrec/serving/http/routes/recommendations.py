@@ -79,8 +79,7 @@ async def _run(
         for kind in kinds:
             worker.metrics.fallbacks.labels(kind).inc()
         worker.metrics.new_items_shown.inc(sum(item.new for item in ranked.items))
-        if not ranked.items:
-            worker.metrics.empty.inc()
+        worker.health.count_response(empty=not ranked.items)
         if degraded:
             worker.metrics.degraded.inc()
         return RecommendResponse(

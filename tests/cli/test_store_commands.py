@@ -12,6 +12,7 @@ import pytest
 from cli.command_line import error_of, run, run_json
 from lorentzrec.serving.stores import file_store
 from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.stores.new_items import ItemDetails
 from lorentzrec.serving.stores.store import Event
 from serving.stores.version_folder import write_version
 
@@ -109,3 +110,17 @@ def test_pruning(store: str) -> None:
     }
     assert run("store", "prune", store, *options).stdout == f"0 events of 0 customers were removed from {store}\n"
     assert "Missing option '--older-than'" in error_of("store", "prune", store)
+
+
+def test_new_items_are_removed_by_their_origin(store: str) -> None:
+    with closing(open_store(store)) as opened:
+        opened.add_events([Event(user, item, 1, item) for user, item in (("ann", "x"), ("ann", "y"), ("bob", "y"))])
+        opened.note_customers({"x": ["ann"], "y": ["ann", "bob"]}, limit=10)
+        opened.describe_item("boot", ItemDetails("Boot"), limit=10)
+    removed = run_json("store", "remove-items", store, "--origin", "events", "--fewer-than", "2")
+    assert removed == {"store": store, "origin": "events", "removed": 1}
+    assert f"1 new item was removed from {store}" in run("store", "remove-items", store, "--origin", "events").output
+    with closing(open_store(store)) as opened:
+        assert [item.id for item in opened.new_items().items] == ["boot"]
+    assert "--origin" in error_of("store", "remove-items", store)
+    assert "'all' is not one of" in error_of("store", "remove-items", store, "--origin", "all")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -103,6 +103,33 @@ def prune(
     print_result(result, shown, json=json)
 
 
+def remove_items(
+    store: StoreArgument,
+    *,
+    origin: Literal["events", "put"],
+    fewer_than: Annotated[int | None, typer.Option(min=1, max=20)] = None,
+    json: bool = False,
+) -> None:
+    """Remove new items from a store: ids that only occur in events, or items that were sent with PUT.
+
+    Running services follow within about a second. Events stay in the histories of customers. An id that only occurs in
+    events is a new item again when several customers interact with it from now on.
+
+    $ lorentzrec store remove-items file:store --origin events
+    $ lorentzrec store remove-items file:store --origin events --fewer-than 3
+
+    origin: Which new items: those that only occur in events, or those that were sent with PUT.
+    fewer_than: Only items with fewer customers than this; of an item, the first 20 customers count.
+    """
+    from lorentzrec.serving.stores.address import open_store
+    from lorentzrec.serving.stores.new_items import Origin
+
+    with closing(open_store(store)) as opened:
+        removed, url = opened.remove_new_items_of(Origin(origin), fewer_than), opened.url
+    shown = f"{Count(removed):new item was|new items were} removed from {url}"
+    print_result({"store": url, "origin": origin, "removed": removed}, shown, json=json)
+
+
 def migrate(store: StoreArgument, *, json: bool = False) -> None:
     """Change the tables of a store that an older lorentzrec wrote.
 
@@ -143,7 +170,7 @@ def format_bytes(count: float) -> str:
 
 
 STORE = (
-    "Look after a store: backups, old events, updates of lorentzrec.",
-    (backup, restore, prune, migrate),
+    "Look after a store: backups, old events, new items, updates of lorentzrec.",
+    (backup, restore, prune, remove_items, migrate),
 )
 """What the commands of this group do, and the commands."""

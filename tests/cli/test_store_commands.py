@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
 from contextlib import closing
@@ -14,6 +15,7 @@ from lorentzrec.serving.stores import file_store
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.new_items import ItemDetails
 from lorentzrec.serving.stores.store import Event
+from serving.running_service import shop_store
 from serving.stores.version_folder import write_version
 
 
@@ -124,3 +126,53 @@ def test_new_items_are_removed_by_their_origin(store: str) -> None:
         assert [item.id for item in opened.new_items().items] == ["boot"]
     assert "--origin" in error_of("store", "remove-items", store)
     assert "'all' is not one of" in error_of("store", "remove-items", store, "--origin", "all")
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> str:
+    """A store with a version that was really published."""
+    with closing(shop_store(tmp_path)) as opened:
+        opened.add_events([Event("ann", "i1", 1, "a"), Event("bob", "i2", 1, "a")])
+        opened.change_live_items(remove=["i3"])
+        return opened.url
+
+
+def test_the_status(shop: str) -> None:
+    (version,) = run_json("store", "status", shop)["versions"]
+    shown = run("store", "status", shop).stdout
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    assert lines[0].startswith(f"{shop}: ")
+    assert "2 events of 2 customers" in lines
+    assert "Live items: every item is live, except 1" in lines
+    assert "New items: 0 described, 0 by events alone" in lines
+    assert any(line.startswith(f"{version['name']} current") for line in lines)
+    assert any(line.endswith(f"{version['name']} activated") for line in lines)
+    assert "warning" not in shown
+
+
+def test_a_sound_store_is_verified(shop: str) -> None:
+    lines = run("store", "verify", shop).stdout.splitlines()
+    assert len(lines) == 5
+    assert all(line.startswith("fine     ") for line in lines)
+    assert run_json("store", "verify", shop)["damaged"] == []
+
+
+def test_every_damaged_part_is_named(shop: str, tmp_path: Path) -> None:
+    version = next((tmp_path / "store" / "versions").iterdir())
+    (version / "points.safetensors").write_bytes(b"")
+    (version / "items.sqlite").write_bytes(b"x")
+    with closing(sqlite3.connect(tmp_path / "store" / "store.sqlite")) as connection:
+        connection.execute("UPDATE events SET weight = -1 WHERE user = 'ann'")
+        connection.commit()
+    result = run("store", "verify", shop, code=2)
+    damaged = [line for line in result.stdout.splitlines() if line.startswith("DAMAGED")]
+    assert len(damaged) == 2
+    assert "         items.sqlite (1 of " in result.stdout
+    assert "         points.safetensors (0 of " in result.stdout
+    assert "         event 'a' of user 'ann' has weight -1.0" in result.stdout
+    assert result.stderr == (
+        f"error: {shop} is damaged in version {version.name}, events: publish the model again, or restore a backup; "
+        "restore a backup\n"
+    )
+    found = json.loads(run("store", "verify", shop, "--json", code=2).stdout)
+    assert found["damaged"] == [f"version {version.name}", "events"]

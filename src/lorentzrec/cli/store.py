@@ -4,18 +4,97 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from lorentzrec.cli.options import Positive, StoreArgument, StoreOption
-from lorentzrec.cli.output import print_result, stages
+from lorentzrec.cli.output import print_json, print_result, show, stages, table, working
 from lorentzrec.cli.results import kind_of_folder, refuse_unwritable
 from lorentzrec.counting import Count
-from lorentzrec.errors import InputError
+from lorentzrec.errors import ArtifactError, InputError
 
 DAY = 86_400
+
+
+def status(store: StoreArgument, *, json: bool = False) -> None:
+    """Show what a store holds: versions, activations, live items, new items, events, size, warnings.
+
+    It counts all events, which takes long in a large store.
+
+    $ lorentzrec store status file:store
+    """
+    from lorentzrec.serving.stores.address import open_store
+    from lorentzrec.serving.upkeep.status import describe_store
+
+    with closing(open_store(store)) as opened, working("counting events"):
+        found = describe_store(opened)
+    versions = table(
+        {"version": "left whole", "": "left", "created": "left", "items": "right", "size": "right"},
+        [
+            [
+                one["name"],
+                one["state"],
+                one["created"],
+                None if one["items"] is None else f"{one['items']:,}",
+                None if one["bytes"] is None else format_bytes(one["bytes"]),
+            ]
+            for one in found["versions"]
+        ],
+        title="Versions",
+    )
+    log = table(
+        {"activated": "left whole", "version": "left whole", "reason": "left", "rejected": "left whole"},
+        [
+            [_format_time(one["time"]), one["version"], one["reason"], one["rejected"]]
+            for one in reversed(found["activations"])
+        ],
+        title="Activations, newest first",
+    )
+    live, new = found["live_items"], found["new_items"]
+    text = "every item is live" if live is None else f"{Count(live):item is|items are} live"
+    if found["removed_items"]:
+        text += f", except {found['removed_items']:,}"
+    size = "not reported by the server" if found["bytes"] is None else format_bytes(found["bytes"])
+    lines = [
+        f"{found['store']}: {size}",
+        f"{Count(found['events']):event|events} of {Count(found['customers']):customer|customers}",
+        f"Live items: {text}",
+        f"New items: {new['put']:,} described, {new['events']:,} by events alone",
+    ]
+    warnings = [f"warning: {warning}" for warning in found["warnings"]]
+    print_result(found, *lines, "", versions, "", log, *warnings, json=json)
+
+
+def verify(store: StoreArgument, *, json: bool = False) -> None:
+    """Look for damage in everything that a store keeps.
+
+    Compares every file of every version with its checksum, checks the integrity of the database (SQLite's
+    integrity_check, PostgreSQL's tables, keys and with amcheck its indexes, the documents of Cosmos DB), and reads all
+    events, live items, new items and erasures. Services go on. Exit code 2 if anything is damaged.
+
+    $ lorentzrec store verify file:store
+    """
+    from lorentzrec.serving.stores.address import open_store
+    from lorentzrec.serving.upkeep import verification
+
+    parts = []
+    with closing(open_store(store)) as opened:
+        for part in verification.verify(opened):
+            parts.append(part)
+            if not json:
+                found = f": {part.content}" if part.content else ""
+                show(f"{'DAMAGED' if part.damage else 'fine   '}  {part.name}{found}")
+                show(*(f"         {place}: {part.action}" for place in part.damage))
+        url = opened.url
+    damaged = [part.name for part in parts if part.damage]
+    if json:
+        print_json({"store": url, "damaged": damaged, "parts": [part._asdict() for part in parts]})
+    if damaged:
+        actions = "; ".join(dict.fromkeys(part.action for part in parts if part.damage))
+        raise ArtifactError(f"{url} is damaged in {', '.join(damaged)}: {actions}")
 
 
 def backup(store: StoreArgument, *, to: Path, force: bool = False, json: bool = False) -> None:
@@ -160,6 +239,10 @@ def _describe(manifest: dict[str, Any]) -> str:
     return f"{counts}, {versions:version|versions}"
 
 
+def _format_time(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
 def format_bytes(count: float) -> str:
     """A size for people: 940 MB."""
     for unit in ("bytes", "kB", "MB"):
@@ -170,7 +253,7 @@ def format_bytes(count: float) -> str:
 
 
 STORE = (
-    "Look after a store: backups, old events, new items, updates of lorentzrec.",
-    (backup, restore, prune, remove_items, migrate),
+    "Look after a store: what it holds, damage, backups, old events, new items, updates of lorentzrec.",
+    (status, verify, backup, restore, prune, remove_items, migrate),
 )
 """What the commands of this group do, and the commands."""

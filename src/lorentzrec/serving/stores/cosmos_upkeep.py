@@ -9,9 +9,10 @@ from functools import partial
 from typing import Protocol
 
 from lorentzrec.serving.stores.activations import Activation
-from lorentzrec.serving.stores.cosmos_documents import Documents
+from lorentzrec.serving.stores.cosmos_documents import Document, Documents
 from lorentzrec.serving.stores.cosmos_new_items import CosmosNewItems
-from lorentzrec.serving.stores.snapshot import Erasure, Pruned, Snapshot, StoreSize
+from lorentzrec.serving.stores.snapshot import CheckedPart, Erasure, Pruned, Snapshot, StoreSize
+from lorentzrec.serving.stores.store import key_of
 
 
 class CosmosUpkeep(CosmosNewItems, Protocol):
@@ -43,6 +44,14 @@ class CosmosUpkeep(CosmosNewItems, Protocol):
             customers |= {segment["customer"]} if segment["events"] else set()
         sizes = [self._histories.count_bytes(), self._catalogue.count_bytes()]
         return StoreSize(events, len(customers), None if None in sizes else sum(filter(None, sizes)))
+
+    def check_database(self) -> Iterator[CheckedPart]:
+        count, damage = 0, []
+        for document in self._all_histories.scan("*", "IS_DEFINED(c.user) OR IS_DEFINED(c.events)"):
+            count += 1
+            if not _is_sound(document):
+                damage.append(f"document {document['id']} of {document['customer']}")
+        yield CheckedPart("documents of histories", f"{count:,} documents", damage)
 
     def prune_events(self, before: float, newest: int, *, dry_run: bool = False) -> Iterator[Pruned]:
         found = self._all_histories.scan("c.customer", "IS_DEFINED(c.events)")
@@ -80,3 +89,17 @@ class CosmosUpkeep(CosmosNewItems, Protocol):
         # Last, and in one step: this makes a version the current one.
         change = {"activation": last, "restoring": None}
         self._until_unopposed(lambda: self._catalogue.replace({**self._state(), **change}))
+
+
+def _is_sound(document: Document) -> bool:
+    """Whether a document of a history is in the partition of its customer, and each event has its fields."""
+    user, events = document.get("user"), document.get("events")
+    if not isinstance(user, str) or not isinstance(events, list) or document["customer"] != key_of(user):
+        return False
+    return all(
+        isinstance(event, list)
+        and len(event) in (3, 4)
+        and all(isinstance(number, int | float) for number in (event[0], *event[3:]))
+        and all(isinstance(text, str) for text in event[1:3])
+        for event in events
+    )

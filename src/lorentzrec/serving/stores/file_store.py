@@ -17,12 +17,14 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from lorentzrec.atomic import MARKER, atomic_directory, atomic_file
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.serving.stores.activations import BEFORE_THE_LOG, Activation
 from lorentzrec.serving.stores.faults import StoreFault
+from lorentzrec.serving.stores.snapshot import CheckedPart
 from lorentzrec.serving.stores.sql_upkeep import SqlUpkeep
 from lorentzrec.serving.stores.sqlite_connections import BUSY_SECONDS, SqliteConnections, error_code, transaction_of
 from lorentzrec.serving.stores.store import (
@@ -206,6 +208,13 @@ class FileStore(SqlUpkeep):
             raise StoreFault.VERSION_DAMAGED.error(name=name, store=self.url, file=file)
         return place / file
 
+    def fetch_manifest(self, name: str) -> bytes:
+        return (self._complete(name) / MARKER).read_bytes()
+
+    def read_file(self, name: str, file: str) -> Iterator[bytes]:
+        with suppress(FileNotFoundError), (self._complete(name) / file).open("rb") as content:
+            yield from iter(partial(content.read, 2**20), b"")
+
     def _activate(self, activation: Activation, expected: Expected) -> None:
         with self._connections.transaction() as connection:  # no process discards the version meanwhile
             self._complete(activation.version)
@@ -311,6 +320,11 @@ class FileStore(SqlUpkeep):
                 yield connection
             finally:
                 connection.execute("ROLLBACK")
+
+    def check_database(self) -> Iterator[CheckedPart]:
+        with self._reading() as connection:
+            found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check").fetchall()]
+        yield CheckedPart(DATABASE, "PRAGMA integrity_check", [] if found == ["ok"] else found)
 
     def _count_bytes(self, cursor: sqlite3.Connection) -> int:
         total = 0

@@ -9,10 +9,12 @@ from typing import Any
 
 from psycopg import IsolationLevel, errors
 
+from lorentzrec.errors import LorentzrecError
 from lorentzrec.serving.stores.activations import Activation
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.postgres_connections import RESPONSE_SECONDS, Cursor, PostgresConnections
 from lorentzrec.serving.stores.postgres_schema import prepare_tables
+from lorentzrec.serving.stores.snapshot import CheckedPart
 from lorentzrec.serving.stores.sql_store import LONG_SECONDS, Dialect
 from lorentzrec.serving.stores.sql_upkeep import SqlUpkeep
 from lorentzrec.serving.stores.store import Event, Expected, Migrating, State, check_name, key_of
@@ -30,6 +32,21 @@ ADD_EVENTS = (
     + ", ".join(f"string_to_array(%s, e'\\x1f')::{kind}[]" for kind in EVENT_TYPES)
     + ") ON CONFLICT DO NOTHING"
 )
+
+
+TABLES = {
+    "versions": "id, name, manifest, complete",
+    "version_chunks": "version, file, number, sha256, data",
+    "state": "live_revision, everything_live, items_revision, items_reset, restoring",
+    "activations": "number, version, time, reason, rejected",
+    "live_items": "item_id",
+    "new_items": "item, changed, content, origin",
+    "events": "user_key, event_key, time, user_id, item_id, event_id, weight",
+    "erasures": "user_key, time",
+    "privacy": "salt",
+}
+MOST_NAMED = 20
+"""Damaged events that are named."""
 
 
 class PostgresStore(ChunkedVersions, SqlUpkeep):
@@ -192,6 +209,43 @@ class PostgresStore(ChunkedVersions, SqlUpkeep):
             with cursor.connection.transaction():
                 cursor.execute("SET LOCAL statement_timeout = 0")
                 yield cursor
+
+    def check_database(self) -> Iterator[CheckedPart]:
+        damage = []
+        for table, columns in TABLES.items():
+            try:
+                self._rows(f"SELECT {columns} FROM lorentzrec.{table} LIMIT 0")
+            except LorentzrecError as error:
+                damage.append(f"table {table}: {' '.join(str(error.__cause__).split())}")
+        yield CheckedPart("tables", f"{len(TABLES)} tables with their columns", damage)
+        if not damage:
+            yield self._check_keys()
+            yield self._check_indexes()
+
+    def _check_keys(self) -> CheckedPart:
+        """The index finds events by digests of their ids: with a wrong one, an event is not found, or counts twice."""
+        query = "SELECT user_key, user_id, event_key, event_id FROM lorentzrec.events"
+        count, damage = 0, list[str]()
+        with self._reading() as cursor, cursor.connection.cursor("keys", binary=True) as rows:
+            for user_key, user, event_key, event in rows.execute(query):
+                count += 1
+                if (user_key.hex, event_key.hex) != (key_of(user), key_of(event)) and len(damage) < MOST_NAMED:
+                    damage.append(f"event {event!r} of user {user!r} has a wrong key")
+        return CheckedPart("keys of events", f"{count:,} events", damage)
+
+    def _check_indexes(self) -> CheckedPart:
+        if not self._rows("SELECT FROM pg_extension WHERE extname = 'amcheck'"):
+            return CheckedPart("indexes", "not checked: the database has no amcheck (CREATE EXTENSION amcheck)")
+        query = "SELECT indexrelid, indexrelid::regclass::text FROM pg_index JOIN pg_class ON oid = indexrelid"
+        found = self._rows(f"{query} WHERE relnamespace = 'lorentzrec'::regnamespace")
+        damage = []
+        for index, name in found:
+            try:
+                with self._reading() as cursor:
+                    cursor.execute("SELECT bt_index_check(%s::oid)", (index,))
+            except LorentzrecError as error:
+                damage.append(f"{name}: {' '.join(str(error.__cause__).split())}")
+        return CheckedPart("indexes", f"{len(found)} indexes, by amcheck", damage, "REINDEX SCHEMA lorentzrec")
 
     def _count_bytes(self, cursor: Cursor) -> int:
         query = "SELECT sum(pg_total_relation_size(oid)) FROM pg_class"

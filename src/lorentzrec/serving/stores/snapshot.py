@@ -34,6 +34,18 @@ class Snapshot:
     """Read while they are iterated, once."""
 
 
+class CheckedPart(NamedTuple):
+    """A part of a store that was looked at for damage."""
+
+    name: str
+    content: str
+    """What was found, in a few words."""
+    damage: list[str] = []  # noqa: RUF012, nobody appends to it
+    """What is wrong with it, one text for each place."""
+    action: str = "restore a backup"
+    """What to do about damage."""
+
+
 class StoreSize(NamedTuple):
     """How much a store holds."""
 

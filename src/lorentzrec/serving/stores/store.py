@@ -24,7 +24,7 @@ from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.serving.stores.activations import Activation, find_standing
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.new_items import Change, ItemDetails, NewItem, NewItemsChanged, NewItemsRead, Origin
-from lorentzrec.serving.stores.snapshot import Erasure, Pruned, Snapshot, StoreSize
+from lorentzrec.serving.stores.snapshot import CheckedPart, Erasure, Pruned, Snapshot, StoreSize
 
 USUAL_HISTORY = 1000
 """Events that `Store.history` returns by default."""
@@ -187,6 +187,12 @@ class Store(Protocol):
     def fetch_file(self, name: str, file: str, folder: Path) -> Path:
         """One file of a version, checked; a store of folders returns its own, others download it to `folder`."""
 
+    def fetch_manifest(self, name: str) -> bytes:
+        """The manifest of a complete version, as it is stored."""
+
+    def read_file(self, name: str, file: str) -> Iterator[bytes]:
+        """The content of a file of a complete version in parts, as it is stored; it ends early if a part is missing."""
+
     def activate(self, name: str, reason: str = "activated", *, instead_of: Expected = ANY_VERSION) -> None:
         """Make a complete version the current one, by an entry in the log: one atomic step for all workers.
 
@@ -213,7 +219,7 @@ class Store(Protocol):
         `respect_erasures`: leave out what a customer did up to the moment of their erasure. This is for events that are
         read from a dataset; an event that is sent after an erasure is meant.
         """
-        _check_events(events)
+        check_events(events)
         return self._add_events(events, respect_erasures) if events else Added(0, 0)
 
     def history(self, user: str, limit: int = USUAL_HISTORY) -> list[HistoryEvent]:
@@ -322,6 +328,9 @@ class Store(Protocol):
     def measure(self) -> StoreSize:
         """How much the store holds. It counts all events, so it takes long in a large store."""
 
+    def check_database(self) -> Iterator[CheckedPart]:
+        """Look for damage in what the store keeps besides the files of versions. It reads everything."""
+
     def prune_events(self, before: float, newest: int, *, dry_run: bool = False) -> Iterator[Pruned]:
         """Remove events from before this time, except for the newest ones of each customer, in small steps.
 
@@ -391,7 +400,7 @@ def check_ids(kind: str, ids: Iterable[str]) -> None:
         )
 
 
-def _check_events(events: Sequence[Event]) -> None:
+def check_events(events: Sequence[Event]) -> None:
     """Refuse a whole batch if one of its events cannot be kept."""
     for kind in ("user", "item", "id"):
         check_ids("event" if kind == "id" else kind, [getattr(event, kind) for event in events])

@@ -14,6 +14,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -137,6 +138,16 @@ class ChunkedVersions(Protocol):
         if not manifest.has_whole(folder, file):
             raise StoreFault.VERSION_DAMAGED.error(name=name, store=self.url, file=file)
         return folder / file
+
+    def fetch_manifest(self, name: str) -> bytes:
+        return self._find_version(name)[1]
+
+    def read_file(self, name: str, file: str) -> Iterator[bytes]:
+        version, _ = self._find_version(name)
+        for number in count():
+            if not (data := self._read_chunk(version, file, number)):
+                return
+            yield data
 
     def _download(self, version: Any, target: Path, size: int) -> None:
         """Write the chunks of a file until it has its size, or a chunk is missing."""

@@ -1,0 +1,45 @@
+"""What a store holds, for its operator."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict
+from typing import Any
+
+from lorentzrec.errors import LorentzrecError
+from lorentzrec.serving.stores.activations import find_standing
+from lorentzrec.serving.stores.store import Store
+
+
+def describe_store(store: Store) -> dict[str, Any]:
+    """Versions, activations, live items, new items, events, bytes and warnings, as JSON values."""
+    state, log, live = store.state(), store.activations(), store.live_items()
+    standing, size = find_standing(log), store.measure()
+    warnings = [*store.notices, *([state.warning] if state.warning else [])]
+    versions = []
+    for name in store.versions():
+        try:
+            manifest = json.loads(store.fetch_manifest(name))
+            listed = sum(file["bytes"] for file in manifest["files"].values())
+            described = {"created": manifest.get("created"), "items": manifest.get("items"), "bytes": listed}
+        except (LorentzrecError, OSError, ValueError, KeyError, TypeError, AttributeError):
+            described = {"created": None, "items": None, "bytes": None}
+            warnings.append(f"the manifest of version {name} cannot be read: run lorentzrec store verify")
+        activated = name in {entry.version for entry in log}
+        part = "current" if name == state.version else "earlier" if name in standing else "rejected"
+        versions.append({"name": name, "state": part if activated else "never live", **described})
+    origins = Counter(item.origin.value for item in store.new_items().items)
+    return {
+        "store": store.url,
+        "version": state.version,
+        "versions": versions,
+        "activations": [asdict(entry) for entry in log],
+        "live_items": None if live.items is None else len(live.items),
+        "removed_items": len(live.removed),
+        "new_items": {"put": origins["put"], "events": origins["events"]},
+        "events": size.events,
+        "customers": size.customers,
+        "bytes": size.bytes,
+        "warnings": warnings,
+    }

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
+from socketserver import BaseRequestHandler, ThreadingTCPServer
+from threading import Event, Thread
 
 import pytest
 
-from lorentzrec.serving.client import Client, ServiceError, _parse_pause
+from lorentzrec.errors import InputError
+from lorentzrec.serving.client import AsyncClient, Client, ServiceError, _parse_pause
 from serving.running_service import KEY, Service, wait_until
 from serving.small_shop import ITEMS, shop_model
 
@@ -62,6 +65,122 @@ def test_an_event_without_an_id_is_given_one_so_that_a_retry_counts_once(id: dic
     (sent,) = set(received)
     assert len(received) == 3
     assert len(json.loads(sent)["events"][0]["id"]) == 24
+
+
+def test_a_pause_beyond_the_deadline_is_not_waited_for() -> None:
+    """There is one deadline for all attempts: a service that asks for an hour is an error at once."""
+    received: list[str] = []
+    with answering(received, ["3600", "3600"]) as url:
+        with Client(url, timeout=60) as client, pytest.raises(ServiceError, match="responded 503"):
+            client.lookup(["i1"])
+
+        async def ask() -> None:
+            async with AsyncClient(url, timeout=60) as client:
+                await client.lookup(["i1"])
+
+        with pytest.raises(ServiceError, match="responded 503"):
+            asyncio.run(ask())
+    assert len(received) == 2
+
+
+@pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n"])
+def test_a_service_that_never_finishes_is_given_up_at_the_deadline(sent: bytes) -> None:
+    """Also one that continues to send a little, which no limit between two parts notices."""
+    with dripping(sent) as url:
+        with Client(url, timeout=0.3) as client, pytest.raises(ServiceError, match="cannot be reached"):
+            client.model()
+
+        async def ask() -> None:
+            async with AsyncClient(url, timeout=0.3) as client:
+                await client.model()
+
+        with pytest.raises(ServiceError, match="cannot be reached"):
+            asyncio.run(ask())
+
+
+@contextmanager
+def dripping(sent: bytes) -> Iterator[str]:
+    """The address of a server whose responses begin like this and never end: a space follows every 50 ms."""
+    done = Event()
+
+    class Handler(BaseRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError):
+                self.request.sendall(sent)
+                while sent and not done.wait(0.05):
+                    self.request.sendall(b" ")
+                done.wait()
+
+    with ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        done.set()
+        server.shutdown()
+
+
+@pytest.mark.parametrize("id", [".", ".."])
+def test_an_id_that_would_change_the_path_is_not_sent(id: str) -> None:
+    with Client("http://127.0.0.1:9", retries=0) as client:
+        for method in (client.item, client.similar, client.remove_item, client.add_item, client.history, client.forget):
+            with pytest.raises(InputError, match="cannot be part of an address"):
+                method(id)
+
+
+def test_unknown_keywords_are_type_errors() -> None:
+    with Client("http://127.0.0.1:9", retries=0) as client:
+        with pytest.raises(TypeError, match=r"similar\(\) got an unexpected keyword argument 'max_price': there are k"):
+            client.similar("i3", max_price=30)
+        with pytest.raises(TypeError, match="unexpected keyword argument 'reasons'"):
+            client.similar("i3", reasons=True)
+        with pytest.raises(TypeError, match="unexpected keyword argument 'exlude'"):
+            client.recommend(["i3"], exlude=["i4"])
+        with pytest.raises(TypeError, match="unexpected keyword argument 'context'"):
+            client.basket(["i3"], context=["i4"])
+        with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+            client.add_item("boot", colour="red")
+
+
+def test_the_asynchronous_client_has_every_method_and_shares_its_retries(url: str) -> None:
+    def methods(kind: type) -> set[str]:
+        return {name for name in vars(kind) if not name.startswith("_")}
+
+    assert methods(AsyncClient) == methods(Client)
+
+    async def visit() -> None:
+        async with AsyncClient(url, api_key=KEY) as client:
+            found, similar = await asyncio.gather(client.recommend(["i3", "i7"], k=4), client.similar("i3", 2))
+            assert [item.id for item in found.items] == shop_model().recommend(["i3", "i7"], k=4).ids
+            assert [item.id for item in similar.items] == shop_model().similar_items("i3", 2).ids
+            assert (await client.add_events([{"user": "amy", "item": "i3", "time": 5}])).accepted == 1
+            assert [event.item for event in await client.history("amy")] == ["i3"]
+            assert await client.forget("amy") == 1
+            with pytest.raises(ServiceError, match="'none' is not in version"):
+                await client.similar("none")
+        async with AsyncClient("http://127.0.0.1:9", retries=0) as client:
+            with pytest.raises(ServiceError, match="is it running"):
+                await client.model()
+
+    asyncio.run(visit())
+    received: list[str] = []
+    with answering(received, ["0", None]) as url:
+
+        async def send() -> int:
+            async with AsyncClient(url) as client:
+                return (await client.add_events([{"user": "ann", "item": "i3"}])).accepted
+
+        assert asyncio.run(send()) == 1
+    assert len(received) == 2
+    assert len(set(received)) == 1
+
+
+def test_looking_up_items(client: Client) -> None:
+    found = client.lookup(["i12", "none", "i0", "i12", 7])
+    assert [(item.id, item.title, item.price) for item in found.items] == [
+        ("i12", "Piece number 12", None),
+        ("i0", "Piece number 0", 9.5),
+    ]
+    assert (found.unknown, found.model) == (["none", "7"], client.model().model)
 
 
 def test_the_pause_of_retry_after() -> None:

@@ -195,6 +195,24 @@ def test_search_and_details_of_items(service: TestClient[Any], store: Store) -> 
     assert service.get("/v1/items/none").status_code == 404
 
 
+def test_many_items_are_looked_up_at_once(service: TestClient[Any], store: Store) -> None:
+    body = service.post("/v1/items/lookup", json={"ids": ["i5", "none", "i0", 5, "i5"]}).json()
+    assert (ids(body), body["unknown"], body["model"]) == (["i5", "i0"], ["none", "5"], store.state().version)
+    assert service.get("/v1/items/i0").json() == body["items"][1] | {"model": body["model"]}
+    assert service.post("/v1/items/lookup", json={"ids": []}).json()["items"] == []
+    assert service.post("/v1/items/lookup", json={"ids": ["i0"] * 1_001}).status_code == 400
+
+
+def test_an_item_may_have_the_name_of_a_route(service: TestClient[Any]) -> None:
+    assert service.put("/v1/items/lookup", json={"title": "A book", "like": ["i3"]}).json()["id"] == "lookup"
+    wait_until(lambda: service.get("/v1/items/lookup").status_code == 200)
+    assert service.get("/v1/items/lookup").json()["title"] == "A book"
+    assert ids(service.get("/v1/items/lookup/similar?k=1").json()) == ["i3"]
+    assert ids(service.post("/v1/items/lookup", json={"ids": ["lookup"]}).json()) == ["lookup"]
+    assert service.delete("/v1/items/lookup").json()["id"] == "lookup"
+    wait_until(lambda: service.get("/v1/items/lookup").status_code == 404)
+
+
 def test_details_of_a_new_item_are_returned_as_they_were_sent(service: TestClient[Any]) -> None:
     details = {
         "title": "Bottes d’hiver ❄",

@@ -33,6 +33,7 @@ ROUTES = {
     ("/v1/events", "post"),
     ("/v1/items", "get"),
     ("/v1/items", "delete"),
+    ("/v1/items/lookup", "post"),
     ("/v1/items/{item}", "get"),
     ("/v1/items/{item}", "put"),
     ("/v1/items/{item}", "delete"),
@@ -120,7 +121,7 @@ def test_every_example_is_accepted_and_every_route_is_on_the_page(tmp_path: Path
                     assert html.escape(json.dumps(schemas[name]["examples"][0])) in page.text
                     sent += 1
     store.close()
-    assert sent == 7
+    assert sent == 8
     for name in schemas:
         assert f'<section id="{name}">' in page.text
     assert page.headers["content-type"].startswith("text/html")

@@ -28,7 +28,7 @@ export type Problem = Schemas["Problem"];
 export interface ClientOptions {
   /** Browsers cannot keep a secret: give pages a read-only key, or none. */
   apiKey?: string | undefined;
-  /** Milliseconds until an attempt is given up; 10,000 by default. */
+  /** Milliseconds until a call is given up, with all its attempts and the pauses between them; 10,000 by default. */
   timeout?: number;
   /** How often a request is sent again if the service is unavailable (503) or cannot be reached; 2 by default. */
   retries?: number;
@@ -111,6 +111,11 @@ export class Client {
     return this.#send("GET", `/v1/items/${part(item)}`);
   }
 
+  /** The details of many items, and which ids are unknown. */
+  lookup(ids: Id[]): Promise<Schemas["LookupResponse"]> {
+    return this.#send("POST", "/v1/items/lookup", { body: { ids } });
+  }
+
   /** Create an item that the version does not contain, or replace what was sent about it. */
   addItem(item: Id, details: ItemDetails): Promise<Schemas["NewItemResponse"]> {
     return this.#send("PUT", `/v1/items/${part(item)}`, { body: details });
@@ -151,6 +156,9 @@ export class Client {
     path: string,
     { body, parameters = {} }: { body?: object; parameters?: object } = {},
   ): Promise<Message> {
+    if (path.split("/").some((segment) => segment === "." || segment === "..")) {
+      throw new ServiceError(`the id in ${path} cannot be part of an address, from which . and .. are removed: use another id`);
+    }
     const address = new URL(this.#url + path);
     for (const [name, value] of Object.entries(parameters)) {
       // An empty list is a parameter without a value: one that is left out has its default.
@@ -162,18 +170,23 @@ export class Client {
       request.headers = { ...this.#headers, "Content-Type": "application/json" };
       request.body = JSON.stringify(body);
     }
+    const end = performance.now() + this.#timeout;
+    const signal = AbortSignal.timeout(this.#timeout);
     for (let left = this.#retries; ; left--) {
       let pause = 500;
+      let failure: ServiceError;
       try {
-        const response = await fetch(address, { ...request, signal: AbortSignal.timeout(this.#timeout) });
+        const response = await fetch(address, { ...request, signal });
         if (response.ok) return (await response.json()) as Message;
-        const failure = await failureOf(response);
-        if (response.status !== 503 || left === 0) throw failure;
+        failure = await failureOf(response);
+        if (response.status !== 503) throw failure;
         pause = pauseOf(response.headers.get("Retry-After"));
       } catch (error) {
         if (error instanceof ServiceError) throw error;
-        if (left === 0) throw new ServiceError(`${this.#url} cannot be reached: is it running?`, undefined, { cause: error });
+        failure = new ServiceError(`${this.#url} cannot be reached: is it running?`, undefined, { cause: error });
       }
+      // A pause that would not end before the deadline is pointless, so that a long Retry-After is an error at once.
+      if (left === 0 || pause >= end - performance.now()) throw failure;
       await new Promise((resolve) => setTimeout(resolve, pause));
     }
   }

@@ -69,6 +69,8 @@ test("events, history and erasure, with an id that must be encoded", async () =>
 test("the catalogue: search, items, live items and new items", async () => {
   assert.deepEqual(ids({ items: await client.search("number 12") }), ["i12"]);
   assert.equal((await client.item("i12")).title, "Piece number 12");
+  const looked = await client.lookup(["i12", "none", "i0"]);
+  assert.deepEqual([ids(looked), looked.unknown], [["i12", "i0"], ["none"]]);
   assert.equal((await client.changeLiveItems({ remove: ["i3"] })).removed, 1);
   assert.deepEqual((await client.liveItems()).removed, ["i3"]);
   assert.equal((await client.setLiveItems(null)).live, null);
@@ -136,12 +138,35 @@ test("what is not a service, and what cannot be reached, is reported", async () 
   await assert.rejects(new Client(url, { retries: 1 }).model(), /cannot be reached: is it running\?/);
 });
 
+test("a pause beyond the deadline is not waited for", async () => {
+  const received: string[] = [];
+  const server = await answering([[503, { "Retry-After": "3600" }, ""]], received);
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  await assert.rejects(new Client(url).model(), /responded 503/);
+  assert.equal(received.length, 1);
+  server.close();
+});
+
+test("an id that would change the path is not sent", async () => {
+  const received: string[] = [];
+  const server = await answering([[200, {}, "{}"]], received);
+  const away = new Client(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  for (const id of [".", ".."]) {
+    await assert.rejects(away.forget(id), /cannot be part of an address/);
+    await assert.rejects(away.history(id), ServiceError);
+    await assert.rejects(away.similar(id), ServiceError);
+    await assert.rejects(away.removeItem(id), ServiceError);
+  }
+  assert.deepEqual(received, []);
+  server.close();
+});
+
 test("a service that does not respond is given up", async () => {
   const server = createServer(() => {});
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  await assert.rejects(new Client(url, { timeout: 50, retries: 0 }).model(), /cannot be reached/);
+  await assert.rejects(new Client(url, { timeout: 50 }).model(), /cannot be reached/);
   server.closeAllConnections();
   server.close();
 });

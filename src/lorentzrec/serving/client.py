@@ -1,38 +1,30 @@
-"""A small client of the HTTP service with typed responses."""
+"""Clients of the HTTP service with typed responses: `Client`, and `AsyncClient` for asyncio."""
 
 from __future__ import annotations
 
-import secrets
+import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable
+from contextlib import closing
 from email.utils import parsedate_to_datetime
-from typing import Any, Literal, Self, TypeVar
-from urllib.parse import quote
+from functools import wraps
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 import httpx
 import msgspec
 
-from lorentzrec.errors import LorentzrecError
-from lorentzrec.serving.http.messages import (
-    ErasureResponse,
-    EventsResponse,
-    HistoryEvent,
-    HistoryResponse,
-    ItemResponse,
-    ItemsResponse,
-    LiveItemsChanged,
-    LiveItemsResponse,
-    ModelInformation,
-    NewItemRemoved,
-    NewItemResponse,
-    NewItemsRemoved,
-    Problem,
-    RecommendResponse,
-)
-from lorentzrec.serving.recommending.query import Id
-from lorentzrec.serving.versions.item_directory import Item
+from lorentzrec.errors import InputError, LorentzrecError
+from lorentzrec.serving import calls
+from lorentzrec.serving.calls import Call
+from lorentzrec.serving.http.messages import Problem
 
-Message = TypeVar("Message")
+P = ParamSpec("P")
+Result = TypeVar("Result")
+Http = TypeVar("Http", httpx.Client, httpx.AsyncClient)
+
+PAUSE = 0.5
+"""Seconds before a service that cannot be reached is tried again."""
 
 
 class ServiceError(LorentzrecError):
@@ -43,7 +35,79 @@ class ServiceError(LorentzrecError):
         self.problem = problem
 
 
-class Client:
+class _Connection(Generic[Http]):
+    """Where a service is, and how long and how often a client tries to reach it."""
+
+    def __init__(self, url: str, *, api_key: str | None = None, timeout: float = 10.0, retries: int = 2) -> None:
+        self._url, self._timeout, self._retries = url.rstrip("/"), timeout, retries
+        self._headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
+        self._http: Http = self._open()
+
+    @abstractmethod
+    def _open(self) -> Http: ...
+
+    def _request(self, call: Call[Any]) -> httpx.Request:
+        address, headers = self._url + call.path, dict(self._headers)
+        if call.content is not None:
+            headers["Content-Type"] = "application/json"
+        try:
+            return self._http.build_request(
+                call.method, address, params=call.parameters, content=call.content, headers=headers
+            )
+        except httpx.InvalidURL as error:
+            raise InputError(f"{self._url} cannot be asked for this ({error}): check the URL, send fewer ids") from None
+
+
+class _Attempts:
+    """The attempts of one call. All of them and the pauses between them have one deadline."""
+
+    def __init__(self, url: str, seconds: float, retries: int) -> None:
+        self._url, self._end, self._left = url, time.monotonic() + seconds, retries
+
+    @property
+    def seconds(self) -> float:
+        """Until the deadline."""
+        return max(0.0, self._end - time.monotonic())
+
+    def pause_after(self, outcome: httpx.Response | Exception) -> float:
+        """The seconds to wait before the next attempt; raises `ServiceError` if there is none.
+
+        A pause that would not end before the deadline is pointless, so that a long Retry-After is an error at once.
+        """
+        if isinstance(outcome, httpx.Response):
+            failure, pause = _failure(outcome), _parse_pause(outcome.headers.get("Retry-After", ""))
+            again = outcome.status_code == 503
+        else:
+            reason = str(outcome) or "it did not respond in time"
+            failure, pause = ServiceError(f"{self._url} cannot be reached ({reason}): is it running?"), PAUSE
+            again = True
+        if not again or self._left <= 0 or pause >= self.seconds:
+            raise failure
+        self._left -= 1
+        return pause
+
+
+def _sends(call: Callable[P, Call[Result]]) -> Callable[Concatenate[Client, P], Result]:
+    """A method of `Client` that sends a call."""
+
+    @wraps(call)
+    def method(self: Client, /, *arguments: P.args, **options: P.kwargs) -> Result:
+        return self._send(call(*arguments, **options))
+
+    return method
+
+
+def _awaits(call: Callable[P, Call[Result]]) -> Callable[Concatenate[AsyncClient, P], Awaitable[Result]]:
+    """A method of `AsyncClient` that sends a call."""
+
+    @wraps(call)
+    async def method(self: AsyncClient, /, *arguments: P.args, **options: P.kwargs) -> Result:
+        return await self._send(call(*arguments, **options))
+
+    return method
+
+
+class Client(_Connection[httpx.Client]):
     """Sends requests to a service. Threads may share it; use it in a `with` block, or call `close` at the end::
 
         with Client("http://127.0.0.1:8000") as client:
@@ -51,14 +115,31 @@ class Client:
             for item in client.recommend(user="ann", k=5).items:
                 print(item.id, item.title, item.score)
 
-    If the service is unavailable (503) or cannot be reached, a request is sent again up to `retries` times, after the
-    pause in Retry-After. That is safe for events, too: the client gives each an id, so none counts twice.
+    timeout: seconds until a call is given up, with all its attempts and the pauses between them.
+    retries: how often a request is sent again if the service is unavailable (503) or cannot be reached, after the pause
+        in Retry-After. That is safe for events, too: the client gives each an id, so none counts twice.
     """
 
-    def __init__(self, url: str, *, api_key: str | None = None, timeout: float = 10.0, retries: int = 2) -> None:
-        headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
-        self._retries = retries
-        self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout)
+    recommend = _sends(calls.recommend)
+    similar = _sends(calls.similar)
+    basket = _sends(calls.basket)
+    add_events = _sends(calls.add_events)
+    history = _sends(calls.history)
+    forget = _sends(calls.forget)
+    search = _sends(calls.search)
+    item = _sends(calls.item)
+    lookup = _sends(calls.lookup)
+    add_item = _sends(calls.add_item)
+    remove_item = _sends(calls.remove_item)
+    remove_items = _sends(calls.remove_items)
+    live_items = _sends(calls.live_items)
+    removed_items = _sends(calls.removed_items)
+    set_live_items = _sends(calls.set_live_items)
+    change_live_items = _sends(calls.change_live_items)
+    model = _sends(calls.model)
+
+    def _open(self) -> httpx.Client:
+        return httpx.Client()
 
     def __enter__(self) -> Self:
         return self
@@ -69,124 +150,80 @@ class Client:
     def close(self) -> None:
         self._http.close()
 
-    def recommend(
-        self, history: Sequence[Id] | None = None, *, user: Id | None = None, k: int = 10, **options: Any
-    ) -> RecommendResponse:
-        """The best items for a history (oldest first), or for a customer whose history is in the store.
+    def _send(self, call: Call[Result]) -> Result:
+        request, attempts = self._request(call), _Attempts(self._url, self._timeout, self._retries)
+        while True:
+            outcome = self._attempt(request, attempts)
+            if isinstance(outcome, httpx.Response) and outcome.is_success:
+                return call.read(outcome.content)
+            time.sleep(attempts.pause_after(outcome))
 
-        options: context, exclude, allow, categories, exclude_seen, diversity, reasons, twin, explore, seed, fields.
-        """
-        body = {"history": history, "user": user, "k": k, **options}
-        return self._send(RecommendResponse, "POST", "/v1/recommend", body)
-
-    def similar(self, item: Id, k: int = 10, **options: Any) -> RecommendResponse:
-        """The items nearest to an item.
-
-        options: exclude, allow, categories, diversity, twin, explore, seed, fields.
-        """
-        return self._send(RecommendResponse, "GET", f"/v1/items/{_part(item)}/similar", parameters={"k": k, **options})
-
-    def basket(self, items: Sequence[Id], k: int = 10, **options: Any) -> RecommendResponse:
-        """Items that complement those of a basket.
-
-        options: exclude, allow, categories, diversity, reasons, twin, explore, seed, fields.
-        """
-        return self._send(RecommendResponse, "POST", "/v1/basket", {"items": items, "k": k, **options})
-
-    def add_events(self, events: Iterable[Mapping[str, Any]]) -> EventsResponse:
-        """Send events: user and item, perhaps time and id. They are durable when this returns.
-
-        Give the time that your data will have: then `publish --histories` recognises the event.
-        """
-        sent = [{**event, "id": secrets.token_hex(12) if event.get("id") is None else event["id"]} for event in events]
-        return self._send(EventsResponse, "POST", "/v1/events", {"events": sent})
-
-    def history(self, user: Id, limit: int = 100) -> list[HistoryEvent]:
-        """The newest events of a customer, oldest first."""
-        path = f"/v1/users/{_part(user)}/history"
-        return self._send(HistoryResponse, "GET", path, parameters={"limit": limit}).history
-
-    def forget(self, user: Id) -> int:
-        """Erase a customer; returns the number of events erased."""
-        return self._send(ErasureResponse, "DELETE", f"/v1/users/{_part(user)}").events
-
-    def search(self, query: str = "", limit: int = 20) -> list[Item]:
-        """Items by the words of their titles; the most popular ones without a query."""
-        return self._send(ItemsResponse, "GET", "/v1/items", parameters={"query": query, "limit": limit}).items
-
-    def item(self, item: Id) -> ItemResponse:
-        """The details of an item."""
-        return self._send(ItemResponse, "GET", f"/v1/items/{_part(item)}")
-
-    def add_item(self, item: Id, *, like: Sequence[Id] = (), **details: Any) -> NewItemResponse:
-        """Create an item that the version does not contain, or replace what was sent about it.
-
-        like: similar items of the version, whose midpoint places it. details: title, category, price, image, and, if
-        the model was trained with them, attributes by column.
-        """
-        return self._send(NewItemResponse, "PUT", f"/v1/items/{_part(item)}", {"like": like, **details})
-
-    def remove_item(self, item: Id) -> None:
-        """Remove a new item."""
-        self._send(NewItemRemoved, "DELETE", f"/v1/items/{_part(item)}")
-
-    def remove_items(self, origin: Literal["events", "put"], *, fewer_than: int | None = None) -> int:
-        """Remove all new items of one origin, or only those with fewer customers than that; returns how many."""
-        parameters: dict[str, Any] = {"origin": origin}
-        if fewer_than is not None:
-            parameters["fewer_than"] = fewer_than
-        return self._send(NewItemsRemoved, "DELETE", "/v1/items", parameters=parameters).removed
-
-    def live_items(self) -> list[str] | None:
-        """The only items that may be recommended; None if all may except `removed_items`."""
-        return self._send(LiveItemsResponse, "GET", "/v1/live").items
-
-    def removed_items(self) -> list[str]:
-        """The items that were removed while every item was live; empty if there is a list of live items."""
-        return self._send(LiveItemsResponse, "GET", "/v1/live").removed
-
-    def set_live_items(self, items: Sequence[Id] | None, *, force: bool = False) -> LiveItemsChanged:
-        """Replace the live items; None makes all live, also removed ones. A list that is probably a mistake is refused
-        with 409 unless `force`."""
-        return self._send(LiveItemsChanged, "PUT", "/v1/live", {"items": items, "force": force})
-
-    def change_live_items(
-        self, add: Sequence[Id] = (), remove: Sequence[Id] = (), *, force: bool = False
-    ) -> LiveItemsChanged:
-        """Make items live, and others not. Without a list of live items, all stay live except the removed ones. A
-        change that is probably a mistake is refused with 409 unless `force`."""
-        return self._send(LiveItemsChanged, "PATCH", "/v1/live", {"add": add, "remove": remove, "force": force})
-
-    def model(self) -> ModelInformation:
-        """The version in use."""
-        return self._send(ModelInformation, "GET", "/v1/model")
-
-    def _send(
-        self, kind: type[Message], method: str, path: str, body: object = None, parameters: dict[str, Any] | None = None
-    ) -> Message:
-        content, headers = None, {}
-        # An empty list is a parameter without a value: one that is left out has its default.
-        sent = {name: value if value != [] else "" for name, value in (parameters or {}).items() if value is not None}
-        if body is not None:
-            content, headers = msgspec.json.encode(body), {"Content-Type": "application/json"}
-        for attempts_left in range(self._retries, -1, -1):
-            try:
-                response = self._http.request(method, path, content=content, headers=headers, params=sent)
-            except httpx.TransportError as error:
-                failure, pause = ServiceError(f"{self._http.base_url} cannot be reached ({error}): is it running?"), 0.5
-            else:
-                if response.is_success:
-                    return msgspec.json.decode(response.content, type=kind)
-                failure, pause = _failure(response), _parse_pause(response.headers.get("Retry-After", ""))
-                if response.status_code != 503:
-                    raise failure
-            if attempts_left:
-                time.sleep(pause)
-        raise failure
+    def _attempt(self, request: httpx.Request, attempts: _Attempts) -> httpx.Response | Exception:
+        # Of each step: httpx has no limit for a whole response, which is checked between its parts.
+        request.extensions = {"timeout": httpx.Timeout(attempts.seconds).as_dict()}
+        try:
+            with closing(self._http.send(request, stream=True)) as response:
+                content = b""
+                for part in response.iter_raw():
+                    content += part
+                    if not attempts.seconds:
+                        return httpx.ReadTimeout("")
+        except httpx.TransportError as error:
+            return error
+        return httpx.Response(response.status_code, headers=response.headers, content=content, request=request)
 
 
-def _part(id: Id) -> str:
-    return quote(str(id), safe="")
+class AsyncClient(_Connection[httpx.AsyncClient]):
+    """The same for asyncio: all methods of `Client`, to be awaited::
+
+    async with AsyncClient("http://127.0.0.1:8000", timeout=0.3) as client:
+        found = await client.recommend(user="ann", k=5)
+    """
+
+    recommend = _awaits(calls.recommend)
+    similar = _awaits(calls.similar)
+    basket = _awaits(calls.basket)
+    add_events = _awaits(calls.add_events)
+    history = _awaits(calls.history)
+    forget = _awaits(calls.forget)
+    search = _awaits(calls.search)
+    item = _awaits(calls.item)
+    lookup = _awaits(calls.lookup)
+    add_item = _awaits(calls.add_item)
+    remove_item = _awaits(calls.remove_item)
+    remove_items = _awaits(calls.remove_items)
+    live_items = _awaits(calls.live_items)
+    removed_items = _awaits(calls.removed_items)
+    set_live_items = _awaits(calls.set_live_items)
+    change_live_items = _awaits(calls.change_live_items)
+    model = _awaits(calls.model)
+
+    def _open(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(timeout=None)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def _send(self, call: Call[Result]) -> Result:
+        request, attempts = self._request(call), _Attempts(self._url, self._timeout, self._retries)
+        while True:
+            outcome = await self._attempt(request, attempts)
+            if isinstance(outcome, httpx.Response) and outcome.is_success:
+                return call.read(outcome.content)
+            await asyncio.sleep(attempts.pause_after(outcome))
+
+    async def _attempt(self, request: httpx.Request, attempts: _Attempts) -> httpx.Response | Exception:
+        try:
+            async with asyncio.timeout(attempts.seconds):
+                return await self._http.send(request)
+        except (httpx.TransportError, TimeoutError) as error:
+            return error
 
 
 def _parse_pause(retry_after: str) -> float:

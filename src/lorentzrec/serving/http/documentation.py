@@ -25,6 +25,7 @@ EXAMPLES: dict[str, Any] = {
     "LiveItemsRequest": {"items": ["i1", "i2", "i3"]},
     "LiveItemsChange": {"add": ["i4"], "remove": ["i1"]},
     "NewItemRequest": {"title": "Winter boot", "category": "shoes", "like": ["i1", "i2"]},
+    "LookupRequest": {"ids": ["i1", "i2"]},
     "RowsRequest": {"items": ["i1", "i2"]},
 }
 """A body for each type of request."""

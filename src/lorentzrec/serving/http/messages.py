@@ -19,6 +19,8 @@ from lorentzrec.serving.versions.item_directory import Item
 MOST_REASONED = 2_000_000
 """With `reasons`: the most pairs of a recommended item and an item of the history, since each pair is computed."""
 EVENTS_A_REQUEST = 1_000
+LOOKED_UP = 1_000
+"""Items whose details one request may ask for."""
 SECONDS_AHEAD = 86_400
 """How far ahead of now the time of an event may be. One that is further ahead would stay the newest of its customer."""
 MILLISECONDS = 1e11
@@ -190,6 +192,12 @@ class NewItemRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Values of the columns that the model was trained with: texts, lists of texts, or numbers."""
 
 
+class LookupRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Items whose details are wanted."""
+
+    ids: Annotated[Sequence[Id], Meta(max_length=LOOKED_UP)]
+
+
 class RowsRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Items to look up on the map."""
 
@@ -218,6 +226,15 @@ class ItemResponse(Item):
 
 class ItemsResponse(Struct, frozen=True):
     items: list[Item]
+    model: str
+
+
+class LookupResponse(Struct, frozen=True):
+    """The details of items in the order in which they were sent, each once."""
+
+    items: list[Item]
+    unknown: list[str]
+    """The ids that neither the version nor the new items contain."""
     model: str
 
 

@@ -20,6 +20,8 @@ from lorentzrec.serving.http.messages import (
     LiveItemsChanged,
     LiveItemsRequest,
     LiveItemsResponse,
+    LookupRequest,
+    LookupResponse,
     ModelInformation,
     NewItemRemoved,
     NewItemRequest,
@@ -65,6 +67,15 @@ def get_item(item: ItemInPath, worker: TheWorker) -> ItemResponse:
     if found is None:
         raise UnknownItem(id, recommender.version.name)
     return ItemResponse(**asdict(found), model=recommender.version.name)
+
+
+@post("/items/lookup", status_code=200, sync_to_thread=True, responses=WITH_BODY)
+def look_up_items(data: JSONBody[LookupRequest], worker: TheWorker) -> LookupResponse:
+    """The details of many items at once, and which ids are unknown."""
+    recommender, ids = worker.versions.recommender, [*dict.fromkeys(str(id) for id in data.ids)]
+    found = recommender.find_items(ids)
+    unknown = [id for id, item in zip(ids, found, strict=True) if item is None]
+    return LookupResponse([item for item in found if item is not None], unknown, recommender.version.name)
 
 
 @put("/items/{item:str}", sync_to_thread=True, opt={"writes": True}, responses=WITH_BODY | describe_problems(409))

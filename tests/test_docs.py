@@ -47,6 +47,7 @@ def names(pages: list[Path]) -> list[str]:
 WITH_CODE = [page for page in PAGES if python_blocks(page.read_text())]
 
 
+@pytest.mark.filterwarnings("ignore:In the future `np.object`:FutureWarning")  # of Keras, when it exports to ONNX
 @pytest.mark.parametrize("page", WITH_CODE, ids=names(WITH_CODE))
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One namespace a page, as a reader would paste them; a traceback shows the page and its line."""

@@ -34,7 +34,7 @@ from lorentzrec.keras import (
     SampledSoftmax,
     load_model,
 )
-from lorentzrec.keras.backend import BACKEND, value_and_gradients
+from lorentzrec.keras.backend import value_and_gradients
 from lorentzrec.keras.blocks import Blocks
 from lorentzrec.keras.losses import RankingLoss
 from lorentzrec.keras.points import distances, gaps, midpoints, midpoints_before, pair_gaps, products
@@ -235,33 +235,6 @@ def test_files_and_models_rank_alike(tmp_path: Path) -> None:
     again = MidpointModel.from_model(made)
     assert (again.predict(HISTORIES, verbose=0)["items"] == rows).all()
     np.testing.assert_allclose(again.to_model().item_points, made.item_points, rtol=1e-6)
-
-
-@pytest.mark.skipif(
-    BACKEND != "tensorflow", reason="TensorFlow 2.21 cannot run what JAX 0.10 exports; PyTorch exports none"
-)
-def test_a_saved_model_ranks_alike(tmp_path: Path) -> None:
-    import tensorflow as tf
-
-    model = trained()
-    signature = [keras.InputSpec(shape=(None, 4), dtype="int32")]
-    model.export(tmp_path / "saved", format="tf_saved_model", verbose=False, input_signature=signature)
-    saved = tf.saved_model.load(str(tmp_path / "saved"))  # its functions fail once it is collected
-    found = saved.serve(tf.constant(HISTORIES))
-    assert (found["items"].numpy() == model.predict(HISTORIES, verbose=0)["items"]).all()
-
-
-@pytest.mark.skipif(BACKEND == "jax", reason="Keras exports JAX models to ONNX with jax2onnx, which is not installed")
-def test_an_exported_graph_ranks_alike(tmp_path: Path) -> None:
-    import onnxruntime
-
-    model = trained()
-    rows = model.predict(HISTORIES, verbose=0)["items"]
-    place = tmp_path / "model.onnx"
-    model.export(place, format="onnx", verbose=False, input_signature=[keras.InputSpec(shape=(None, 4), dtype="int32")])
-    session = onnxruntime.InferenceSession(str(place))
-    found = session.run(None, {session.get_inputs()[0].name: HISTORIES})
-    assert any(np.array_equal(array, rows) for array in found)
 
 
 def test_early_stopping_follows_the_metrics_of_full_ranking() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 BACK_ENDS = ["tensorflow", "jax", "torch"]
-CHECKS = Path(__file__).with_name("back_end_checks.py")
+CHECKS = [Path(__file__).with_name(name) for name in ("back_end_checks.py", "export_checks.py")]
 TESTS = Path(__file__).parents[1]
 
 pytestmark = pytest.mark.keras
@@ -33,7 +33,7 @@ def run_python(back_end: str, *arguments: str | Path) -> subprocess.CompletedPro
 def test_the_checks_of_a_back_end_pass(back_end: str) -> None:
     if find_spec("keras") is None or find_spec(back_end) is None:
         pytest.skip(f"keras or {back_end} is not installed: pip install keras {back_end}")
-    done = run_python(back_end, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "filterwarnings=default", CHECKS)
+    done = run_python(back_end, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "filterwarnings=default", *CHECKS)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 

@@ -273,6 +273,17 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
             raise InputError(f"the history in row {empty} is empty: give every history an item")
         return super().predict(x, *args, **options)
 
+    def export(
+        self, filepath: str | Path, format: str = "tf_saved_model", *, input_signature: Any = None, **options: Any
+    ) -> None:
+        """As usual. Without `input_signature`, the exported graph takes any number of histories of any length: rows of
+        items in int32, padded with -1."""
+        if not self.built:
+            raise InputError("the model has no points yet: call fit first, or make it with from_model")
+        if input_signature is None:
+            input_signature = [keras.InputSpec(shape=(None, None), dtype="int32", name="histories")]
+        super().export(filepath, format, input_signature=input_signature, **options)
+
     def to_model(self, data: Interactions | None = None) -> Model:
         """The trained points as a `lorentzrec.Model`, with the histories of `data`; None: of the data of `fit`."""
         if data is None and self.run is None and self.origin is not None:

@@ -62,7 +62,7 @@ def create_app(settings: ServiceSettings, keys: ApiKeys | None = None) -> Reques
         lambda: open_store(settings.store, connections=2 * threads),
         seconds=settings.store_seconds,
         threads=threads,
-        observe=lambda operation, seconds: metrics.store_seconds.labels(operation).observe(seconds),
+        observe=lambda operation, seconds: metrics.store_seconds[operation].observe(seconds),
     )
     folder = Path(os.environ[SERVICE_FOLDER]) if SERVICE_FOLDER in os.environ else None
     versions = VersionWatcher(store, metrics, settings, folder and folder / "versions")

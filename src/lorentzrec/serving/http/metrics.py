@@ -49,13 +49,14 @@ class Metrics:
             "lorentzrec_new_items_left_out_total", "New items that were not added because there are too many."
         )
         self.new_items_shown = counter("lorentzrec_new_items_shown_total", "New items in responses.")
-        self.store_seconds = Histogram(
+        store_seconds = Histogram(
             "lorentzrec_store_seconds",
             "Time of calls to the store, waiting included.",
             ["operation"],
             buckets=BUCKETS,
             registry=self._registry,
         )
+        self.store_seconds = {name: store_seconds.labels(name) for name in ("read", "write", "poll")}
         self.store_up = least("lorentzrec_store_up", "1 if the store responds.")
         self.store_writable = least("lorentzrec_store_writable", "1 unless the last write to the store failed.")
 

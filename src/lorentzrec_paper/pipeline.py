@@ -111,7 +111,8 @@ def run(context: Context) -> Outcome:
         for engine in ENGINES:
             name = f"Keras on {back_end}" if engine == "keras" else "local"
             model = train_in_process(engine, name, back_end, dataset, Path(scratch, engine), size, watch)
-            publish(model, store, items=dataset.items)
+            # Two engines on purpose, so that their lists may differ.
+            publish(model, store, items=dataset.items, force=True)
             watch.end("publish to the store", len(model.items), "items", name)
             trained.append(request_all(name, model, address, dataset, size.requests, watch))
     return outcome_of(watch.stages, trained, context.services, size, synthetic=not found)

@@ -10,17 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from lorentzrec.cli.inputs import dataset_at, item_table_at, read_ids, split_ids
+from lorentzrec.cli.inputs import dataset_at, item_table_at, read_ids, require_dataset, require_test, split_ids
 from lorentzrec.cli.options import Positive, StoreArgument, StoreOption, refuse_options
 from lorentzrec.cli.output import note, print_result, stages
+from lorentzrec.cli.output import table as make_table
 from lorentzrec.counting import Count
 from lorentzrec.errors import InputError, LorentzrecError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import RenderableType
+
+    from lorentzrec.model.model import Model
     from lorentzrec.serving.stores.live_doubts import Catalogue
     from lorentzrec.serving.stores.store import Store
+    from lorentzrec.serving.versions.gate import HeldOutEvents, Requirement, Result
 
-VERSION_OPTIONS = ("items", "twin", "histories", "keep", "map", "index")
+VERSION_OPTIONS = ("items", "twin", "histories", "keep", "map", "index", "require", "test", "force")
 """Options of a new version, which --rollback does not take."""
 
 
@@ -35,6 +42,9 @@ def publish(
     keep: Positive = 3,
     map: bool = True,
     index: bool = True,
+    require: list[str] | None = None,
+    test: str | None = None,
+    force: bool = False,
     reason: str | None = None,
     rollback: bool = False,
     json: bool = False,
@@ -42,10 +52,12 @@ def publish(
     """Make a model the current version of a store, from which `lorentzrec serve` recommends.
 
     Running services switch to the new version by themselves, and no response mixes two versions. If anything fails, the
-    store is unchanged.
+    store is unchanged. A version that has much fewer items than the current one, or quite other recommendations, is
+    refused with exit code 2.
 
     $ lorentzrec publish model --to file:store --items shop --twin twin --histories
     $ lorentzrec publish model --to postgresql://shop@db/recommendations --keep 5
+    $ lorentzrec publish model --to file:store --test shop --require "ndcg@10>=0.95*current"
     $ lorentzrec publish --to file:store --rollback --reason "empty lists since 10:00"
     $ lorentzrec publish --to file:store --rollback 20261118T101500-0a1b2c
 
@@ -56,6 +68,11 @@ def publish(
     keep: Number of versions that were live to keep in the store.
     map: Make the map of all items for the page.
     index: Make an index if there are many items.
+    require TEXT: MEASURE>=BOUND, which the new version must meet. Measures are items, overlap@10, and on held-out
+        events ndcg@10, hr@10, recall@10 and mrr@10. The bound is a number, or NUMBER*current. Repeatable. Defaults,
+        unless one of the same measure is given: items>=0.9*current and overlap@10>=0.27.
+    test DATASET: Held-out events for --require ndcg@10: the dataset with a test part that the model was trained on.
+    force: Publish although a requirement is not met. The log of activations says so.
     reason TEXT: Why, for the log of activations.
     rollback: Go back to the version that was live before, or to the version that is named.
     """
@@ -63,7 +80,7 @@ def publish(
     from lorentzrec.serving.stores.store import check_reason
     from lorentzrec.serving.versions.publish import rollback as restore
 
-    given = {} if reason is None else {"reason": check_reason(reason)}
+    given: dict[str, Any] = {} if reason is None else {"reason": check_reason(reason)}
     if rollback:
         refuse_options(context, VERSION_OPTIONS, "--rollback makes no version, so it")
         with closing(open_store(to)) as store:
@@ -72,16 +89,27 @@ def publish(
         return
     if model is None:
         raise InputError("publish needs a MODEL, or --rollback to go back to an earlier version: give one of them")
-    _publish(model, to, items, twin, json, with_histories=histories, keep=keep, disk_map=map, index=index, **given)
+    given |= {"keep": keep, "disk_map": map, "index": index, "require": require or [], "force": force}
+    _publish(model, to, items, twin, test, json, with_histories=histories, **given)
 
 
 def _publish(
-    folder: Path, to: str, items: str | None, twin: Path | None, json: bool, *, with_histories: bool, **options: Any
+    folder: Path,
+    to: str,
+    items: str | None,
+    twin: Path | None,
+    test: str | None,
+    json: bool,
+    *,
+    with_histories: bool,
+    **options: Any,
 ) -> None:
     from lorentzrec.model.artifact import load
     from lorentzrec.serving.stores.address import open_store
+    from lorentzrec.serving.versions.gate import parse_requirements
     from lorentzrec.serving.versions.publish import publish
 
+    requirements = parse_requirements(options["require"])  # before anything that takes long
     model = load(folder)
     other = None if twin is None else load(twin)
     dataset = None if items is None else dataset_at(items)
@@ -99,6 +127,8 @@ def _publish(
             twice = ", so events already sent to the service are counted twice: give --items DATASET"
             source, effect = (folder, twice) if dataset is None else (items, "")
             note([f"{source} has no timestamps; history positions are used instead{effect}"])
+    if test is not None:
+        options["held_out"] = _read_held_out(test, folder, model, requirements)
     with closing(open_store(to, create=True)) as store, stages() as report:
         published = publish(
             model,
@@ -112,7 +142,9 @@ def _publish(
         )
         url, versions = store.url, store.versions()
     manifest, added, counts = published.manifest, published.events, None
-    shown = [f"{published.name} is the current version of {url}: {Count(manifest['items']):item|items}"]
+    shown: list[RenderableType] = [
+        f"{published.name} is the current version of {url}: {Count(manifest['items']):item|items}"
+    ]
     if added is not None:
         counts = {"accepted": added.accepted, "duplicates": added.duplicates, "erased_customers": len(added.erased)}
         shown.append(f"Histories: {Count(added.accepted):event|events} added, {added.duplicates:,} already there")
@@ -120,10 +152,38 @@ def _publish(
             customers = f"{Count(len(added.erased)):customer|customers}"
             shown.append(f"Histories: {customers} had been erased; their events before the erasure were skipped")
     entries = {name: manifest[name] for name in ("items", "described_items", "index", "map")}
-    result = {"model": published.name, "store": url, **entries, "events": counts, "versions": versions}
+    gate = [result.to_dict() for result in published.gate]
+    result = {"model": published.name, "store": url, **entries, "events": counts, "versions": versions, "gate": gate}
+    checked = [(one.requirement, one.status, one.measured) for one in published.gate if one.status != "not checked"]
+    if checked:
+        shown.append(make_table({"requirement": "left bold", "result": "left", "measured": "left"}, checked))
     missing = manifest["items"] - manifest["described_items"] if table is not None else 0
     untitled = [f"{Count(missing):item has|items have} no title in {items}"] if missing else []
-    print_result(result, *shown, json=json, notes=[*manifest["notes"], *untitled])
+    print_result(result, *shown, json=json, notes=[*manifest["notes"], *untitled, *_note_unchecked(published.gate)])
+
+
+def _note_unchecked(results: Sequence[Result]) -> list[str]:
+    by_reason: dict[str, list[str]] = {}
+    for result in results:
+        if result.status == "not checked":
+            by_reason.setdefault(result.measured, []).append(result.requirement)
+    return [f"{' and '.join(names)}: not checked, since {reason}" for reason, names in by_reason.items()]
+
+
+def _read_held_out(data: str, folder: Path, model: Model, requirements: Sequence[Requirement]) -> HeldOutEvents:
+    """The test part of the dataset that the model was trained on."""
+    from lorentzrec.data.splitting import before_test
+    from lorentzrec.serving.versions.gate import HeldOutEvents
+
+    if all(requirement.measure in ("items", "overlap") for requirement in requirements):
+        raise InputError("--test is for requirements such as --require ndcg@10>=0.95*current: give one of them as well")
+    parts = require_test(require_dataset(data, "--test"))
+    if next(iter(parts.values())).digest != model.data_digest:
+        raise InputError(
+            f"{folder} was not trained on the training part of {data}, so it may know the events of the test part: "
+            "give the dataset that it was trained on"
+        )
+    return HeldOutEvents(parts["test"], before_test(parts))
 
 
 def live(

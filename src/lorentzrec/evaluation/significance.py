@@ -53,6 +53,24 @@ def bootstrap_intervals(values: Floats, *, resamples: int = 1000, seed: int = 0)
     return low, high
 
 
+def bootstrap_ratio(
+    first: Floats, second: Floats, *, resamples: int = 1000, seed: int = 0
+) -> tuple[float, float, float]:
+    """The mean of `first` over that of `second`, and the bounds of its 95 % percentile interval.
+
+    Customers are resampled, each with both of their values. Where the second mean is 0, the ratio is infinite.
+    """
+    generator = np.random.default_rng(seed)
+    count, both = len(first), np.stack([first, second])
+    sums = np.empty((resamples, 2))
+    for sample in range(resamples):
+        sums[sample] = both @ np.bincount(generator.integers(count, size=count), minlength=count).astype(np.float64)
+    ratios = np.full(resamples, np.inf)
+    np.divide(sums[:, 0], sums[:, 1], out=ratios, where=sums[:, 1] > 0)
+    low, high = np.quantile(ratios, [0.025, 0.975], method="nearest")
+    return float(first.sum() / second.sum()) if second.sum() > 0 else np.inf, float(low), float(high)
+
+
 def compare_users(first: Report, second: Report, metric: str, *, resamples: int = 10_000, seed: int = 0) -> Comparison:
     """Compare two models on the same customers: whether *these two models* differ, not whether two methods do.
 

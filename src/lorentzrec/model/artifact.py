@@ -91,7 +91,9 @@ def save_model(model: Model, path: str | Path, *, histories: bool = True) -> Non
             "versions": {"lorentzrec": __version__, "python": platform.python_version(), "numpy": np.__version__},
             "config": model.config.to_dict(),
             "data_digest": model.data_digest,
+            "oldest_time": model.oldest_time,
             "newest_time": model.newest_time,
+            "parent": model.parent,
             "memory": None if model.memory is None else describe_memory(model.memory),
             "attributes": None
             if model.attributes is None
@@ -152,7 +154,9 @@ def _read_model(folder: Path, manifest: dict[str, Any]) -> Model:
             histories=histories,
             memory=read_memory(_read_arrays(folder / MEMORY), manifest["memory"]) if manifest.get("memory") else None,
             attributes=_read_attributes(folder, items, manifest["attributes"]) if manifest.get("attributes") else None,
+            oldest_time=manifest.get("oldest_time"),
             newest_time=manifest.get("newest_time"),
+            parent=manifest.get("parent"),
             optimiser_state=_read_arrays(folder / OPTIMISER) if OPTIMISER in manifest["files"] else None,
             record=tuple(EpochRecord.from_dict(epoch) for epoch in manifest["record"]),
             data_digest=manifest["data_digest"],

@@ -120,6 +120,7 @@ def add_items(model: Model, events: Interactions | None, attributes: Any = None)
         memory=memory,
         attributes=attribute_points,
         optimiser_state=None if model.optimiser_state is None else _with_new_rows(model, new, len(users)),
+        parent=model.fingerprint,
         note_records=(*model.note_records, *notes),
     )
 

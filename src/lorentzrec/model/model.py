@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -81,8 +82,11 @@ class Model:
     """What was bought after what, added to the scores; None if the points alone are better."""
     attributes: AttributePoints | None = None
     """Points of attributes, if the model was trained with any."""
+    oldest_time: float | None = None
     newest_time: float | None = None
-    """Unix seconds of the newest training event; None if the events have no times, or the model is of 0.1."""
+    """Unix seconds of the oldest and of the newest training event; None if the events have no times."""
+    parent: str | None = None
+    """The fingerprint of the model that this one continues: by `update`, `train(start=...)` or `add_items`."""
     optimiser_state: Mapping[str, NDArray[Any]] | None = None
     """Sums of squared gradients per row, and Adam's counts of steps, for training that starts from this model."""
     record: tuple[EpochRecord, ...] = ()
@@ -165,6 +169,13 @@ class Model:
     def notes(self) -> tuple[str, ...]:
         """What to know about its training; `note_records` has the same with kinds and counts."""
         return tuple(map(str, self.note_records))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """32 hexadecimal digits that identify the points and the training data of this model."""
+        digest = hashlib.blake2b(self.data_digest.encode(), digest_size=16)
+        digest.update(np.ascontiguousarray(self.item_points).data)
+        return digest.hexdigest()
 
     @property
     def item_ids(self) -> list[Id]:

@@ -189,6 +189,13 @@ class ItemDirectory:
             raise self._damaged(f"it has a row outside of 0 to {self._count - 1}")
         return found
 
+    def ids(self) -> list[str]:
+        """All ids, in the order of their rows."""
+        found = [id for (id,) in self._query("SELECT id FROM items ORDER BY row")]
+        if len(found) != self._count:
+            raise self._damaged(f"it holds {len(found)} of {self._count} items")
+        return found
+
     def items(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> list[Item]:
         """The items in these rows, in the order of `rows`."""
         return self._items("JOIN items ON items.row = sent.value ORDER BY sent.key", rows)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -12,10 +12,30 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lorentzrec.atomic import scratch_directory
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.errors import InputError, LorentzrecError
+from lorentzrec.errors import ArtifactError, InputError, LorentzrecError
 from lorentzrec.reduction.disk_map import DiskMap, disk_map_of
 from lorentzrec.serving.stores.activations import find_standing
-from lorentzrec.serving.stores.store import Added, Event, Store, check_ids, check_reason, key_of, usual_id
+from lorentzrec.serving.stores.faults import StoreFault
+from lorentzrec.serving.stores.store import (
+    LONGEST_REASON,
+    Added,
+    Event,
+    Store,
+    check_ids,
+    check_reason,
+    key_of,
+    usual_id,
+)
+from lorentzrec.serving.versions.gate import (
+    FIRST_VERSION,
+    Candidates,
+    HeldOutEvents,
+    Requirement,
+    Result,
+    check_requirements,
+    parse_requirements,
+    refuse,
+)
 from lorentzrec.serving.versions.version import open_version, write_version
 
 if TYPE_CHECKING:
@@ -38,6 +58,8 @@ class Published:
     manifest: dict[str, Any]
     events: Added | None
     """The number of events added, if there were histories."""
+    gate: tuple[Result, ...] = ()
+    """What was found about each requirement."""
 
 
 def publish(
@@ -51,14 +73,18 @@ def publish(
     keep: int = 3,
     index: bool = True,
     event_weights: Mapping[str, float] | None = None,
+    require: Iterable[str] = (),
+    held_out: HeldOutEvents | None = None,
+    force: bool = False,
     reason: str = "published",
     progress: Progress = lambda *_: None,
 ) -> Published:
     """Make `model` the current version of `store`.
 
-    It is written to a temporary folder, uploaded, opened as a service would open it, and only then activated. A failure
-    at any point leaves the current version as it was and removes what was uploaded. Then all versions are removed but
-    `keep`, see `prune`; so are the remains of interrupted uploads, unless another process is publishing.
+    It is written to a temporary folder, compared with the current version, uploaded, opened as a service would open it,
+    and only then activated. A failure at any point leaves the current version as it was and removes what was uploaded.
+    Then all versions are removed but `keep`, see `prune`; so are the remains of interrupted uploads, unless another
+    process is publishing.
 
     items: a table with the column id and any of title, category, price and image.
     disk_map: the map of all items for the page; True makes it.
@@ -66,8 +92,13 @@ def publish(
     histories: events to put into the store first, see `add_histories`.
     index: build one, if there are enough items for it to pay.
     event_weights: kind of event -> weight, so that events sent to the service weigh as in training.
+    require: requirements, such as "ndcg@10>=0.95*current"; see `lorentzrec.serving.versions.gate`. Those in `DEFAULTS`
+        apply, too, unless one of the same measure is given. `PublishRefused` has what was measured.
+    held_out: events for the requirements of quality.
+    force: publish a version that does not meet them. The reason in the log then names what was overridden.
     reason: for the log of activations.
     """
+    requirements = parse_requirements(require)
     if keep < 1:
         raise InputError(f"{keep} versions cannot be kept: keep 1 or more")
     check_reason(reason)
@@ -84,6 +115,7 @@ def publish(
             twin=twin,
             index=index,
             event_weights=event_weights,
+            parent=store.state().version,
             progress=progress,
         )
         name, total = str(manifest["name"]), sum(file["bytes"] for file in manifest["files"].values())
@@ -94,19 +126,74 @@ def publish(
             sent += more
             progress("uploading", sent / max(total, 1))
 
+        def compare() -> tuple[str | None, list[Result]]:
+            progress("comparing with the current version", 0.0)
+            current, results = _compare(folder, store, scratch, requirements, model.histories, held_out)
+            if (refusal := refuse(results, store.url)) is not None and not force:
+                raise refusal
+            return current, results
+
+        current, results = compare()
         try:
             store.upload(folder, uploaded)
             progress("checking what was uploaded", 0.0)
             open_version(store.fetch(name, scratch / "fetched")).items.close()
             events = None if histories is None else add_histories(store, histories, progress)
-            store.activate(name, reason)
+            while not _activate(store, name, _full_reason(reason, results), current):
+                current, results = compare()  # another process has published meanwhile
         except BaseException:
             with suppress(LorentzrecError, OSError):  # if not even this works, the next publish removes it
                 store.discard(name)
             raise
     prune(store, keep)
     store.clean()
-    return Published(name, manifest, events)
+    return Published(name, manifest, events, tuple(results))
+
+
+def _compare(
+    folder: Path,
+    store: Store,
+    scratch: Path,
+    requirements: Sequence[Requirement],
+    histories: Interactions | None,
+    held_out: HeldOutEvents | None,
+) -> tuple[str | None, list[Result]]:
+    """The current version, and what was found about each requirement of the version in `folder`."""
+    with ExitStack() as opened:
+        current, version, absence = store.state().version, None, FIRST_VERSION
+        while current is not None:
+            try:
+                version = open_version(store.fetch(current, scratch / "current"))
+                opened.callback(version.items.close)
+                break
+            except ArtifactError as error:  # the new version may be what repairs it
+                absence = str(error)
+                break
+            except InputError as error:
+                before, current = current, store.state().version
+                if error.kind is not StoreFault.NO_VERSION or current == before:
+                    raise
+        new = open_version(folder)
+        opened.callback(new.items.close)
+        return current, check_requirements(requirements, Candidates(new, version, histories, held_out, absence))
+
+
+def _activate(store: Store, name: str, reason: str, instead_of: str | None) -> bool:
+    """Activate a version; False if another version than `instead_of` is current by now."""
+    try:
+        store.activate(name, reason, instead_of=instead_of)
+    except InputError as error:
+        if error.kind is StoreFault.OTHER_CURRENT:
+            return False
+        raise
+    return True
+
+
+def _full_reason(reason: str, results: Iterable[Result]) -> str:
+    """The reason for the log, with the requirements that were overridden."""
+    overridden = ", ".join(f"{one.requirement} ({one.measured})" for one in results if one.refuses)
+    full = f"{reason}; forced, although these are not met: {overridden}" if overridden else reason
+    return full if len(full) <= LONGEST_REASON else f"{full[: LONGEST_REASON - 3]}..."
 
 
 def _check_ids_of(model: Model, histories: Interactions | None) -> None:

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec._version import __version__
 from lorentzrec.atomic import atomic_directory, checksum
 from lorentzrec.errors import ArtifactError, InputError, LorentzrecError
 from lorentzrec.manifest import FolderKind, write_manifest
@@ -112,6 +113,12 @@ class Version:
         return str(self.manifest["name"])
 
     @property
+    def newest_time(self) -> float | None:
+        """Unix seconds of the newest event that its model was trained on, if known."""
+        newest = self.manifest.get("data", {}).get("newest")
+        return None if newest is None else float(newest)
+
+    @property
     def event_weights(self) -> dict[str, float]:
         """Weights of the kinds of events; empty if all are equal. Versions of 0.1 have no such entry."""
         return dict(self.manifest.get("event_weights", {}))
@@ -130,6 +137,7 @@ def write_version(
     twin: Model | None = None,
     index: bool = True,
     event_weights: Mapping[str, float] | None = None,
+    parent: str | None = None,
     progress: Callable[[str, float], None] = lambda *_: None,
 ) -> dict[str, Any]:
     """Write what a service needs of `model` to `folder` atomically; returns the manifest.
@@ -139,6 +147,7 @@ def write_version(
     twin: another model of the same items, for comparison.
     index: build one, if there are enough items for it to pay.
     event_weights: kind of event -> weight, as the model's data were prepared with.
+    parent: the version that is current now.
     progress: called with the name of each long step, and 0.
     """
     table, codes, categories, notes = describe_items(model.items.series, model.item_counts, items)
@@ -165,6 +174,11 @@ def write_version(
             "format_version": VERSION.version,
             "name": f"{created:%Y%m%dT%H%M%S}-{created.microsecond:06x}",
             "created": created.isoformat(timespec="seconds"),
+            "package": __version__,
+            "parent": parent,
+            "fingerprint": model.fingerprint,
+            "parent_fingerprint": model.parent,
+            "data": {"oldest": model.oldest_time, "newest": model.newest_time},
             "model": model.config.to_dict(),
             "data_digest": model.data_digest,
             "items": len(model.items),

@@ -251,6 +251,66 @@ def test_a_problem_names_what_is_wrong(service: TestClient[Any]) -> None:
     assert document["errors"] == [{"where": "history[1]", "what": "Expected `int | str`, got `null`"}]
 
 
+@pytest.mark.parametrize(
+    "text", [b"\\ud800", b"\\ud83dabcdefghijkl", b"\\uDE00 abcdefgh", b"\\ud83d\\ud83d", b"\\\\\\ud83d"]
+)
+def test_half_a_character_has_a_text_of_its_own(service: TestClient[Any], text: bytes) -> None:
+    for body in (b'{"history": ["' + text + b'"]}', b'{"k": 3.0, "history": ["' + text + b'"]}'):
+        document = assert_problem(service.post("/v1/recommend", content=body, headers=JSON), 400)
+        assert document["detail"].startswith(("a text has half of a character", "k: Expected `int`"))
+    whole = b'{"history": ["\\ud83d\\ude00", "\\\\ud83d"]}'
+    assert service.post("/v1/recommend", content=whole, headers=JSON).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "name"),
+    [
+        ("recommend", b'{"history": ["i1"], "k": 1, "k": 2}', "k"),
+        ("recommend", b'{"history": ["i1"], "k" : 1, "\\u006b":2}', "k"),
+        (
+            "events",
+            b'{"events": [{"user": "ann", "item": "i1"}, {"user": "ann", "user": "eve", "item": "i1"}]}',
+            "user",
+        ),
+        ("events", b'{"user": "ann", "user": "ann", "item": "i1"}', "user"),
+    ],
+)
+def test_a_key_that_is_sent_twice_is_refused(service: TestClient[Any], path: str, body: bytes, name: str) -> None:
+    document = assert_problem(service.post(f"/v1/{path}", content=body, headers=JSON), 400)
+    assert document["errors"] == [{"where": name, "what": "is in one object twice: send it once"}]
+    assert service.get("/v1/users/ann/history").json()["history"] == []
+
+
+def test_a_name_of_an_attribute_that_is_sent_twice_is_refused(service: TestClient[Any]) -> None:
+    body = b'{"attributes": {"brand": "a", "brand": "b"}}'
+    document = assert_problem(service.put("/v1/items/boot", content=body, headers=JSON), 400)
+    assert document["errors"][0]["where"] == "brand"
+
+
+def test_names_of_fields_may_be_values(service: TestClient[Any]) -> None:
+    query = {"history": ["k", "history", "i3"], "k": 3, "categories": ["k"], "context": ["k"]}
+    assert service.post("/v1/recommend", json=query).status_code == 200
+    events = [{"user": "ida", "item": "user"}, {"user": "user", "item": "item"}]
+    assert service.post("/v1/events", json={"events": events}).json()["accepted"] == 2
+
+
+def test_a_whole_number_may_be_written_with_a_point(service: TestClient[Any]) -> None:
+    body = b'{"history": ["i3", 330.0, 1e2], "exclude": [-4.0], "k": 2.0, "seed": 5E0, "diversity": 0.25}'
+    response = service.post("/v1/recommend", content=body, headers=JSON)
+    assert (response.status_code, len(response.json()["items"])) == (200, 2)
+    looked = service.post("/v1/items/lookup", content=b'{"ids": [330.0, 330]}', headers=JSON).json()
+    assert looked["unknown"] == ["330"]
+    for wrong in (b'{"history": ["i3"], "k": 2.5}', b'{"history": ["i3"], "k": 2.0, "diversity": NaN}', b'{"k": 2.0'):
+        assert_problem(service.post("/v1/recommend", content=wrong, headers=JSON), 400)
+
+
+def test_a_misspelt_field_gets_a_suggestion(service: TestClient[Any]) -> None:
+    document = assert_problem(service.post("/v1/recommend", json={"history": ["i1"], "divesity": 1}), 400)
+    (fault,) = document["errors"]
+    assert (fault["where"], fault["what"].split("?")[0]) == ("divesity", "is not a field here: did you mean diversity")
+    assert fault["what"].endswith("exclude_seen, history, user")
+
+
 def test_the_callers_request_id_comes_back_if_it_is_harmless(service: TestClient[Any]) -> None:
     assert service.get("/healthz", headers={"X-Request-ID": "cart-17"}).headers["X-Request-ID"] == "cart-17"
     harmful = service.get("/healthz", headers={"X-Request-ID": 'x"} 500 forged'}).headers["X-Request-ID"]

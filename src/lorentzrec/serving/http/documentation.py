@@ -32,6 +32,23 @@ EXAMPLES: dict[str, Any] = {
 SCHEMAS = "#/components/schemas/"
 
 
+def _given(*names: str) -> dict[str, Any]:
+    """A schema: all of these fields are there, and not null."""
+    return {"required": [*names], "properties": {name: {"not": {"type": "null"}} for name in names}}
+
+
+REFUSED: dict[str, list[dict[str, Any]]] = {
+    "RecommendRequest": [_given("history", "user"), {"not": {"anyOf": [_given("history"), _given("user")]}}],
+    "NewEvent": [_given("kind", "weight")],
+    "EventsRequest": [
+        _given("kind", "weight"),
+        {"not": {"anyOf": [_given("events"), _given("user", "item")]}},
+        *(_given("events", name) for name in ("user", "item", "time", "id", "kind", "weight")),
+    ],
+}
+"""Combinations of fields that the checks of a message refuse, as schemas."""
+
+
 def exact_document(app: Litestar) -> dict[str, Any]:
     """Litestar's document, with bodies as msgspec describes them: Litestar loses the limits of types inside a union.
     Parameters are the fields of the message that a handler takes as `query`, which Litestar does not know."""
@@ -41,6 +58,8 @@ def exact_document(app: Litestar) -> dict[str, Any]:
     exact = _describe(bodies)
     for name, example in EXAMPLES.items():
         exact[name]["examples"] = [example]
+    for name, schemas in REFUSED.items():
+        exact[name]["not"] = {"anyOf": schemas}
     for route in app.routes:
         for handler in route.route_handlers if isinstance(route, HTTPRoute) else ():
             for method in handler.http_methods if handler.resolve_include_in_schema() else ():

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Annotated, Any, Generic, TypeAlias, TypeVar
 from urllib.parse import unquote
 
-import msgspec
 from litestar import Request
 from litestar.concurrency import sync_to_thread
 from litestar.datastructures import State
@@ -19,6 +18,7 @@ from litestar.params import PathParameter
 
 from lorentzrec.errors import InputError
 from lorentzrec.model.diversity import pool_size
+from lorentzrec.serving.http.bodies import decode_body
 from lorentzrec.serving.http.guarded_store import GuardedStore
 from lorentzrec.serving.http.health import Health
 from lorentzrec.serving.http.metrics import Metrics
@@ -107,9 +107,9 @@ class StrictRequest(Request[Any, Any, State], Generic[Query]):
         if field is None:
             return None
         if len(body) <= LARGE_BODY:
-            return msgspec.json.decode(body, type=field.annotation)
+            return decode_body(body, field.annotation)
         threads: RequestThreads = self.app.state.threads
-        return await threads.run(len(body) // BYTES_A_UNIT, partial(msgspec.json.decode, body, type=field.annotation))
+        return await threads.run(len(body) // BYTES_A_UNIT, partial(decode_body, body, field.annotation))
 
 
 async def check_query(request: Request[Any, Any, Any]) -> None:

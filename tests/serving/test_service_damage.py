@@ -117,14 +117,15 @@ def test_a_version_damaged_in_use_is_replaced_by_another(tmp_path: Path, caplog:
     store.close()
 
 
+@pytest.mark.parametrize("rest", [b"\xff", b""], ids=["overwritten", "truncated"])
 def test_a_service_whose_only_version_cannot_be_read_is_not_ready(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, rest: bytes
 ) -> None:
     store = shop_store(tmp_path, items=LONG_TITLES)
     name = str(store.state().version)
     with service_here(store.url, poll_seconds=0.05) as service:
         path = place_of(store, name, tmp_path) / "items.sqlite"
-        overwrite(path, path.read_bytes()[:8192] + b"\xff" * (path.stat().st_size - 8192))
+        overwrite(path, path.read_bytes()[:8192] + rest * (path.stat().st_size - 8192))
         assert 503 in search_all(service)
         wait_until(lambda: service.get("/readyz").status_code == 503)
         assert f"nothing can be recommended from version {name}, which is damaged" in service.get("/readyz").text

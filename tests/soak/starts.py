@@ -1,4 +1,4 @@
-"""kill -9 of the parent 0 to 5 seconds after the start of the service: no worker survives, and the port is free."""
+"""kill -9 of the parent 0 to 5 seconds after the start of the service: no worker survives, and its ports are free."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from lorentzrec_paper.servers import free_port
 from serving.running_service import shop_store
 from soak.outcome import Outcome
 from soak.service import PATIENCE, Service, wait_for
@@ -23,7 +24,8 @@ END_SECONDS = 20.0
 
 def start_kills(outcome: Outcome, rounds: Iterable[int], folder: Path) -> None:
     shop_store(folder).close()
-    service = Service(f"file:{folder / 'store'}", folder)
+    probe_port = free_port()
+    service = Service(f"file:{folder / 'store'}", folder, "--probe-port", str(probe_port))
     for number in rounds:
         parent = service.launch()
         time.sleep(LATEST * number / max(1, outcome.planned - 1))
@@ -37,12 +39,13 @@ def start_kills(outcome: Outcome, rounds: Iterable[int], folder: Path) -> None:
             with suppress(ProcessLookupError):
                 os.killpg(parent.pid, signal.SIGKILL)
             wait_for(lambda: _is_empty(parent), "an end of the killed workers")  # noqa: B023
-        with socket.socket() as again:
-            again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                again.bind(("127.0.0.1", service.port))
-            except OSError as error:
-                outcome.fault(f"round {number}: {error}", ports_taken=1)
+        for port in (service.port, probe_port):
+            with socket.socket() as again:
+                again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    again.bind(("127.0.0.1", port))
+                except OSError as error:
+                    outcome.fault(f"round {number}, port {port}: {error}", ports_taken=1)
         outcome.done += 1
     outcome.fault(orphans=0, ports_taken=0)
 

@@ -18,7 +18,7 @@ from serving.running_service import PATIENCE, Service, service_here, service_pro
 from serving.small_shop import ITEMS, shop_model
 from serving.test_service_new_items import new_items, number_of
 
-JUNK = 10_000
+JUNK = 2_000
 CUSTOMERS = 1_000
 A_REQUEST = 1_000
 
@@ -45,7 +45,7 @@ def catch_up(service: TestClient[Any] | httpx.Client, marker: str) -> None:
 def test_junk_ids_of_one_customer_change_no_list_and_those_of_three_take_few_places(
     store: Store, tmp_path: Path
 ) -> None:
-    """Through HTTP, with two workers and ten thousand ids."""
+    """Through HTTP, with two workers, and with as many ids as the service takes."""
     steps = [(number, step) for number in range(CUSTOMERS) for step in range(1, 4)]
     store.add_events(
         [Event(f"c{number}", f"i{(number + 1) * step % ITEMS}", step, str(step)) for number, step in steps]
@@ -70,7 +70,7 @@ def test_junk_ids_of_one_customer_change_no_list_and_those_of_three_take_few_pla
                     return False
         return True
 
-    with service_process(store.url, tmp_path, "--workers", "2", "--log-level", "warning") as service:
+    with service_process(store.url, tmp_path, "--workers", "2", "--new-items", str(JUNK)) as service:
         wait_until(lambda: both_workers_have(service, "i0"))
         before = lists(service)
         interact(service.http, "bot1", *junk)
@@ -80,7 +80,7 @@ def test_junk_ids_of_one_customer_change_no_list_and_those_of_three_take_few_pla
         assert lists(service) == before
         assert service.http.get("/v1/items/junk-1").status_code == 404
         # The junk has filled its own limit, and a product is accepted.
-        assert any("10,000 new items by events" in line for line in service.http.get("/readyz").json()["warnings"])
+        assert any(f"{JUNK:,} new items by events" in line for line in service.http.get("/readyz").json()["warnings"])
         assert service.http.put("/v1/items/boot", json={"like": ["i30"]}).status_code == 200
         # Two more customers of each id.
         for bot in ("bot2", "bot3"):

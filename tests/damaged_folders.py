@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lorentzrec.atomic import checksum
-from lorentzrec.errors import ArtifactError
-from lorentzrec.manifest import write_manifest
+from lorentzrec.errors import ArtifactError, LorentzrecError
+from lorentzrec.manifest import SEAL, write_manifest
 
 OTHER_VALUES: list[Any] = [
     None,
@@ -83,6 +84,38 @@ def check_refusals(folder: Path, names: Sequence[str], use: Callable[[], object]
             refused.append(str(error))
     assert len(refused) >= rounds * len(names) / 2, "without right checksums every change is refused"
     assert not [line for line in refused if "\n" in line]
+
+
+def check_resealed_manifests(folder: Path, use: Callable[[], object]) -> None:
+    """With any value in any entry of the manifest, and the right seal, `use` works or raises our error of one line."""
+    original, lines = (folder / "manifest.json").read_bytes(), list[str]()
+    for path in _paths(json.loads(original)):
+        for value in OTHER_VALUES:
+            manifest = node = json.loads(original)
+            for key in path[:-1]:
+                node = node[key]
+            node[path[-1]] = value
+            write_manifest(folder, manifest)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                try:
+                    use()
+                except LorentzrecError as error:
+                    lines.append(str(error))
+                except Exception as error:
+                    raise AssertionError(f"the entry {path} is {value!r}: {type(error).__name__}: {error}") from error
+    (folder / "manifest.json").write_bytes(original)
+    assert lines
+    assert not [line for line in lines if "\n" in line]
+
+
+def _paths(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where the values of a document are; of a long list, only the first."""
+    keys = list(node) if isinstance(node, dict) else list(range(len(node)))[:1] if isinstance(node, list) else []
+    for key in keys:
+        if path or key != SEAL:
+            yield (*path, key)
+            yield from _paths(node[key], (*path, key))
 
 
 def reseal(folder: Path, **changes: Any) -> None:

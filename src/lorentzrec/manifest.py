@@ -7,16 +7,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from lorentzrec.atomic import MARKER
 from lorentzrec.errors import ArtifactError
 
+Shape: TypeAlias = "type | str | tuple[Shape, ...] | list[Shape] | dict[Any, Shape] | Callable[[Any], bool] | None"
+"""What an entry of a manifest must be: a type; a text or None itself; a tuple of alternatives; a list with the shape of
+every element; a dictionary with the shapes of some entries, or with `...` for all others; or a function that decides.
+`float` is any finite number, and an entry that is missing counts as None."""
+
 SEAL = "checksum"
 """The last entry of a manifest: the checksum of its own text with this entry empty."""
+LARGEST_NUMBER = 1e300
+"""Of what is a finite number: calculations with it do not overflow at once."""
 
 
 def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:
@@ -37,8 +44,8 @@ class FolderKind:
     """What messages call it: "model"."""
     again: str
     """How to get a valid one: "save it again"."""
-    entries: Mapping[str, type] = field(default_factory=dict)
-    """Entries that a manifest must have, and their types."""
+    entries: Mapping[str, Shape] = field(default_factory=dict)
+    """Entries of a manifest; those that may be missing accept None."""
     unsealed: int | None = None
     """The version of 0.1, if that had no seal. If it is still the current one, a seal that is there counts."""
 
@@ -63,7 +70,7 @@ class FolderKind:
         if not isinstance(manifest, dict) or self.name not in (manifest.get("kind"), manifest.get("format")):
             raise ArtifactError(f"{place} is not the manifest of a {self.what}: give the folder of a {self.what}")
         version = manifest.get("format_version", manifest.get("schema_version"))
-        if version is None or version not in (self.version, self.unsealed):
+        if type(version) is not int or version not in (self.version, self.unsealed):
             raise ArtifactError(
                 f"{place} has format {version} and this lorentzrec reads {self.version}: "
                 f"upgrade lorentzrec, or {self.again}"
@@ -72,10 +79,35 @@ class FolderKind:
         sealed = version != self.unsealed or (version == self.version and SEAL in manifest)
         if sealed and _sha256(text.replace(_seal_entry(seal), _seal_entry(""))) != seal:
             raise self.damaged(place, "it was changed after it was written")
-        for name, kind in self.entries.items():
-            if not isinstance(manifest.get(name), kind):
-                raise self.damaged(place, f"its entry {name!r} is not a {kind.__name__}")
+        for name, shape in self.entries.items():
+            if not _fits(manifest.get(name), shape):
+                kind = f"a {shape.__name__}" if isinstance(shape, type) else "of the right form"
+                raise self.damaged(place, f"its entry {name!r} is not {kind}")
         return manifest
+
+
+def _fits(value: Any, shape: Shape) -> bool:
+    match shape:
+        case tuple():
+            return any(_fits(value, one) for one in shape)
+        case list():
+            return isinstance(value, list) and all(_fits(element, shape[0]) for element in value)
+        case dict():
+            named = {name: part for name, part in shape.items() if name is not ...}
+            others = shape.get(..., object)
+            return (
+                isinstance(value, dict)
+                and all(_fits(value.get(name), part) for name, part in named.items())
+                and all(_fits(element, others) for name, element in value.items() if name not in named)
+            )
+        case None | str():
+            return bool(value == shape)
+        case type():
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if shape is float:
+                return number and abs(value) <= LARGEST_NUMBER  # so that NaN is none
+            return number and isinstance(value, int) if shape is int else isinstance(value, shape)
+    return bool(shape(value))
 
 
 def _seal_entry(digest: object) -> str:

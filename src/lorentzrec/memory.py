@@ -40,6 +40,8 @@ KNOWN_DEGREE, FOUND_DEGREE = 0.7, 0.3
 """Exponents for an item of the history and for its neighbour: of events with an order, and of degrees without. Chosen
 on validation events of Toys, Sports and MovieLens 1M, and of gowalla."""
 SHARPNESS = 20.0
+LARGEST_WEIGHT = 1e30
+"""Boosts with a larger weight would not be numbers of single precision."""
 PAIRS_AT_ONCE = 5_000_000
 """Pairs of events that building holds in memory: about 250 MB. More of them are slower, too."""
 CELLS_PER_PAIR = 32
@@ -96,15 +98,17 @@ class Memory:
     """In the unit of the score."""
 
     def __post_init__(self) -> None:
-        count = len(self.offsets) - 1
+        arrays = (self.offsets, self.columns, self.values)
+        count = len(self.offsets) - 1 if self.offsets.ndim == 1 else -1
         if (
-            [array.dtype.str for array in (self.offsets, self.columns, self.values)] != ["<i8", "<i4", "<f4"]
+            [(array.dtype.str, array.ndim) for array in arrays] != [("<i8", 1), ("<i4", 1), ("<f4", 1)]
+            or count < 0
             or self.columns.shape != self.values.shape
             or (self.offsets[0], self.offsets[-1]) != (0, len(self.columns))
             or (np.diff(self.offsets) < 0).any()
             or (len(self.columns) and not 0 <= self.columns.min() <= self.columns.max() < count)
             or not ((self.values > 0) & np.isfinite(self.values)).all()
-            or not 0 <= self.weight < np.inf
+            or not 0 <= self.weight <= LARGEST_WEIGHT
         ):
             raise InputError("the arrays of a memory are not the neighbours of its items: build it again")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -121,19 +122,41 @@ class Killed(Executor):
 @pytest.mark.parametrize(
     ("work", "count"), [("train_part", 1), ("merge_range", 1), ("train_part", 4), ("merge_range", 4)]
 )
-def test_a_killed_run_continues_with_the_last_complete_round(tmp_path: Path, work: str, count: int) -> None:
+def test_a_killed_run_continues_with_the_last_complete_round(
+    tmp_path: Path, work: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two rounds per epoch: 1 is in the first epoch, before there is a checkpoint, and 4 in the third."""
     whole = learn(tmp_path, workers=2, rounds=2)
     options: dict[str, Any] = {"workers": 2, "rounds": 2, "checkpoint": tmp_path / "checkpoint"}
     with pytest.raises(ConnectionError):
         learn(tmp_path, Killed(work, count), **options)
     execute = Executor()
+    monkeypatch.setattr(tasks, "read_shard", None)  # shards are not written again
     resumed = learn(tmp_path, execute, resume=count > 2, **options)
     assert_same(resumed, whole)
     trained = [name for name, _ in execute.ran].count("train_part")
     complete = count if work == "train_part" else count + 1  # parts that were trained are not trained again
     assert trained == 2 * (6 - complete)
-    assert ("write_shard", 0) not in execute.ran
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_bytes(path.read_bytes()[:-7]),
+        lambda path: path.unlink(),
+        lambda path: path.with_name(f"{path.name}.json").write_bytes(b"\xff"),
+        lambda path: path.with_name(f"{path.name}.json").write_text("{}"),
+    ],
+    ids=["truncated", "missing", "record-not-utf-8", "empty-record"],
+)
+def test_a_damaged_shard_is_written_again(tmp_path: Path, damage: Callable[[Path], object]) -> None:
+    whole = learn(tmp_path, workers=2, rounds=2)
+    options: dict[str, Any] = {"workers": 2, "rounds": 2, "checkpoint": tmp_path / "checkpoint"}
+    with pytest.raises(ConnectionError):
+        learn(tmp_path, Killed("train_part", 4), **options)
+    (shard,) = (tmp_path / "scratch").glob("run-*/shards/0001.safetensors")
+    damage(shard)
+    assert_same(learn(tmp_path, resume=True, **options), whole)
 
 
 @pytest.mark.parametrize("damage", ["flipped", "missing"])

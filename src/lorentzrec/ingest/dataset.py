@@ -40,7 +40,15 @@ from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.order_numbers import number_orders
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ArtifactError, ConfigError, InputError
-from lorentzrec.ingest.dataset_checks import AGAIN, COLUMNS, DATASET, check_events, check_manifest, read_vocabulary
+from lorentzrec.ingest.dataset_checks import (
+    AGAIN,
+    COLUMNS,
+    DATASET,
+    check_events,
+    check_manifest,
+    check_other_columns,
+    read_vocabulary,
+)
 from lorentzrec.ingest.item_table import attribute_columns, attributes_of
 from lorentzrec.ingest.sorted_events import NO_TIES, Ties, count_ties
 from lorentzrec.ingest.storage import (
@@ -344,6 +352,7 @@ class Dataset:
             events = pl.read_parquet(list(files.values()), columns=columns, glob=False).rechunk()
         users, items = (self._read_vocabulary(name, ["row", "id"])[1] for name in ("user", "item"))
         check_events(events, self.manifest, join(self.address, EVENTS), files)
+        check_other_columns(self.manifest, files)
         notes, given = tuple(self.manifest.get("notes", ())), self.manifest.get("ties") == "given"
         whole = Interactions.from_sorted(users, items, events, notes, ties_given=given)
         return whole, events["part"].to_numpy() if "part" in columns else np.empty(0, np.uint8)

@@ -33,6 +33,11 @@ DATASET = FolderKind(
     unsealed=1,
 )
 
+LATEST_TIME = 2**53
+"""Seconds from 1970 in either direction: beyond it, not every second is a number of double precision."""
+NEXT_ITEM = "next_item_row"
+"""A column of the files that training does not read."""
+
 COLUMNS: dict[str, tuple[str, ...]] = {
     "user_row": ("Int32",),
     "item_row": ("Int32",),
@@ -60,7 +65,7 @@ def _manifest_fault(manifest: Mapping[str, Any]) -> str | None:
         return "its counts are not numbers of events, users and items"
     if not all(map(_is_count, parts.values())):
         return "its parts are not numbers of events"
-    if not {"user_row", "item_row"} <= set(map(str, columns)) or set(map(str, columns)) - {*COLUMNS, "next_item_row"}:
+    if not {"user_row", "item_row"} <= set(map(str, columns)) or set(map(str, columns)) - {*COLUMNS, NEXT_ITEM}:
         return f"its columns are {columns!r}"
     if ("part" in columns) != bool(parts):
         return "it has parts without a column of them, or the column without parts"
@@ -121,6 +126,9 @@ def check_events(events: pl.DataFrame, manifest: Mapping[str, Any], place: str, 
             refuse(name, column <= 0, "it must be positive")
         if name == "order":
             refuse(name, column < 0, "it must be at least 0")
+        if name == "time":
+            far = (column > LATEST_TIME) | (column < -LATEST_TIME)
+            refuse(name, far, f"it must be within {LATEST_TIME:,} seconds of 1970")
     for name, limit in {"user_row": counts["users"], "item_row": counts["items"], "part": len(parts)}.items():
         if name in events.columns:
             column = events[name]
@@ -133,6 +141,32 @@ def check_events(events: pl.DataFrame, manifest: Mapping[str, Any], place: str, 
         found = np.bincount(events["part"].to_numpy(), minlength=len(parts)).tolist()
         if found != list(parts.values()):
             raise ArtifactError(f"{place}: the parts have {found} events instead of {list(parts.values())}: {AGAIN}")
+
+
+def check_other_columns(manifest: Mapping[str, Any], files: Mapping[str, Path]) -> None:
+    """Raise an `ArtifactError` if the files have other columns than the manifest, or next items that do not exist."""
+    import polars as pl
+
+    items = manifest["counts"]["items"]
+    for address, path in files.items():
+        with parquet_faults(address, AGAIN):
+            columns = pl.read_parquet_schema(path)
+        if set(columns) != set(manifest["columns"]):
+            names = f"{', '.join(columns)} instead of {', '.join(map(str, manifest['columns']))}"
+            raise ArtifactError(f"{address} has the columns {names}: {AGAIN}")
+        if NEXT_ITEM in columns:
+            if not columns[NEXT_ITEM].is_integer():
+                raise ArtifactError(f"{address}: column {NEXT_ITEM} is {columns[NEXT_ITEM]}, not Int32: {AGAIN}")
+            with parquet_faults(address, AGAIN):
+                scan = pl.scan_parquet(path, glob=False).select(
+                    least=pl.col(NEXT_ITEM).min(), greatest=pl.col(NEXT_ITEM).max()
+                )
+                least, greatest = scan.collect(engine="streaming").row(0)
+            if least is not None and not 0 <= least <= greatest < items:
+                wrong = least if least < 0 else greatest
+                raise ArtifactError(
+                    f"{address}: a {NEXT_ITEM} is {wrong}, it must be at least 0 and less than {items:,}: {AGAIN}"
+                )
 
 
 def _row_in(files: Mapping[str, Path], row: int) -> str:

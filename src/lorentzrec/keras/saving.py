@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from lorentzrec.errors import ArtifactError
+from lorentzrec.errors import ArtifactError, first_line
 
 
 def load_model(path: str | Path, **options: Any) -> Any:
@@ -17,14 +17,13 @@ def load_model(path: str | Path, **options: Any) -> Any:
         raise ArtifactError(f"{path} does not exist: check the path")
     try:
         return keras.models.load_model(path, **options)
-    except TypeError as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # of zip files, HDF5, JSON and Keras: a damaged file may break any of them
         unknown = re.search(r"Could not locate \w+ '([^']+)'", str(error))
-        if unknown is None:
-            raise
-        raise ArtifactError(
-            f"{path} has the class {unknown[1]!r}, which Keras does not know: import the module that registers it, or "
-            "give it in custom_objects"
-        ) from None
-    except (OSError, ValueError, KeyError) as error:
-        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise ArtifactError(f"{path} cannot be read ({reason[:200]}): save the model again") from None
+        if unknown is not None:
+            raise ArtifactError(
+                f"{path} has the class {unknown[1]!r}, which Keras does not know: import the module that registers it, "
+                "or give it in custom_objects"
+            ) from None
+        raise ArtifactError(f"{path} cannot be read ({first_line(error)}): save the model again") from None

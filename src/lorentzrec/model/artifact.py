@@ -27,10 +27,10 @@ from lorentzrec.atomic import MARKER, atomic_directory, checksum, read_directory
 from lorentzrec.data.attributes import AttributeColumn, ItemAttributes
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import Vocabulary
-from lorentzrec.errors import ArtifactError, InputError
+from lorentzrec.errors import ArtifactError, InputError, first_line
 from lorentzrec.geometry.hyperboloid import distance_to_origin, lift
 from lorentzrec.ingest.storage import parquet_faults
-from lorentzrec.manifest import FolderKind, write_manifest
+from lorentzrec.manifest import FolderKind, Shape, write_manifest
 from lorentzrec.memory import Memory
 from lorentzrec.model.composing import AttributePoints
 from lorentzrec.model.config import ResolvedConfig
@@ -41,12 +41,29 @@ from lorentzrec.model.record import EpochRecord
 if TYPE_CHECKING:
     import polars as pl
 
+MEMORY_ENTRY: dict[Any, Shape] = {"ordered": bool, "weight": float}
+"""What a manifest must say of a memory."""
 MODEL = FolderKind(
     "lorentzrec model",
     1,
     "model",
     "save it again",
-    {"config": dict, "data_digest": str, "record": list, "metrics": dict, "notes": list, "files": dict},
+    {
+        "config": dict,
+        "data_digest": str,
+        "record": [dict],
+        "metrics": {...: lambda value: type(value) in (int, float)},  # also NaN
+        "notes": [str],
+        "note_records": ([{"kind": str}], None),
+        "files": {...: str},
+        "newest_time": (float, None),
+        "memory": (MEMORY_ENTRY, None),
+        "attributes": ([{"name": str, "edges": list}], None),
+        "items": (int, None),
+        "users": (int, None),
+        "history_events": (int, None),
+        "region": (dict, None),
+    },
 )
 
 POINTS, ITEMS, USERS, HISTORIES = "points.safetensors", "items.parquet", "users.parquet", "histories.safetensors"
@@ -133,9 +150,6 @@ def _read_folder(folder: Path) -> Model:
 
 
 def _read_model(folder: Path, manifest: dict[str, Any]) -> Model:
-    import polars as pl
-    from safetensors import SafetensorError
-
     try:
         points, item_frame = _read_arrays(folder / POINTS), _read_ids(folder / ITEMS)
         items = Vocabulary(item_frame["id"], name="item")
@@ -163,18 +177,10 @@ def _read_model(folder: Path, manifest: dict[str, Any]) -> Model:
             metrics=manifest["metrics"],
             note_records=read_notes(manifest),
         )
-    except ArtifactError:
+    except (ArtifactError, OSError, MemoryError):
         raise
-    except (
-        InputError,
-        KeyError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        SafetensorError,
-        pl.exceptions.PolarsError,
-    ) as error:
-        raise MODEL.damaged(folder, f"its files do not make a model: {error}") from error
+    except Exception as error:  # of NumPy, safetensors, Polars: files of strangers may break any of them
+        raise MODEL.damaged(folder, f"its files do not make a model: {first_line(error)}") from error
     files = {POINTS: points}
     if model.attributes is not None:
         files[ATTRIBUTE_POINTS] = point_arrays(model.attributes.points, model.attributes.history_points)
@@ -226,6 +232,8 @@ def _read_attributes(folder: Path, items: Vocabulary, columns: list[dict[str, An
 
 def check_points(path: Path, name: str, points: NDArray[np.float32], hyperbolic: bool) -> None:
     """An error that names the first row that is not finite or not on the sheet; some rows at a time spare memory."""
+    if points.ndim != 2 or points.dtype != np.float32:
+        raise MODEL.damaged(path, f"{name} is {points.dtype} {points.shape}, not a float32 point per row")
     for start in range(0, len(points), 65_536):
         block = points[start : start + 65_536].astype(np.float64)
         right = np.isfinite(block).all(axis=1)

@@ -21,7 +21,6 @@ from lorentzrec.spark.tasks import (
     merge_range,
     part_record,
     run_each,
-    shard_file,
     train_part,
     write_shard,
 )
@@ -45,10 +44,8 @@ class RoundRunner:
         """Folder and checksums of the points that the tables hold."""
 
     def write_shards(self) -> None:
-        """Give every worker its customers."""
-        plan = self._plan
-        missing = [worker for worker in range(plan.workers) if read_record(f"{shard_file(plan, worker)}.json") is None]
-        run_each(self._session, write_shard, missing, plan=plan)
+        """Give every worker its customers; those of an earlier run are checked."""
+        run_each(self._session, write_shard, range(self._plan.workers), plan=self._plan)
 
     def remove_files(self) -> None:
         """Delete the run's folder in the scratch storage."""

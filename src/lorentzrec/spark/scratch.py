@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,13 @@ def write_arrays(address: str, arrays: dict[str, NDArray[Any]]) -> str:
         return checksum(path)
 
 
+def is_whole(address: str, expected: object) -> bool:
+    """Whether there is a file with this checksum."""
+    with tempfile.TemporaryDirectory(prefix="lorentzrec-") as folder, suppress(FileNotFoundError, NotFound):
+        return checksum(fetch(address, Path(folder))) == expected
+    return False
+
+
 def read_arrays(address: str, expected: str) -> dict[str, NDArray[Any]]:
     """The arrays of a file; `Damaged` if it is missing or has another checksum."""
     from safetensors.numpy import load_file
@@ -51,7 +59,7 @@ def read_arrays(address: str, expected: str) -> dict[str, NDArray[Any]]:
         try:
             path = fetch(address, Path(folder))
             if checksum(path) != expected:
-                raise Damaged(f"{address} is not as it was written: remove it and resume")
+                raise Damaged(f"{address} is not as it was written: resume, which writes it again")
             return load_file(path)
         except (FileNotFoundError, NotFound):
             raise Damaged(f"{address} is missing: resume, with `scratch` in storage that all workers reach") from None

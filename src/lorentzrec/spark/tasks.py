@@ -31,7 +31,7 @@ from lorentzrec.learning.epochs import EpochRunner
 from lorentzrec.learning.kernels.compiling import cache_folder
 from lorentzrec.learning.tables import table_of
 from lorentzrec.model.config import ResolvedConfig
-from lorentzrec.spark.scratch import Damaged, read_arrays, write_arrays
+from lorentzrec.spark.scratch import Damaged, is_whole, read_arrays, write_arrays
 from lorentzrec.spark.tables import (
     find_changes,
     load_states,
@@ -159,7 +159,10 @@ def part_record(task: Round, worker: int) -> str:
 
 
 def write_shard(number: int, *, plan: Plan) -> dict[str, Any]:
-    """Write the customers of a worker to the scratch storage."""
+    """Write the customers of a worker to the scratch storage, unless they are there."""
+    found = read_record(f"{shard_file(plan, number)}.json")
+    if found is not None and is_whole(shard_file(plan, number), found.get("checksum")):
+        return found
     held_out = read_arrays(held_out_file(plan.folder), plan.held_out)["places"]
     arrays = read_shard(plan.dataset, plan.digest, held_out, number, plan.workers)
     record = {"checksum": write_arrays(shard_file(plan, number), arrays)}

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -34,8 +35,9 @@ from numpy.typing import NDArray
 from lorentzrec._version import __version__
 from lorentzrec.atomic import atomic_directory, checksum
 from lorentzrec.errors import ArtifactError, InputError, LorentzrecError
-from lorentzrec.manifest import FolderKind, write_manifest
+from lorentzrec.manifest import FolderKind, Shape, write_manifest
 from lorentzrec.model.artifact import (
+    MEMORY_ENTRY,
     check_points,
     describe_memory,
     memory_arrays,
@@ -63,7 +65,35 @@ if TYPE_CHECKING:
     from lorentzrec.model.model import Model
     from lorentzrec.reduction.disk_map import DiskMap
 
-VERSION = FolderKind("lorentzrec-version", 1, "version", "publish the model again")
+_SPACE_ENTRIES: dict[Any, Shape] = {
+    "geometry": ("hyperboloid", "euclidean"),
+    "score": ("inner", "distance"),
+    "recency": lambda value: type(value) in (int, float) and 0 < value <= 1,
+    "memory": (MEMORY_ENTRY, None),
+}
+VERSION = FolderKind(
+    "lorentzrec-version",
+    1,
+    "version",
+    "publish the model again",
+    {
+        **_SPACE_ENTRIES,
+        "name": str,
+        "created": str,
+        "model": {"model": ("asymmetric", "symmetric")},
+        "data_digest": str,
+        "items": int,
+        "described_items": int,
+        "dimension": int,
+        "metrics": (dict, None),
+        "files": {...: {"sha256": str, "bytes": int}},
+        "index": ({"kind": str, "probes": int, "recall": float}, None),
+        "map": ({"method": str}, None),
+        "twin": (_SPACE_ENTRIES, None),
+        "event_weights": ({...: lambda value: type(value) in (int, float) and 0 < value < math.inf}, None),
+        "notes": ([str], None),
+    },
+)
 ITEMS = "items.sqlite"
 READ_BYTES = 64 * 2**20
 """Files of up to this size are copied before use, so that truncating them does no harm; larger ones are mapped."""

@@ -17,7 +17,7 @@ def save_dataset(parts: Mapping[str, Interactions] | Interactions, address: str 
     named = {"": parts} if isinstance(parts, Interactions) else dict(parts)
     first = next(iter(named.values()))
     frames = [
-        part.to_frame().with_columns(
+        part.to_frame(rows=True).with_columns(
             part.items.series.gather(part.item_rows).alias("item_id"),
             *([] if "" in named else [pl.lit(number, pl.UInt8).alias("part")]),
         )

@@ -98,7 +98,9 @@ def test_compare_shows_tests_and_a_plot_and_keeps_its_runs(
     assert [line.count("p = ") for line in rows] == [0, 2, 2]
     assert {"ndcg@5", "recall@5"} <= set(lines[header].split())
     assert "note: with 2 comparisons, a difference is significant at 5 % if p < 0.025" in first.stderr
-    assert {path.name for path in (tmp_path / "compared").iterdir()} >= {"comparison.png", "comparison.svg"}
+    written = {path.name for path in (tmp_path / "compared").iterdir()}
+    assert written == {"runs", *(f"comparison.{suffix}" for suffix in ("json", "csv", "md", "tex", "png", "svg"))}
+    assert (tmp_path / "compared" / "comparison.tex").read_text().startswith(r"\begin{tabular}{lrrrrr}")
     again = run_json("compare", shop, *options)
     assert [system["name"] for system in again["systems"]] == ["hyperboloid", "euclidean", "popularity"]
     assert len(again["systems"][0]["runs"]) == 2

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from lorentzrec.errors import ConfigError
@@ -49,6 +51,26 @@ def test_differences_are_paired_and_tested_twice(tmp_path: Path) -> None:
     assert difference.over_seeds is not None
     assert difference.over_seeds.difference == pytest.approx(curved.value - popular.value)
     assert measure.compare(neighbours, popular).over_seeds is None, "both are deterministic"
+
+
+def test_a_comparison_as_a_frame_and_as_tables(tmp_path: Path) -> None:
+    measure = comparer(tmp_path)
+    report = measure.report(make_systems(["hyperboloid", "popularity", "item-knn"], CONFIGS))
+    curved, popular, neighbours = report.runs
+    frame = report.to_frame()
+    assert frame["system"].to_list() == ["hyperboloid", "popularity", "item-knn"]
+    assert frame["value"].to_list() == [curved.value, popular.value, neighbours.value]
+    assert frame["deviation"].to_list() == [pytest.approx(np.std(curved.values, ddof=1)), None, None]
+    assert frame["difference"].to_list() == [None, *(one.over_users.difference for one in report.differences)]
+    assert frame["recall@5"].to_list() == [run.all_metrics["recall@5"] for run in report.runs]
+    assert pl.read_csv(io.StringIO(report.to_csv())).columns == frame.columns
+    head, line, first, second, _ = report.to_markdown().splitlines()
+    assert head == "| system | ndcg@5 | 95 % interval | difference | p over customers | p over seeds |"
+    assert line == "| --- | ---: | ---: | ---: | ---: | ---: |"
+    assert first.startswith(f"| hyperboloid | {curved.value:.4f} ± ")
+    assert second.startswith(f"| popularity | {popular.value:.4f} | ")
+    assert f"| {curved.value - popular.value:+.4f} |" in second
+    assert rf"hyperboloid & {curved.value:.4f} $\pm$ " in report.to_latex()
 
 
 def test_grids_are_chosen_by_validation(tmp_path: Path) -> None:

@@ -51,7 +51,8 @@ def compare(
     settings NAME=VALUE: A hyper-parameter of both geometries. Repeatable.
     tune_baselines: Choose the settings of item-knn and of other libraries by validation.
     metric: What is compared: hr, recall, ndcg or mrr at any k.
-    out: Folder for runs, table and plot. Default: DATASET-comparison in the current folder.
+    out: Folder for runs, plot, and tables as CSV, Markdown, LaTeX and JSON. Default: DATASET-comparison in the current
+        folder.
     """
     from lorentzrec.evaluation.peers import has_implicit
     from lorentzrec.figures.comparison import plot_comparison
@@ -73,8 +74,8 @@ def compare(
     comparer = Comparer(task, PartStore(folder / "runs"), metric, range(seeds), threads, say)
     if tune_baselines:
         chosen = comparer.tune(chosen)
-    runs = comparer.run(chosen)
-    differences = [comparer.compare(runs[0], other) for other in runs[1:]]
+    report = comparer.report(chosen)
+    runs, differences = report.runs, report.differences
     result: dict[str, Any] = {
         "data": data,
         "metric": metric,
@@ -84,7 +85,10 @@ def compare(
     }
     plot = partial(plot_comparison, result["systems"], metric, title=Path(data).name)
     notes = _notes(differences, seeds) + write_results(folder, "comparison", result, plot)
-    shown = _table(runs, differences, metric), f"Runs, table and plot are in {folder}"
+    report.to_csv(folder / "comparison.csv")
+    report.to_markdown(folder / "comparison.md")
+    report.to_latex(folder / "comparison.tex")
+    shown = _table(runs, differences, metric), f"Runs, tables (CSV, Markdown, LaTeX, JSON) and plot are in {folder}"
     print_result(result, *shown, json=json, notes=notes)
 
 

@@ -22,6 +22,7 @@ from lorentzrec.data.random_keys import random_key, tie_key
 from lorentzrec.data.times import MICROSECONDS, TimeUnit, convert_to_seconds
 from lorentzrec.data.vocabulary import Id, Vocabulary, id_series
 from lorentzrec.errors import ConfigError, InputError
+from lorentzrec.tabular import to_pandas
 
 if TYPE_CHECKING:
     import polars as pl
@@ -304,12 +305,24 @@ class Interactions:
         columns = {name: getattr(self, name) for name in names}
         return {name: values for name, values in columns.items() if values is not None}
 
-    def to_frame(self) -> pl.DataFrame:
-        """A row per event: user_row, item_row, and time, weight, label and order where known; see `from_sorted`."""
+    def to_frame(self, *, rows: bool = False) -> pl.DataFrame:
+        """A row per event: user, item, and time, weight, label and order where known.
+
+        rows: the rows of users and items, as user_row and item_row, instead of their ids; see `from_sorted`.
+        """
         import polars as pl
 
         columns = {"user_row": self.user_rows, **self.event_columns()}
-        return pl.DataFrame({name.removesuffix("s"): values for name, values in columns.items()})
+        frame = pl.DataFrame({name.removesuffix("s"): values for name, values in columns.items()})
+        if rows:
+            return frame
+        ids = [self.users.series.gather(self.user_rows), self.items.series.gather(self.item_rows)]
+        frame = frame.with_columns(user_row=ids[0], item_row=ids[1])
+        return frame.rename({"user_row": "user", "item_row": "item"})
+
+    def to_pandas(self) -> Any:
+        """`to_frame` as a pandas frame."""
+        return to_pandas(self.to_frame())
 
     def select(self, keep: Booleans, *, notes: tuple[str, ...] = ()) -> Interactions:
         """The events where `keep` is true, with the same vocabularies."""

@@ -37,7 +37,7 @@ def concatenate(parts: Sequence[Interactions]) -> Interactions:
     """
     import polars as pl
 
-    events = pl.concat([part.to_frame() for part in parts], how="diagonal_relaxed")
+    events = pl.concat([part.to_frame(rows=True) for part in parts], how="diagonal_relaxed")
     if not all(part.ordered for part in parts):
         events = events.drop("time", strict=False)
     notes = parts[0].notes

@@ -12,6 +12,7 @@ from lorentzrec.counting import Count, with_counts
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import InputError
 from lorentzrec.html import html_table
+from lorentzrec.tabular import TableText, TabularReport
 
 if TYPE_CHECKING:
     import polars as pl
@@ -47,7 +48,7 @@ class Metric(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Report:
+class Report(TabularReport):
     """The result of `evaluate`. `report["ndcg@10"]` is the value, `report.metrics["ndcg@10"]` also has its interval."""
 
     protocol: str
@@ -81,6 +82,10 @@ class Report:
         rows = [(name, *metric) for name, metric in self.metrics.items()]
         kinds = {"metric": pl.String, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64}
         return pl.DataFrame(rows, schema=kinds, orient="row")
+
+    def to_text(self) -> TableText:
+        """The table that `to_markdown` and `to_latex` write."""
+        return TableText(("metric", "mean", "95 % interval"), self.to_table())
 
     def _repr_html_(self) -> str:
         """The report as a table, in notebooks."""

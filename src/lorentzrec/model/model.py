@@ -395,6 +395,13 @@ class Model:
 
         save_model(self, path, histories=histories)
 
+    @classmethod
+    def load(cls, path: str | Path) -> Model:
+        """Read a model that `save` wrote; the same as `lorentzrec.load`."""
+        from lorentzrec.model.artifact import load
+
+        return load(path)
+
     def to_parquet(self, path: str | Path) -> None:
         """Write `id`, `count` and `point` (a list of float32) of all items, for a vector database or a notebook.
 

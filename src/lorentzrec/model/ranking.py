@@ -20,6 +20,7 @@ from lorentzrec.geometry.midpoint import einstein_midpoint, normalise_sum
 from lorentzrec.html import html_table
 from lorentzrec.memory import Boosts, Memory, contains
 from lorentzrec.model.fallbacks import Fallback, FallbackKind, render_fallbacks
+from lorentzrec.tabular import Tabular
 from lorentzrec.threads import available_cores, thread_pool
 from lorentzrec.topk import contenders
 
@@ -46,7 +47,7 @@ SMALL_SHARE = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Recommendations:
+class Recommendations(Tabular):
     """Item ids, best first, with their scores.
 
     Where they are not simply the best items for the query, `fallbacks` has the reasons, `fallback_kinds` their kinds,
@@ -96,8 +97,11 @@ class Recommendations:
         return html_table(title, ("rank", "item", "score"), rows, [self.fallback] if self.fallback else [])
 
 
-class RecommendationBatch(list[Recommendations]):
-    """What `recommend_many` returns: a list with the recommendations of each query, in the order of the queries."""
+class RecommendationBatch(list[Recommendations], Tabular):
+    """What `recommend_many` returns: a list with the recommendations of each query, in the order of the queries.
+
+    As a table: `to_frame()`, `to_pandas()`, `to_csv()`, `write_parquet("recommendations.parquet")`.
+    """
 
     def __init__(
         self, results: Iterable[Recommendations], users: list[Id] | None = None, queries: Sequence[Id] | None = None

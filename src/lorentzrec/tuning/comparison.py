@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,9 +24,13 @@ from lorentzrec.evaluation.protocol import Recommender, cutoff_of, evaluate
 from lorentzrec.evaluation.significance import Comparison, bootstrap_intervals, compare_pairs, compare_seeds
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.model import Model
+from lorentzrec.tabular import TableText, TabularReport
 from lorentzrec.tuning.parts import Part, PartStore
 from lorentzrec.tuning.search_spaces import GRIDS
 from lorentzrec.tuning.task import TuningTask
+
+if TYPE_CHECKING:
+    import polars as pl
 
 SEEDLESS: dict[str, Callable[..., Recommender]] = {
     "popularity": Popularity,
@@ -128,6 +132,58 @@ class Difference:
 
 
 @dataclass(frozen=True)
+class ComparisonReport(TabularReport):
+    """Systems on one task, and the differences between the first and each of the others."""
+
+    metric: str
+    runs: Sequence[Runs]
+    differences: Sequence[Difference]
+
+    def to_frame(self) -> pl.DataFrame:
+        """A Polars frame with a row per system: its metric with interval and deviation over seeds, the difference of
+        the first system to it with both p-values, its other metrics, and the time of a training."""
+        import polars as pl
+
+        pairs = zip(self.runs, [None, *self.differences], strict=True)
+        return pl.DataFrame([self._row(*pair) for pair in pairs], infer_schema_length=None)
+
+    def _row(self, run: Runs, difference: Difference | None) -> dict[str, Any]:
+        over_users = None if difference is None else difference.over_users
+        over_seeds = None if difference is None else difference.over_seeds
+        low, high = run.interval
+        return {
+            "system": run.system.name,
+            "metric": self.metric,
+            "value": run.value,
+            "low": low,
+            "high": high,
+            "deviation": float(np.std(run.values, ddof=1)) if len(run.values) > 1 else None,
+            "runs": len(run.values),
+            "difference": None if over_users is None else float(over_users.difference),
+            "p_over_customers": None if over_users is None else float(over_users.p_value),
+            "p_over_seeds": None if over_seeds is None else float(over_seeds.p_value),
+            "points_alone": run.points_alone,
+            "training_seconds": run.seconds,
+            **{name: value for name, value in run.all_metrics.items() if name != self.metric},
+        }
+
+    def to_text(self) -> TableText:
+        """The table that `to_markdown` and `to_latex` write: mean and deviation over seeds, interval, tests."""
+        rows = [
+            (
+                str(row["system"]),
+                f"{row['value']:.4f}" + ("" if row["deviation"] is None else f" ± {row['deviation']:.4f}"),
+                f"{row['low']:.4f} to {row['high']:.4f}",
+                "" if row["difference"] is None else f"{row['difference']:+.4f}",
+                *("" if row[name] is None else f"{row[name]:.2g}" for name in ("p_over_customers", "p_over_seeds")),
+            )
+            for row in self.to_frame().iter_rows(named=True)
+        ]
+        tests = ("difference", "p over customers", "p over seeds")
+        return TableText(("system", self.metric, "95 % interval", *tests), rows)
+
+
+@dataclass(frozen=True)
 class TwinRow:
     """Hyperboloid and Euclidean twin at one dimension."""
 
@@ -204,6 +260,11 @@ class Comparer:
         varied = len(self.seeds) > 1 and any(np.ptp(column) > 0 for column in values)
         over_seeds = compare_seeds(*values) if varied else None
         return Difference(first.system.name, second.system.name, over_users, over_seeds)
+
+    def report(self, systems: Sequence[System]) -> ComparisonReport:
+        """Run the systems, and compare the first with each of the others."""
+        runs = self.run(systems)
+        return ComparisonReport(self.metric, runs, [self.compare(runs[0], other) for other in runs[1:]])
 
     def _runs(self, system: System, results: Sequence[Any]) -> Runs:
         return Runs(

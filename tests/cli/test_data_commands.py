@@ -152,9 +152,8 @@ def test_messy_files_are_prepared_after_following_the_message_once(
 def test_flags_and_notes_are_those_of_the_command_line(tmp_path: Path) -> None:
     path = tmp_path / "events.csv"
     path.write_text("buyer,sku,order_date\nann,tea,2024\n")
-    assert error_of("prepare", path, "--out", tmp_path / "shop").endswith(
-        "name the column of the user with --user-column"
-    )
+    message = error_of("prepare", path, "--out", tmp_path / "shop")
+    assert "name the column of the user with --user-column; try: lorentzrec prepare " in message
     result = run("prepare", path, "--out", tmp_path / "shop", "--user-column", "buyer")
     assert "note: the column 'sku' is taken for the item" in result.stderr
     assert "'order_date' may be a time and is not used: if it is, give --time-column" in result.stderr
@@ -257,3 +256,22 @@ def test_synthesize_refuses_what_cannot_be(tmp_path: Path) -> None:
         "items is 0: give a whole number of at least 1"
     )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_about_a_file_has_a_command_to_copy(tmp_path: Path) -> None:
+    path = tmp_path / "Export.csv"
+    lines = ["Kunde;Artikel;Datum;Menge", "Müller;Käse;13.05.2024 10:00;1,5", "Müller;Tee;12.05.2024 09:30;2,25"]
+    path.write_bytes("\r\n".join(lines).encode("latin-1"))
+    message = error_of("prepare", path, "--out", tmp_path / "shop")
+    command = shlex.split(message.partition("; try: ")[2])
+    assert command[0] == "lorentzrec"
+    assert command[-4:] == ["--encoding", "latin-1", "--time-format", "%d.%m.%Y %H:%M"]
+    run(*command[1:])
+    data = Interactions.from_dataset(tmp_path / "shop")
+    assert data.history_ids("Müller") == ["Tee", "Käse"]
+    path.write_text("buyer,item,when\nu,a,1\n")
+    assert "--user-column COLUMN" in error_of("prepare", path, "--out", tmp_path / "other")
+    path.write_text('user,item,weight\nu,a,"1,250"\n')
+    ambiguous = error_of("prepare", path, "--out", tmp_path / "other")
+    assert ambiguous.endswith("--decimal ,")
+    assert "--decimal , or --thousands ," in ambiguous

@@ -29,6 +29,7 @@ from lorentzrec.cli.recommend_all import recommend_all
 from lorentzrec.cli.serve import serve
 from lorentzrec.cli.stats import stats
 from lorentzrec.cli.store import STORE
+from lorentzrec.cli.suggestions import suggest_command
 from lorentzrec.cli.synthesize import synthesize
 from lorentzrec.cli.train import train
 from lorentzrec.cli.tune import tune
@@ -58,7 +59,9 @@ class Commands(TyperGroup):
                 message = f"{message.rstrip('.')}, and {variable} is not set"
             code = _fail(f"{message.rstrip('.')}: see {command} --help", error.exit_code)
         except LorentzrecError as error:
-            code = _fail(str(error), error.exit_code)
+            given = options.get("args") or (args[0] if args else None) or sys.argv[1:]
+            command = suggest_command([str(one) for one in given], str(error))
+            code = _fail(f"{error}; try: {command}" if command else str(error), error.exit_code)
         except OSError as error:
             place = f"{error.filename}: " if error.filename else ""
             code = _fail(f"{place}{error.strerror or error}: check the path, the permissions and the disk", 2)

@@ -160,7 +160,7 @@ class Source:
         object.__setattr__(self, "thousands", spelled)
         if self.thousands not in (None, ".", ",", "'", " "):
             raise ConfigError(f"`thousands` is {self.thousands!r}: use a point, a comma, a quote or space")
-        if self.thousands is not None and self.thousands == (self.decimal or "."):
+        if self.thousands is not None and self.thousands == self.decimal:
             raise ConfigError(f"`thousands` and `decimal` are both {self.thousands!r}: give another `decimal`")
         try:
             codecs.lookup(self.encoding)

@@ -140,7 +140,7 @@ def test_no_epochs_are_refused(events_file: Path, tmp_path: Path) -> None:
         (
             "who,what\na,b\n",
             (),
-            "events.csv has no column 'user', only who, what: name the column of the user with --user-column",
+            "events.csv has no column 'user' and no column 'item', only who, what: give --user-column and --item-",
         ),
         ("user,item\na,b\na\n", (), "events.csv line 3: "),
         ("user,item,time\na,b,1\na,c,nan\n", (), "events.csv line 3: "),

@@ -45,7 +45,7 @@ class Histories:
     """The pipeline's result, not yet written."""
 
     events: Frame
-    """user_row, item_row, item_code (rank of the item by id), and time, weight, label, part if the data have them."""
+    """user_row, item_row, what decides their order, and time, weight, label, order, part if the data have them."""
     order: tuple[str, ...]
     """The columns that events are to be sorted by."""
     users: pl.DataFrame
@@ -166,9 +166,7 @@ class Pipeline:
             rules.append(("until", "later events", time < parse_moment(config.until, "until")))
         masks = [mask for _, _, mask in rules]
         passing = [mask.fill_null(False) for mask in accumulate(masks, and_)]
-        missing = {role: nw.col(role).is_null() & passing[0] for role in ("user", "item")}
         counts = {f"after_{number}": mask.cast(nw.Int64).sum() for number, mask in enumerate(passing)}
-        counts |= {f"no_{role}": mask.cast(nw.Int64).sum() for role, mask in missing.items()}
         if self.timed and not self.positions:
             fractions = (time % MICROSECONDS != 0).fill_null(False)
             counts["fractions"] = (fractions & passing[-1]).cast(nw.Int64).sum()
@@ -182,7 +180,10 @@ class Pipeline:
             if name != "ids" or rows_out < rows_in:
                 self.steps.append(Step(name, rows_in, rows_out, why))
             rows_in = rows_out
-        self._note_missing({role: int(found[f"no_{role}"] or 0) for role in missing}, int(found["rows"]))
+        if (found["after_1"] or 0) < (found["after_0"] or 0):
+            absent = {role: nw.col(role).is_null().cast(nw.Int64).sum() for role in ("user", "item")}
+            lacking = self.engine.collect(events.filter(masks[0]).select(**absent)).row(0, named=True)
+            self._note_missing(lacking, int(found["rows"]))
         if found["rows"] == 0:
             raise InputError(f"{', '.join(config.events)} holds no events: give at least one")
         for step in self.steps:
@@ -382,13 +383,14 @@ class Pipeline:
             vocabularies[role] = self.engine.collect(vocabulary).sort("row")
             rows = numbered.select(nw.col("row").alias(f"{role}_row"), code)
             events = events.join(rows, on=code)
-        return self.engine.persist(events.drop("user_code")), vocabularies
+        done = ["user_code"] if "item_code" in self.within else ["user_code", "item_code"]
+        return self.engine.persist(events.drop(*done)), vocabularies
 
     def _renumber_positions(self, events: Frame) -> Frame:
         """Positions in the files to positions in each customer's history."""
 
         def step(frame: Frame) -> Frame:
-            position = nw.col("item_code").cum_count().over("user_row", order_by="time").cast(nw.Int64) - 1
+            position = nw.col("item_row").cum_count().over("user_row", order_by="time").cast(nw.Int64) - 1
             return frame.with_columns(time=position)
 
         self.notes.append("times are positions in the files, not moments")
@@ -444,7 +446,7 @@ class Pipeline:
 
     def _drop_unseen(self, events: Frame, parts: Sequence[str]) -> Frame:
         train, later = events.filter(nw.col("part") == 0), events.filter(nw.col("part") > 0)
-        kept = later.join(train.select("item_code").unique(), on="item_code", how="semi")
+        kept = later.join(train.select("item_row").unique(), on="item_row", how="semi")
         before = self._rows_now
         kept = self._record("unseen items", nw.concat([train, kept]), "later events of items without training event")
         self.notes.append(unseen_note(" and ".join(parts[1:]), before - self._rows_now))
@@ -454,7 +456,7 @@ class Pipeline:
 def _add_positions(frame: Frame, order: Sequence[str]) -> Frame:
     """The position of each event in its customer's history, and the length of that history."""
     return frame.with_columns(
-        position=nw.col("item_code").cum_count().over("user_row", order_by=order).cast(nw.Int64) - 1,
+        position=nw.col("item_row").cum_count().over("user_row", order_by=order).cast(nw.Int64) - 1,
         length=nw.len().over("user_row").cast(nw.Int64),
     )
 

@@ -169,6 +169,15 @@ def test_a_database_of_an_older_release(url: str, tmp_path: Path) -> None:
     for create in (False, True):
         with raises_fault(StoreFault.OLDER, f"run lorentzrec store migrate {url}"):
             open_store(url, create=create)
+
+    def end_at_the_last_step(number: int, last: int) -> None:
+        if number == last:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        open_store(url, migrate=end_at_the_last_step)
+    with raises_fault(StoreFault.OLDER, "schema 1 of"):  # as before
+        open_store(url)
     steps: list[tuple[int, int]] = []
     with closing(open_store(url, migrate=lambda *step: steps.append(step))) as store:
         assert steps == [(number, len(file_store.SCHEMA)) for number in range(2, len(file_store.SCHEMA) + 1)]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.running_service import KEY, PATIENCE, Service
+from serving.running_service import KEY, PATIENCE, Service, wait_until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -21,6 +21,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 def test_scripts(keyed_service: Service, command: list[str]) -> None:
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed")
+    wait_until(lambda: keyed_service.http.get("/readyz").status_code == 200)
     ended = subprocess.run(
         [*command, keyed_service.url],
         cwd=EXAMPLES,

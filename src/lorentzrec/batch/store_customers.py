@@ -176,7 +176,7 @@ def _large_pages(store: Store) -> Any:
     kinds = (pl.String, pl.String, pl.Float64, pl.Float32)
     waiting: list[list[Any]] = [[], [], [], []]
     for page in store.all_events():
-        for column, values in zip(waiting, page, strict=True):
+        for column, values in zip(waiting, (page.users, page.items, page.times, page.weights), strict=True):
             column.extend(values)
         if len(waiting[0]) >= EVENTS_AT_ONCE:
             yield [pl.Series(column, dtype=kind) for column, kind in zip(waiting, kinds, strict=True)]

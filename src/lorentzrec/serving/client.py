@@ -117,7 +117,7 @@ class Client(_Connection[httpx.Client]):
 
     timeout: seconds until a call is given up, with all its attempts and the pauses between them.
     retries: how often a request is sent again if the service is unavailable (503) or cannot be reached, after the pause
-        in Retry-After. That is safe for events, too: the client gives each an id, so none counts twice.
+    in Retry-After. That is safe for events, too: the client gives each an id, so none counts twice.
     """
 
     recommend = _sends(calls.recommend)
@@ -174,10 +174,12 @@ class Client(_Connection[httpx.Client]):
 
 
 class AsyncClient(_Connection[httpx.AsyncClient]):
-    """The same for asyncio: all methods of `Client`, to be awaited::
+    """The same for asyncio.
 
-    async with AsyncClient("http://127.0.0.1:8000", timeout=0.3) as client:
-        found = await client.recommend(user="ann", k=5)
+    It has all methods of `Client`, to be awaited::
+
+        async with AsyncClient("http://127.0.0.1:8000", timeout=0.3) as client:
+            found = await client.recommend(user="ann", k=5)
     """
 
     recommend = _awaits(calls.recommend)

@@ -93,7 +93,7 @@ def publish(
     index: build one, if there are enough items for it to pay.
     event_weights: kind of event -> weight, so that events sent to the service weigh as in training.
     require: requirements, such as "ndcg@10>=0.95*current"; see `lorentzrec.serving.versions.gate`. Those in `DEFAULTS`
-        apply, too, unless one of the same measure is given. `PublishRefused` has what was measured.
+    apply, too, unless one of the same measure is given. `PublishRefused` has what was measured.
     held_out: events for the requirements of quality.
     force: publish a version that does not meet them. The reason in the log then names what was overridden.
     reason: for the log of activations.

@@ -26,8 +26,9 @@ COMMANDS = """\
 synthesize --out /tmp/raw --customers 500 --items 100 --interactions 5000 --seed 1
 prepare /tmp/raw/events --items /tmp/raw/items.parquet --out /tmp/shop
 train /tmp/shop --out /tmp/model --set dimension=20 --set epochs=2
-publish /tmp/model --to STORE --items /tmp/shop --histories
+publish /tmp/model --items /tmp/shop --histories
 """
+KEY = "a-key-for-this-check"
 
 
 @dataclass
@@ -122,21 +123,27 @@ def make_base(folder: Path) -> Path:
 
 def check_training(image: Image, store: str) -> None:
     """Train and publish; the kernels must come from the image."""
+    image.variables["LORENTZREC_STORE"] = store
     kernels = image.root / image.variables["NUMBA_CACHE_DIR"].lstrip("/")
     compiled = sorted((path, path.stat().st_mtime) for path in kernels.rglob("*.nb*"))
     assert compiled, "no kernels in the image"
     size = sum(path.stat().st_size for path, _ in compiled) / 1e6
-    for arguments in COMMANDS.replace("STORE", store).splitlines():
+    for arguments in COMMANDS.splitlines():
         image.run(*image.commands["ENTRYPOINT"], *arguments.split())
     now = sorted((path, path.stat().st_mtime) for path in kernels.rglob("*.nb*"))
     assert now == compiled, "kernels were compiled again"
     print(f"training used {len(compiled)} files of compiled kernels, {size:.1f} MB, and compiled nothing")
 
 
-def check_service(image: Image, store: str) -> None:
+def check_service(image: Image, store: str | None) -> None:
     """Start the service as the image does, wait for its health check, and request a recommendation."""
+    if store is not None:
+        image.variables["LORENTZREC_STORE"] = store
+    keys = image.root / image.commands["CMD"][-1].lstrip("/")
+    keys.parent.mkdir(exist_ok=True)
+    keys.write_text(KEY)
     image.run("sh", "-c", "test $(id -u) -ne 0 && ! python -c 'import numba' 2>/dev/null")
-    service = image.start([*image.commands["ENTRYPOINT"], store])
+    service = image.start([*image.commands["ENTRYPOINT"], *image.commands["CMD"]])
     try:
         for _ in range(120):
             assert service.poll() is None, "the service ended"
@@ -144,7 +151,8 @@ def check_service(image: Image, store: str) -> None:
                 break
             time.sleep(0.5)
         for path, expected in (("/v1/users/c017/recommendations", b'"items":[{'), ("/", b"<!doctype html>")):
-            content = urllib.request.urlopen(f"http://127.0.0.1:8000{path}", timeout=10).read()
+            request = urllib.request.Request(f"http://127.0.0.1:8000{path}", headers={"X-API-Key": KEY})
+            content = urllib.request.urlopen(request, timeout=10).read()
             assert expected in content, content
             print(f"GET {path}: {len(content):,} bytes")
     finally:
@@ -167,7 +175,7 @@ def main() -> None:
     check_training(training, options.store or "file:/tmp/store")
     if options.store is None:
         subprocess.run(["cp", "-a", training.root / "tmp/store", service.root / "store"], check=True)
-    check_service(service, options.store or service.commands["CMD"][0])
+    check_service(service, options.store)
 
 
 if __name__ == "__main__":

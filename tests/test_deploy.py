@@ -36,6 +36,29 @@ def test_options_of_serve_exist(name: str) -> None:
     assert named - known == set()
 
 
+def test_no_secret_is_on_a_command_line() -> None:
+    """The store's address, which may contain a password, is a variable, and its value comes from a secret."""
+    service = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["service"]
+    deployment = next(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()))
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    image = (DEPLOY / "Dockerfile.service").read_text()
+    defaults = [
+        argument
+        for _, line in re.findall(r"^(ENTRYPOINT|CMD) (.*)$", image, re.MULTILINE)
+        for argument in json.loads(line)
+    ]
+    (unit,) = re.findall(r"^ExecStart=(.*)$", (DEPLOY / "lorentzrec.service").read_text(), re.MULTILINE)
+    for command in (service["command"], container["args"], defaults, unit.split()):
+        assert "--api-key-file" in command
+        assert not [argument for argument in command if "$" in argument or ":" in argument]
+    variables = {one["name"]: one["valueFrom"] for one in container["env"]}
+    assert variables["LORENTZREC_STORE"] == {"secretKeyRef": {"name": "lorentzrec", "key": "store"}}
+    assert service["environment"]["LORENTZREC_STORE"] == "postgresql://lorentzrec@database/lorentzrec"
+    assert service["environment"]["PGPASSWORD"].startswith("${PASSWORD:?")
+    ignored = (ROOT / ".gitignore").read_text().split()
+    assert {"deploy/.env", "deploy/keys.txt"} <= set(ignored)
+
+
 @pytest.mark.parametrize("name", ["Dockerfile.service", "Dockerfile.train"])
 def test_images_follow_the_rules_of_hadolint_and_do_not_run_as_root(name: str) -> None:
     hadolint = Path(sys.executable).with_name("hadolint")

@@ -29,11 +29,11 @@ def test_every_command_reads_the_address_from_a_file_or_the_variable(
     store: str, file: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run_json("live", f"@{file}")["store"] == store
-    assert run_json("publish", model, "--to", f"@{file}", "--no-map")["store"] == store
-    for value in (store, f"@{file}"):
+    assert run_json("publish", model, "--to", f"@{file}", "--no-map", "--force")["store"] == store
+    for value in (store, f"{store}\n", f"@{file}"):
         monkeypatch.setenv(VARIABLE, value)
         assert run_json("live")["store"] == store
-        assert run_json("publish", model, "--no-map")["store"] == store
+        assert run_json("publish", model, "--no-map", "--force")["store"] == store
     other = f"file:{tmp_path / 'other'}"
     assert f"{other} holds no store" in error_of("live", other), "the command line comes first"
 

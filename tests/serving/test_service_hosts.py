@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from litestar.testing import TestClient
 
+from cli.command_line import error_of
 from lorentzrec.errors import ConfigError
 from lorentzrec.serving.http.settings import ServiceSettings
 from serving.running_service import PATIENCE, Service, service_here, service_process, shop_store
@@ -82,9 +83,9 @@ def test_only_names_of_this_machine_are_accepted(service: TestClient[Any]) -> No
     [
         ({"allowed_hosts": ("shop.example", "::2")}, ["shop.example:80", "[::2]", "localhost"], ["other.example"]),
         ({"allowed_hosts": ("*",)}, ["shop.example", "x"], []),
-        ({"host": "10.1.2.3"}, ["10.1.2.3:8000", "localhost"], ["10.1.2.4"]),
-        ({"host": "0.0.0.0"}, ["localhost"], ["10.1.2.3", "0.0.0.0"]),
-        ({"host": "fe80::1"}, ["[fe80::1]:8000"], ["[fe80::2]:8000"]),
+        ({"host": "10.1.2.3", "no_keys": True}, ["10.1.2.3:8000", "localhost"], ["10.1.2.4"]),
+        ({"host": "0.0.0.0", "no_keys": True}, ["localhost"], ["10.1.2.3", "0.0.0.0"]),
+        ({"host": "fe80::1", "no_keys": True}, ["[fe80::1]:8000"], ["[fe80::2]:8000"]),
     ],
 )
 def test_names_that_are_allowed(store: str, settings: Any, accepted: list[str], refused: list[str]) -> None:
@@ -123,6 +124,30 @@ def test_pages_of_other_sites_may_not_call(store: str) -> None:
 def test_hosts_that_are_no_names(host: str) -> None:
     with pytest.raises(ConfigError, match="is not a host name: give"):
         ServiceSettings("file:store", allowed_hosts=(host,))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "fe80::1", "shop.example", "127.evil.example"])
+def test_an_address_that_others_can_reach_needs_keys(host: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"others can reach {host}, and there are no API keys: give `api_key_file`"):
+        ServiceSettings("file:store", host=host)
+    assert not ServiceSettings("file:store", host=host, no_keys=True).is_private
+    ServiceSettings("file:store", host=host, api_key_file=tmp_path / "keys.txt")
+    with pytest.raises(ConfigError, match="give one of them"):
+        ServiceSettings("file:store", host=host, api_key_file=tmp_path / "keys.txt", no_keys=True)
+
+
+def test_the_command_refuses_such_an_address_in_one_line(store: str) -> None:
+    line = error_of("serve", store, "--host", "0.0.0.0")
+    assert line.startswith("others can reach 0.0.0.0, and there are no API keys: give --api-key-file, or --no-keys if")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "localhost", "::1"])
+def test_loopback_needs_no_keys(host: str) -> None:
+    assert ServiceSettings("file:store", host=host).is_private
+
+
+def test_the_settings_do_not_print_the_password_of_the_store() -> None:
+    assert "secretpw" not in repr(ServiceSettings("postgresql://shop:secretpw@db/shop"))
 
 
 def raw(port: int, request: str) -> bytes:
@@ -186,11 +211,11 @@ def test_the_methods_of_a_path(service: TestClient[Any], path: str, methods: str
 
 
 def test_notes_at_the_start(store: str, tmp_path: Path) -> None:
-    with service_process(store, tmp_path, "--host", "0.0.0.0", "--allow-origin", "*") as service:
+    with service_process(store, tmp_path, "--host", "0.0.0.0", "--no-keys", "--allow-origin", "*") as service:
         assert service.http.get("/v1/model").status_code == 200
         assert service.http.get("/v1/model", headers={"Host": "recommender:8000"}).status_code == 421
         log = " ".join(service.log.read_text().split())
-    assert "note: anyone who can reach 0.0.0.0 may read and write" in log
+    assert "note: anyone who can reach 0.0.0.0 may read and write, because of --no-keys" in log
     assert "note: only requests to localhost are accepted: name the hosts that clients use with --allow-host" in log
     assert "note: every web site may read, write and erase" in log
 

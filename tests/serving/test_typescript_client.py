@@ -142,6 +142,9 @@ def test_an_outfit_is_completed(shop: httpx.Client, service: httpx.Client) -> No
     assert shelves(page) == {"Complete the outfit": expected}
     assert f'href="/outfit?items=i1,i2,{expected[0]}"' in page.text
     assert "Nothing yet" in shop.get("/outfit").text
+    assert shop.get(f"/outfit?items={','.join(['i1'] * 20)}").status_code == 200
+    many = shop.get(f"/outfit?items={','.join(['i1'] * 21)}")
+    assert (many.status_code, "An outfit has at most 20 items" in many.text) == (400, True)
 
 
 def test_addresses_that_do_not_exist(shop: httpx.Client) -> None:

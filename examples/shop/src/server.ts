@@ -1,4 +1,9 @@
-/** A small shop: `node dist/server.js`. The key stays on this server; browsers receive finished pages. */
+/**
+ * A small shop: `node dist/server.js`. The key stays on this server; browsers receive finished pages.
+ *
+ * It is for trying, on your own machine: whoever names a customer is that customer, because neither `?customer=` nor the
+ * cookie is checked, and opening a page writes an event. A real shop takes the customer from a signed session.
+ */
 
 import { randomUUID } from "node:crypto";
 import { readFile } from "node:fs/promises";
@@ -12,6 +17,8 @@ import { alsoLike, alternatives, completeOutfit, optional, personalPage, soldOut
 
 const service = process.env.SERVICE ?? "http://127.0.0.1:8000";
 const client = new Client(service, { apiKey: process.env.API_KEY, timeout: 2_000, retries: 0 });
+/** Largest number of items in an outfit: each of them is a request to the service. */
+const OUTFIT = 20;
 const style = await readFile(new URL("../shop.css", import.meta.url));
 
 async function respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -21,6 +28,8 @@ async function respond(request: IncomingMessage, response: ServerResponse): Prom
     response.setHeader("Content-Type", "text/css").end(style);
     return;
   }
+  // Pages need no script, and load nothing from elsewhere.
+  response.setHeader("Content-Security-Policy", "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:");
   response.setHeader("Set-Cookie", `customer=${encodeURIComponent(customer)}; Path=/; HttpOnly; SameSite=Lax`);
   const [status, page] = await pageAt(address, customer);
   response.writeHead(status, { "Content-Type": "text/html; charset=utf-8" }).end(page.text);
@@ -33,6 +42,7 @@ async function pageAt(address: URL, customer: string): Promise<[number, Html]> {
   }
   if (address.pathname === "/outfit") {
     const ids = (address.searchParams.get("items") ?? "").split(",").filter(Boolean).map(decodeURIComponent);
+    if (ids.length > OUTFIT) return [400, pages.problem("Too many", `An outfit has at most ${OUTFIT} items.`)];
     const items = await Promise.all(ids.map((id) => client.item(id)));
     const shelf = ids.length > 0 ? await optional(completeOutfit(client, ids)) : null;
     return [200, pages.outfit(items, shelf)];
@@ -52,7 +62,7 @@ async function productPage(id: string, customer: string): Promise<Html> {
   return page;
 }
 
-/** Who is looking: `?customer=` to try others, else the cookie, else someone new. */
+/** Who is looking: `?customer=` to try others, else the cookie, else someone new. Nothing of this is checked. */
 function customerOf(request: IncomingMessage, address: URL): string {
   const cookie = /(?:^|; )customer=([^;]+)/.exec(request.headers.cookie ?? "")?.[1];
   return address.searchParams.get("customer") ?? (cookie ? decodeURIComponent(cookie) : `guest-${randomUUID().slice(0, 8)}`);

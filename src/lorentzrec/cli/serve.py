@@ -60,8 +60,8 @@ def _notes_without_keys(settings: ServiceSettings) -> list[str]:
     """Who can use a service without keys, where that may be more or fewer clients than intended."""
     notes = []
     host = settings.host
-    if host not in ("127.0.0.1", "localhost", "::1"):
-        notes.append(f"anyone who can reach {host} may read and write: give --api-key-file, or put a gateway in front")
+    if not settings.is_private:
+        notes.append(f"anyone who can reach {host} may read and write, because of --no-keys")
     if host in ("0.0.0.0", "::") and not settings.allowed_hosts:
         notes.append(
             "only requests to localhost are accepted: name the hosts that clients use with --allow-host, '*' for any"

@@ -39,6 +39,58 @@ def end_sessions(server: PostgresServer) -> None:
     )
 
 
+def value_of(setting: str, server: PostgresServer) -> str:
+    import psycopg
+
+    with psycopg.connect(server.address("postgres")) as connection:
+        return str(connection.execute(f"SHOW {setting}".encode()).fetchall()[0][0])
+
+
+def test_the_password_is_in_a_variable_or_a_file_of_libpq(
+    postgres_server: PostgresServer, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = postgres_url.replace("tester@", "guarded@")
+    open_store(postgres_url, create=True).close()
+    postgres_server.run("CREATE ROLE guarded SUPERUSER LOGIN PASSWORD 'secretpw'")
+    rules = Path(value_of("hba_file", postgres_server))
+    rules.write_text("host all guarded 127.0.0.1/32 scram-sha-256\n" + rules.read_text())
+    postgres_server.run("SELECT pg_reload_conf()")
+
+    def refused() -> bool:
+        try:
+            open_store(address).close()
+        except LorentzrecError as error:
+            return "password" in str(error)
+        return False
+
+    wait_until(refused)
+    monkeypatch.setenv("PGPASSWORD", "secretpw")
+    open_store(address).close()
+    monkeypatch.delenv("PGPASSWORD")
+    file = tmp_path / "pgpass"
+    file.write_text("127.0.0.1:*:*:guarded:secretpw\n")
+    file.chmod(0o600)
+    monkeypatch.setenv("PGPASSFILE", str(file))
+    open_store(address).close()
+
+
+def test_vacuum_full_leaves_nothing_of_an_erased_customer(postgres_server: PostgresServer, store: Store) -> None:
+    """As docs/serving.md says. VACUUM alone leaves bytes in the free space of pages."""
+    for number in range(200):
+        users = (("unforgettable", f"item-{number}"), ("ann", f"other-{number}"))
+        store.add_events([Event(user, item, float(number), item) for user, item in users])
+
+    def occurrences() -> int:
+        postgres_server.run("CHECKPOINT")
+        tables = Path(value_of("data_directory", postgres_server), "base").rglob("*")
+        return sum(path.read_bytes().count(b"unforgettable") for path in tables if path.is_file())
+
+    assert occurrences() > 100
+    assert store.forget("unforgettable") == 200
+    postgres_server.run("VACUUM FULL", "test")
+    assert occurrences() == 0
+
+
 def test_a_server_that_is_stopped_or_killed_and_comes_back(postgres_server: PostgresServer, store: Store) -> None:
     for number, end in enumerate((postgres_server.stop, postgres_server.kill)):
         store.add_events([Event("ann", "tea", number, str(number))])

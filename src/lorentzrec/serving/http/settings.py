@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -26,9 +27,9 @@ Seconds: TypeAlias = Annotated[float, Range(above=0)]
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """Everything that the workers of a service need. Contains no secret, so it may be printed and passed on."""
+    """Everything that the workers of a service need. The only secret is a password in `store`, which is not printed."""
 
-    store: str
+    store: str = field(repr=False)
     """The address of the store: file:DIR, postgresql://... or cosmos://...
 
     Change it for each installation; `docs/serving.md` has the forms.
@@ -36,7 +37,7 @@ class ServiceSettings:
     host: str = "127.0.0.1"
     """The address to listen on; 0.0.0.0 for all.
 
-    Change it to 0.0.0.0 in a container or for clients on other machines; then use `api_key_file` as well.
+    Change it to 0.0.0.0 in a container or for clients on other machines, who need a key: see `api_key_file`.
     """
     port: Annotated[int, Range(0, 65535)] = 8000
     """The port to listen on; 0 for any that is free.
@@ -52,6 +53,11 @@ class ServiceSettings:
     """Require an API key from this file: one per line, followed by `read` if read-only. SIGHUP reads the file again.
 
     Change it whenever others can reach the service.
+    """
+    no_keys: bool = False
+    """Serve without API keys on an address other than loopback: anyone who can reach it may read and write.
+
+    Change it if a gateway in front of the service checks who may use it.
     """
     allowed_hosts: tuple[str, ...] = ()
     """A host name that clients use for the service, `*` for any. Repeatable. Without API keys, names other than
@@ -181,6 +187,13 @@ class ServiceSettings:
         check_fields(self, as_options=True)
         if self.probe_port == self.port:
             raise ConfigError(f"the port {self.port} is for requests: give probes another one, or none")
+        if self.no_keys and self.api_key_file is not None:
+            raise ConfigError("`no_keys` is for a service without `api_key_file`: give one of them")
+        if self.api_key_file is None and not self.no_keys and not self.is_private:
+            raise ConfigError(
+                f"others can reach {self.host}, and there are no API keys: give `api_key_file`, or `no_keys` if a "
+                "gateway checks who may read and write"
+            )
         for kind, weight in self.event_weights.items():
             if not (weight > 0 and math.isfinite(weight)):
                 raise ConfigError(f"the weight of {kind!r} is {weight}: give a positive number")
@@ -190,6 +203,14 @@ class ServiceSettings:
         for origin in self.allowed_origins:
             if origin != "*" and not origin.startswith(("http://", "https://")):
                 raise ConfigError(f"the origin {origin!r} is not a web site: give one like https://shop.example")
+
+    @property
+    def is_private(self) -> bool:
+        """Whether only programs of this machine can reach the service."""
+        try:
+            return self.host == "localhost" or ip_address(self.host).is_loopback
+        except ValueError:  # another name
+            return False
 
     @property
     def cache_folder(self) -> Path:

@@ -24,6 +24,7 @@ def read_address(text: str) -> str:
 
     Command lines are visible to all users of a machine, so an address with a password belongs in a file or a variable.
     """
+    text = text.strip()  # a secret made from a file often ends with a line end
     if not text.startswith("@"):
         return text
     path = Path(text[1:])

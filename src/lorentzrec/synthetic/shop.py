@@ -35,6 +35,9 @@ repeated items and after each further one, and after every `MANY_TRIES` empty dr
 CALIBRATIONS, LARGEST_LIFT = 4, 8.0
 """How often the degrees are compared with the expected ones, and how far they may be raised."""
 
+ROUNDING = 1e-9
+"""An item that every customer buys may need 23.000000000000004 of 23 customers."""
+
 
 @dataclass(frozen=True)
 class SyntheticReport:
@@ -61,7 +64,7 @@ class SyntheticShop:
             if config.space == "hyperbolic"
             else FlatSquare(layers, config.temperature, generator)
         )
-        if layers.degrees.max() > config.customers:
+        if layers.degrees.max() > config.customers * (1 + ROUNDING):
             raise ConfigError(
                 f"with exponent {config.exponent} the most popular item needs {layers.degrees.max():,.0f} customers; "
                 f"there are {config.customers:,}: raise the exponent, or give fewer interactions or more customers"

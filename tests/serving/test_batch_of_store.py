@@ -15,6 +15,7 @@ import pytest
 
 from cli.command_line import error_of, run, run_json
 from lorentzrec.batch import recommending, store_customers
+from lorentzrec.batch.part_files import unfinished_parts
 from lorentzrec.batch.recommending import BatchOptions, BatchSource, recommend_to_all
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.serving.stores.address import VARIABLE, open_store
@@ -191,6 +192,21 @@ def test_customers_erased_while_histories_are_read(here: Store, tmp_path: Path) 
     assert report.users == 29
 
 
+def test_customers_erased_while_histories_are_read_who_return_at_once(here: Store, tmp_path: Path) -> None:
+    """Their events from before the erasure are not used, although the store has an event of theirs again."""
+    pages = here.all_events
+
+    def erase_afterwards() -> Iterator[Any]:
+        yield from pages()
+        here.forget("c4")
+        here.add_events([Event("c4", "i9", 50.0, "returned")])
+
+    here.all_events = erase_afterwards  # type: ignore[method-assign]
+    report = recommend_to_all(source_of(here), tmp_path / "all", BatchOptions(k=2))
+    assert "c4" not in pl.read_parquet(tmp_path / "all")["user"]
+    assert (report.users, report.store and report.store.erased_customers) == (29, 1)
+
+
 def test_a_run_continues_with_the_same_histories(here: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recommending, "CUSTOMERS_PER_PART", 10)
     source, out, lines = source_of(here), tmp_path / "all", list[str]()
@@ -226,12 +242,47 @@ def test_a_run_continues_with_the_same_histories(here: Store, tmp_path: Path, mo
     assert "newest" in pl.read_parquet(out)["user"]
 
 
+@pytest.mark.parametrize("reason", ["old", "damaged", "lost"])
+def test_results_of_other_histories_are_not_used(
+    reason: str, here: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every part is computed again if histories are: the customers of a part are not those of before."""
+    monkeypatch.setattr(recommending, "CUSTOMERS_PER_PART", 10)
+    source, out, folder = source_of(here), tmp_path / "all", tmp_path / ".all.unfinished"
+
+    class StopError(Exception):
+        pass
+
+    def stop(share: float) -> None:
+        if share > 0.5:
+            raise StopError
+
+    with pytest.raises(StopError):
+        recommend_to_all(source, out, BatchOptions(k=2), stop)
+    assert len(list(folder.glob("part-*"))) == 2
+    here.add_events([Event("a first one", "i1", 1.0, "a"), Event("another one", "i2", 1.0, "a")])
+    here.forget("c0")
+    if reason == "old":
+        monkeypatch.setattr(store_customers, "OLDEST_HOURS", 0)
+    elif reason == "damaged":
+        (folder / "model" / "histories.safetensors").write_bytes(b"damaged")
+    else:
+        (folder / "store.json").unlink()
+    report = recommend_to_all(source, out, BatchOptions(k=2))
+    expected = {*CUSTOMERS, "a first one", "another one"} - {"c0"}
+    found = pl.read_parquet(out)
+    assert set(found["user"]) == expected
+    assert (report.users, report.rows, report.parts_again) == (31, 62, 0)
+    assert found.select("user", "rank").is_unique().all()
+
+
 def test_a_long_history_is_read_as_the_service_reads_it(here: Store, tmp_path: Path) -> None:
     """The newest thousand events, by time and then by item."""
     many = [Event("long", f"i{number % 40}", float(number % 1203 // 2), str(number)) for number in range(2500)]
     here.add_events(many)
     recommend_to_all(source_of(here), tmp_path / "all", BatchOptions(k=2))
-    customers = store_customers.customers_of(here, shop_model(), tmp_path)
+    with unfinished_parts(tmp_path / "other", "key") as parts:
+        customers = store_customers.customers_of(here, shop_model(), parts)
     histories, users = customers.model.histories, customers.model.users
     assert histories is not None
     assert users is not None

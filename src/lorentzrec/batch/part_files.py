@@ -93,6 +93,12 @@ class PartFiles:
     def _record(self, number: int) -> str:
         return join(self.folder, f"_{part_name(number)}.json")
 
+    def clear(self) -> None:
+        """Remove everything from the folder, which is on this machine, except the key."""
+        for path in Path(self.folder).iterdir():
+            if path.name != _KEY:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
     def drop_customers(self, users: Sequence[str], count: int) -> int:
         """Remove the rows of some customers from the first `count` parts; returns how many of them had any."""
         import polars as pl
@@ -121,11 +127,11 @@ def unfinished_parts(out: Path, key: str) -> Iterator[PartFiles]:
     with locked_directory(folder) as locked:
         if not locked:
             raise InputError(f"another run is writing {out}: wait until it ends, or choose another name")
+        parts = PartFiles(str(folder), key)
         if read_record(str(folder / _KEY)) != {"key": key}:
-            for path in folder.iterdir():
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            parts.clear()
             write_record(str(folder / _KEY), {"key": key})
-        yield PartFiles(str(folder), key)
+        yield parts
 
 
 def finish_parts(parts: PartFiles, out: Path, count: int) -> int:

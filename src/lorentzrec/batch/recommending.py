@@ -335,7 +335,7 @@ def recommend_to_all(
     """
     with unfinished_parts(out, source.key(options)) as parts:
         folder, store, model = Path(parts.folder), source.store, source.model
-        customers = None if store is None else customers_of(store, model, folder, announce)
+        customers = None if store is None else customers_of(store, model, parts, announce)
         batch = BatchRecommender(model if customers is None else customers.model, options, source.titles)
         description = batch.make_index(folder, announce)
         again = 0

@@ -2,7 +2,8 @@
 
 A customer with events in the store has that history, as in the service: the newest events, oldest first. A customer of
 the model without any has the history of the training data, unless they were erased. All of this is read once, and kept
-with the unfinished results: a run that continues another one uses the same histories.
+with the unfinished results: a run that continues another one uses the same histories. Results of other histories are
+removed before histories are read again, because they have other customers.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.batch.part_files import PartFiles
 from lorentzrec.counting import Count
 from lorentzrec.data.arrays import offsets_of
 from lorentzrec.data.interactions import Interactions
@@ -72,12 +74,13 @@ class StoreCustomers:
 
 
 def customers_of(
-    store: Store, model: Model, folder: Path, announce: Callable[[str], None] = lambda line: None
+    store: Store, model: Model, parts: PartFiles, announce: Callable[[str], None] = lambda line: None
 ) -> StoreCustomers:
     """The customers of a store, from the folder of an unfinished run if that has read them recently.
 
-    announce: called with a line if it has, or if what it has cannot be used.
+    announce: called with a line if it has, or if what it has cannot be used. Its parts are then removed.
     """
+    folder = Path(parts.folder)
     if (record := read_record(str(folder / _RECORD))) is not None:
         try:
             report = StoreReport(**record["report"])
@@ -89,8 +92,8 @@ def customers_of(
             reason = f"they are of {moment}"
         except (ArtifactError, KeyError, TypeError, ValueError) as error:
             reason = f"they are damaged: {error}"
-        (folder / _RECORD).unlink()
         announce(f"histories of an unfinished run are not used, {reason}")
+    parts.clear()
     return _read_customers(store, model, folder)
 
 
@@ -99,8 +102,13 @@ def _read_customers(store: Store, model: Model, folder: Path) -> StoreCustomers:
     found = _read_histories(store, model.items)
     known = [] if model.users is None or model.histories is None else model.users.series.cast(_string()).to_list()
     erasures = store.erasures([*found.users.series.to_list(), *known])
-    # Whoever has events and an erasure has returned, or was erased after the events were read.
-    gone = {user for user in erasures if user in found.users and not store.history(user, 1)}
+    # Whoever has events and an erasure has returned, or was erased while events were read. In the second case, events
+    # that arrived since do not make those from before usable.
+    gone = {
+        user
+        for user, moment in erasures.items()
+        if user in found.users and (moment >= taken or not store.history(user, 1))
+    }
     stays = np.array([user not in gone for user in found.users.series.to_list()], bool)
     other = np.array([user not in found.users and user not in erasures for user in known], bool)
     users, histories = _join(model, found, stays, other)

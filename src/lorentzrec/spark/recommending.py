@@ -97,7 +97,7 @@ def _recommend_locally(
 ) -> BatchReport:
     """Parts, index, titles and histories are in a folder next to `out`, which all workers reach."""
     folder, store = Path(parts.folder), source.store
-    customers = None if store is None else customers_of(store, source.model, folder, announce)
+    customers = None if store is None else customers_of(store, source.model, parts, announce)
     path = source.path if customers is None else customers.path
     assert path is not None
     batch = BatchRecommender(source.model if customers is None else customers.model, options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ import pytest
 
 from interruptible_processes import environment
 from lorentzrec.atomic import MARKER
-from lorentzrec.errors import ArtifactError
+from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.serving.stores.activations import Activation
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.faults import StoreFault
@@ -196,6 +197,28 @@ def test_damaged_versions_are_left_out_and_named(made: tuple[Path, dict[str, Any
     with closing(open_store(restored.url)) as store:
         last = store.activations()[-1]
         assert last == Activation("a1", last.time, "restored: a2 is not in the backup")
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file may have more than 64 KiB: writes fail as they do on a full disk, with another number."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_is_not_a_damaged_version(any_url: str, tmp_path: Path) -> None:
+    """There is no backup at all, rather than one without the version."""
+    with closing(open_store(any_url, create=True)) as store:
+        store.upload(write_version(tmp_path, "a1", {"a.bin": bytes(2**17)}))
+        store.activate("a1")
+        with full_disk(), pytest.raises(InputError, match="File too large; make room or choose another disk"):
+            write_backup(store, tmp_path / "backup")
+        assert not (tmp_path / "backup").exists()
+        assert write_backup(store, tmp_path / "backup").manifest["versions"] == ["a1"]
 
 
 def test_a_version_that_is_published_or_removed_meanwhile(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ some is in it and some is not.
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import sys
@@ -25,8 +26,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from lorentzrec._version import __version__
-from lorentzrec.atomic import atomic_directory, checksum
-from lorentzrec.errors import ArtifactError, InputError
+from lorentzrec.atomic import MARKER, atomic_directory, checksum
+from lorentzrec.errors import ArtifactError, InputError, StoreBroken
 from lorentzrec.manifest import SEAL, FolderKind, write_manifest
 from lorentzrec.serving.stores.activations import Activation, find_standing
 from lorentzrec.serving.stores.address import open_any_store
@@ -119,18 +120,32 @@ def _copy_versions(store: Store, names: list[str], folder: Path, progress: Progr
         try:
             found = store.fetch(name, folder)
             if found != folder / name:  # a store of folders has returned its own
-                shutil.copytree(found, folder / name)
+                _copy_files(found, folder / name)
             if file := read_manifest(folder / name)[0].find_damage(folder / name):
                 raise ArtifactError(f"{file} is not as listed")
-        except (ArtifactError, OSError, InputError) as error:
+        except (InputError, OSError) as error:
             shutil.rmtree(folder / name, ignore_errors=True)
             if name in store.versions():  # it was not removed meanwhile
-                if isinstance(error, OSError):
+                if not _is_damage(error):
                     raise
                 left_out[name] = str(error)
     for lock in folder.glob(".*"):
         lock.unlink()
     return left_out
+
+
+def _copy_files(source: Path, target: Path) -> None:
+    """Copy a version. `shutil.copyfile` would report a full disk under the name of the source."""
+    target.mkdir()
+    for file in (MARKER, *read_manifest(source)[0].files):
+        with (source / file).open("rb") as reading, (target / file).open("wb") as writing:
+            shutil.copyfileobj(reading, writing, 2**20)
+
+
+def _is_damage(error: Exception) -> bool:
+    """Whether a version is damaged in the store: a full disk, missing rights and a lock say nothing about it."""
+    damaged = isinstance(error, ArtifactError) and not isinstance(error, StoreBroken)
+    return damaged and not isinstance(error.__cause__, OSError)
 
 
 def _write_snapshot(snapshot: Snapshot, folder: Path, progress: Progress) -> dict[str, int]:
@@ -243,7 +258,7 @@ def _restore_events(store: Store, folder: Path, manifest: dict[str, Any], progre
     import polars as pl
 
     done = 0
-    for number in range(sys.maxsize):
+    for number in itertools.count():
         if EVENTS.format(number) not in manifest["files"]:
             break
         frame = pl.read_parquet(folder / EVENTS.format(number))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 import signal
@@ -15,6 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from lorentzrec.serving.http.probes import CONNECTIONS, ProbeListener
 from lorentzrec_paper.servers import free_port
 from serving.running_service import PATIENCE, Service, service_process, shop_store, wait_until
 
@@ -157,6 +159,24 @@ def test_connections_to_the_port_for_probes_do_not_keep_probes_out(tmp_path: Pat
         idle = [opened.enter_context(socket.create_connection(address, timeout=PATIENCE)) for _ in range(300)]
         assert httpx.get(f"{probes.base_url}/readyz", timeout=PATIENCE).status_code == 200
         assert idle[0].recv(1) == b"", "the oldest is closed"
+
+
+def test_a_burst_of_connections_leaves_no_more_than_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many connections are accepted before the first of them is served."""
+    monkeypatch.setattr("lorentzrec.serving.http.probes.SECONDS", PATIENCE)  # none is closed because of its age
+    count, waiting = CONNECTIONS + 200, select.poll()
+
+    async def burst(opened: ExitStack) -> None:
+        listener = opened.enter_context(socket.create_server(("127.0.0.1", 0), backlog=count))
+        for _ in range(count):
+            waiting.register(opened.enter_context(socket.create_connection(listener.getsockname())), select.POLLIN)
+        serving = asyncio.create_task(ProbeListener(listener, tmp_path, 1, lambda: False)._run())
+        await asyncio.to_thread(wait_until, lambda: len(waiting.poll(0)) >= count - CONNECTIONS)
+        assert len(waiting.poll(0)) == count - CONNECTIONS, "the others are still open"
+        serving.cancel()
+
+    with ExitStack() as opened:
+        asyncio.run(burst(opened))
 
 
 @pytest.mark.parametrize(

@@ -54,8 +54,10 @@ class ProbeListener:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open[writer] = None
-        if len(self._open) > CONNECTIONS:
-            next(iter(self._open)).transport.abort()
+        while len(self._open) > CONNECTIONS:
+            oldest = next(iter(self._open))
+            del self._open[oldest]  # at once: many connections may come before its own task runs again
+            oldest.transport.abort()
         try:
             async with asyncio.timeout(SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -68,7 +70,7 @@ class ProbeListener:
         except Exception:
             logger.exception("a probe failed")
         finally:
-            del self._open[writer]
+            self._open.pop(writer, None)
             writer.close()
 
     def _respond(self, head: bytes) -> bytes:

@@ -8,6 +8,7 @@ import os
 import random
 import time
 from collections import deque
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Thread
@@ -15,7 +16,7 @@ from threading import Event, Thread
 from lorentzrec.serving.http.guarded_store import GuardedStore
 from lorentzrec.serving.http.metrics import Metrics
 from lorentzrec.serving.http.version_watcher import VersionWatcher
-from lorentzrec.serving.http.worker_records import RecordFile, WorkerRecord, read_records
+from lorentzrec.serving.http.worker_records import STALE_SECONDS, RecordFile, WorkerRecord, read_records
 from lorentzrec.serving.recommending.query import RankingOptions
 from lorentzrec.serving.recommending.recommender import Recommender
 from lorentzrec.serving.versions.version import Version
@@ -38,7 +39,7 @@ logger = logging.getLogger("lorentzrec.serving")
 
 
 class Health:
-    """Tests the version in use each second, in a thread, and writes the record of this worker."""
+    """Tests the version in use each second, and writes the record of this worker, in threads."""
 
     def __init__(
         self, versions: VersionWatcher, store: GuardedStore, metrics: Metrics, folder: Path | None, workers: int
@@ -54,7 +55,7 @@ class Health:
         self._beat = time.monotonic()
         self._stopped = Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = Thread(target=self._watch, name="health", daemon=True)
+        self._test_began: float | None = None  # None: no test is under way
 
     def start(self) -> None:
         """To be called in the event loop, whose life is recorded."""
@@ -63,7 +64,9 @@ class Health:
         if self._folder is not None:
             self._file = RecordFile(self._folder, os.getpid())
             self._file.write(self._record())
-        self._thread.start()
+        # Two threads: a test that takes long does not delay the records.
+        for step in (self._write_record, self._check_version):
+            Thread(target=self._repeat, args=(step,), name="health", daemon=True).start()
 
     def stop(self) -> None:
         self._stopped.set()
@@ -92,6 +95,10 @@ class Health:
             problem = self._versions.missing()
         elif used.version is self._damaged:
             problem = f"nothing can be recommended from version {used.version.name}, which is damaged: publish again"
+        elif (began := self._test_began) is not None and time.monotonic() - began > STALE_SECONDS:
+            problem = (
+                f"a test of version {used.version.name} has not ended in {STALE_SECONDS:g} seconds: check the disk"
+            )
         name = None if used is None else used.version.name
         return WorkerRecord(os.getpid(), self._beat, name, problem, self._warnings(used))
 
@@ -111,21 +118,37 @@ class Health:
             warnings.append(f"{share} recommendations of a worker were empty, and `fallback_kinds` has the reason")
         return warnings
 
-    def _watch(self) -> None:
+    def _repeat(self, step: Callable[[], None]) -> None:
+        """Each second, whatever happens: a worker whose records end is taken for one that hangs."""
         assert self._loop is not None
-        while not self._stopped.is_set():
+        logged = ""
+        while not (self._stopped.is_set() or self._loop.is_closed()):
             try:
-                if (used := self._versions.in_use) is not None:
-                    self._measure(used)
-                    self._test(used)
-                self._loop.call_soon_threadsafe(self._note_beat)
-                if self._file is not None:
-                    self._file.write(self._record())
-            except RuntimeError:  # the loop is closed
-                return
+                step()
+                logged = ""
+            except Exception as error:
+                if (found := repr(error)) != logged and not self._loop.is_closed():
+                    logger.exception("the health of this worker cannot be determined, which is tried again")
+                    logged = found
+            self._stopped.wait(BEAT_SECONDS)
+
+    def _write_record(self) -> None:
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._note_beat)
+        if self._file is not None:
+            try:
+                self._file.write(self._record())
             except OSError as error:
                 logger.error("the record of this worker cannot be written: %s", error)
-            self._stopped.wait(BEAT_SECONDS)
+
+    def _check_version(self) -> None:
+        if (used := self._versions.in_use) is not None:
+            self._measure(used)
+            self._test_began = time.monotonic()
+            try:
+                self._test(used)
+            finally:
+                self._test_began = None
 
     def _note_beat(self) -> None:
         self._beat = time.monotonic()

@@ -171,10 +171,14 @@ def _call(
     parameters: Mapping[str, Any] | None = None,
     part: Callable[[Any], Any] = lambda response: response,
 ) -> Call[Any]:
-    # An empty list is a parameter without a value: one that is left out has its default.
-    given = {name: value if value != [] else "" for name, value in (parameters or {}).items() if value is not None}
+    given = {name: _parameter(value) for name, value in (parameters or {}).items() if value is not None}
     content = None if body is None else msgspec.json.encode(body)
     return Call(method, path, lambda response: part(msgspec.json.decode(response, type=kind)), given, content)
+
+
+def _parameter(value: Any) -> Any:
+    """A list for every kind of sequence. An empty one has no value, since a parameter left out has its default."""
+    return (list(value) or "") if isinstance(value, Iterable) and not isinstance(value, str) else value
 
 
 def _part(id: Id) -> str:

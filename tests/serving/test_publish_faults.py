@@ -83,6 +83,34 @@ def test_rollback_never_takes_a_version_that_was_not_live(store: Store, tmp_path
     assert rollback(store) == first
 
 
+class NothingRemoved(FileStore):
+    """A store that fails when versions are removed."""
+
+    def discard(self, name: str) -> None:
+        raise StoreUnavailable("disk I/O error: try again")
+
+
+class NothingCleaned(FileStore):
+    """A store that fails when the remains of uploads are removed."""
+
+    def clean(self) -> int:
+        raise OSError("Input/output error")
+
+
+@pytest.mark.parametrize("kind", [NothingRemoved, NothingCleaned])
+def test_a_version_is_published_even_if_old_ones_cannot_be_removed(
+    store: Store, tmp_path: Path, kind: type[FileStore]
+) -> None:
+    publish(shop_model(), store)
+    with closing(kind(tmp_path / "store")) as failing:
+        published = publish(shop_model(), failing, keep=1)
+    assert store.state().version == published.name
+    (note,) = published.notes
+    assert note.startswith("old versions could not be removed, and the next publish removes them: ")
+    last = publish(shop_model(), store, keep=1)
+    assert (last.versions, last.notes) == ((last.name,), ())
+
+
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_killed_publish_is_never_live(store: Store, url: str, tmp_path: Path, stage: str) -> None:
     first = publish(shop_model(), store).name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -140,7 +139,7 @@ def _publish(
             progress=report,
             **options,
         )
-        url, versions = store.url, store.versions()
+        url = store.url
     manifest, added, counts = published.manifest, published.events, None
     shown: list[RenderableType] = [
         f"{published.name} is the current version of {url}: {Count(manifest['items']):item|items}"
@@ -153,13 +152,15 @@ def _publish(
             shown.append(f"Histories: {customers} had been erased; their events before the erasure were skipped")
     entries = {name: manifest[name] for name in ("items", "described_items", "index", "map")}
     gate = [result.to_dict() for result in published.gate]
-    result = {"model": published.name, "store": url, **entries, "events": counts, "versions": versions, "gate": gate}
+    result = {"model": published.name, "store": url, **entries, "events": counts}
+    result |= {"versions": published.versions, "gate": gate}
     checked = [(one.requirement, one.status, one.measured) for one in published.gate if one.status != "not checked"]
     if checked:
         shown.append(make_table({"requirement": "left bold", "result": "left", "measured": "left"}, checked))
     missing = manifest["items"] - manifest["described_items"] if table is not None else 0
     untitled = [f"{Count(missing):item has|items have} no title in {items}"] if missing else []
-    print_result(result, *shown, json=json, notes=[*manifest["notes"], *untitled, *_note_unchecked(published.gate)])
+    notes = [*manifest["notes"], *untitled, *_note_unchecked(published.gate), *published.notes]
+    print_result(result, *shown, json=json, notes=notes)
 
 
 def _note_unchecked(results: Sequence[Result]) -> list[str]:

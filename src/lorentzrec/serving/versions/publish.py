@@ -60,6 +60,10 @@ class Published:
     """The number of events added, if there were histories."""
     gate: tuple[Result, ...] = ()
     """What was found about each requirement."""
+    versions: tuple[str, ...] | None = None
+    """The complete versions of the store afterwards, newest first; None if the store could not list them."""
+    notes: tuple[str, ...] = ()
+    """What did not work after the version became the current one."""
 
 
 def publish(
@@ -84,7 +88,7 @@ def publish(
     It is written to a temporary folder, compared with the current version, uploaded, opened as a service would open it,
     and only then activated. A failure at any point leaves the current version as it was and removes what was uploaded.
     Then all versions are removed but `keep`, see `prune`; so are the remains of interrupted uploads, unless another
-    process is publishing.
+    process is publishing. If that fails, the version is published nevertheless, and `notes` has the reason.
 
     items: a table with the column id and any of title, category, price and image.
     disk_map: the map of all items for the page; True makes it.
@@ -145,9 +149,15 @@ def publish(
             with suppress(LorentzrecError, OSError):  # if not even this works, the next publish removes it
                 store.discard(name)
             raise
-    prune(store, keep)
-    store.clean()
-    return Published(name, manifest, events, tuple(results))
+    versions: tuple[str, ...] | None = None
+    notes: tuple[str, ...] = ()
+    try:
+        prune(store, keep)
+        store.clean()
+        versions = tuple(store.versions())
+    except (LorentzrecError, OSError) as error:  # the version is the current one all the same
+        notes = (f"old versions could not be removed, and the next publish removes them: {error}",)
+    return Published(name, manifest, events, tuple(results), versions, notes)
 
 
 def _compare(

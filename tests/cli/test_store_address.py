@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from cli.command_line import error_of, run, run_json
-from lorentzrec.serving.stores.address import VARIABLE
+from lorentzrec.serving.stores.address import VARIABLE, open_store
+from lorentzrec.serving.stores.store import Event
 from serving.running_service import service_process, shop_store
 
 
@@ -70,6 +73,21 @@ def test_an_address_that_cannot_be_read(tmp_path: Path, model: Path, monkeypatch
     assert error_of("live") == "Missing argument 'STORE', and LORENTZREC_STORE is not set: see lorentzrec live --help"
     monkeypatch.setenv(VARIABLE, "")
     assert "Missing option '--to', and LORENTZREC_STORE is not set" in error_of("publish", model)
+
+
+def test_the_variable_does_not_change_what_a_model_recommends(
+    store: str, file: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, store)
+    ended = run("recommend-all", model, "--out", tmp_path / "model.csv", "--json")
+    assert json.loads(ended.stdout)["store"] is None
+    assert f"{VARIABLE} is set but not used, since MODEL is given" in ended.stderr
+    given = run_json("recommend-all", model, "--store", f"@{file}", "--out", tmp_path / "both.csv")
+    assert given["store"]["store"] == store
+    with closing(open_store(store)) as opened:
+        opened.add_events([Event("ann", "i3", 1, "1")])
+    alone = run_json("recommend-all", "--out", tmp_path / "store.csv")
+    assert (alone["store"]["store"], alone["users"]) == (store, 1)
 
 
 def test_the_help_names_both_ways() -> None:

@@ -28,6 +28,7 @@ _ENGINE: Any = typer.Option(rich_help_panel="Engine")
 
 
 def recommend_all(
+    context: typer.Context,
     model: Path | None = None,
     *,
     out: str,
@@ -49,7 +50,8 @@ def recommend_all(
 
     Without a store, the customers are those of the training data. With --store, they are those of the store and of the
     model, without those who were erased: histories are those of the store where it has any, only live items are
-    recommended, and titles are those of the current version. Without MODEL, the current version recommends.
+    recommended, and titles are those of the current version. Without MODEL, the current version recommends, and
+    LORENTZREC_STORE may name the store. With MODEL, only --store does.
 
     Customers are processed in parts, so memory does not grow with the results; after a failure, the same command
     continues with the parts that are left. Where ranking all items would take many minutes, candidates are found with
@@ -73,9 +75,13 @@ def recommend_all(
     master: Spark's master URL, or sc://HOST. Default: this machine.
     """
     from lorentzrec.batch.recommending import BatchOptions, recommend_to_all
-    from lorentzrec.serving.stores.address import open_store
+    from lorentzrec.serving.stores.address import VARIABLE, open_store
 
     check_engine(engine, ("local", "spark"), spark={"master": master})
+    source_of_store = context.get_parameter_source("store")
+    if model is not None and source_of_store is not None and source_of_store.name == "ENVIRONMENT":
+        store = None
+        note([f"{VARIABLE} is set but not used, since MODEL is given: give --store as well to use a store"])
     remote = "://" in out
     if remote and engine == "local":
         raise InputError(f"{out} is not on this machine: give a local path, or --engine spark")

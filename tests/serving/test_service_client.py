@@ -38,7 +38,7 @@ def test_requests_and_responses(client: Client) -> None:
     assert [item.id for item in client.similar("i3", 2).items] == shop_model().similar_items("i3", 2).ids
     assert {item.category for item in client.similar("i3", 5, categories=["hats"]).items} == {"hats"}
     assert [item.id for item in client.similar("i3", allow=["i9"], exclude=[], explore=None).items] == ["i9"]
-    for nothing in ([], (), set[str]()):
+    for nothing in (list[str](), tuple[str, ...](), set[str]()):
         assert list(client.similar("i3", allow=nothing).items) == []
     assert [item.id for item in client.similar("i3", allow={"i9"}).items] == ["i9"]
     assert [item.price for item in client.similar("i3", allow=["i0"], fields=["price"]).items] == [9.5]

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.new_items import ItemDetails
 from lorentzrec.serving.stores.store import Event, Store
 from lorentzrec.serving.upkeep.status import describe_store
 from lorentzrec.serving.upkeep.verification import verify
 from serving.running_service import published
 from serving.servers import PostgresServer
+from serving.stores.raises_fault import raises_fault
 
 
 def fill(store: Store, folder: Path) -> list[str]:
@@ -76,6 +78,73 @@ def test_damaged_files_of_versions(store: Any, any_url: str, tmp_path: Path) -> 
     assert found[f"version {first}"] == ["points.safetensors"]
     assert [text.split(" (0 of")[0] for text in found[f"version {second}"]] == ["items.sqlite"]
     assert len(found) == 2
+
+
+def test_versions_that_are_removed_meanwhile_are_not_damaged(store: Any, tmp_path: Path) -> None:
+    first, second = fill(store, tmp_path)
+    parts = verify(store)
+    names = [next(parts).name]
+    third = published(store, tmp_path, "third")
+    store.discard(first)
+    found = list(parts)
+    assert [part for part in found if part.damage] == []
+    names += [part.name for part in found]
+    assert names[:2] == [f"version {second}", "log of activations"]
+    read = store.activations
+
+    def replace_afterwards() -> Any:
+        log = read()
+        if log[-1].version == third:
+            published(store, tmp_path, "fourth")
+            store.discard(third)
+        return log
+
+    store.activations = replace_afterwards
+    assert damage(store) == {}
+
+
+def test_a_file_that_cannot_be_read_is_damaged(tmp_path: Path) -> None:
+    with closing(open_store(f"file:{tmp_path / 'store'}", create=True)) as store:
+        first, _ = fill(store, tmp_path)
+        path = tmp_path / "store" / "versions" / first / "points.safetensors"
+        path.unlink()
+        path.mkdir()
+        ((name, (line,)),) = damage(store).items()
+        assert name == f"version {first}"
+        assert "Is a directory" in line
+
+
+def test_an_outage_of_a_file_is_not_damage(tmp_path: Path) -> None:
+    with closing(open_store(f"file:{tmp_path / 'store'}", create=True)) as store:
+        fill(store, tmp_path)
+        parts = verify(store)
+        next(parts)
+        (tmp_path / "store" / "store.sqlite").rename(tmp_path / "elsewhere.sqlite")
+        with raises_fault(StoreFault.FILE_GONE):
+            list(parts)
+
+
+@pytest.mark.postgres
+def test_an_outage_of_postgresql_is_not_damage(tmp_path: Path) -> None:
+    server = PostgresServer()
+    try:
+        server.start()
+        with closing(open_store(server.address("postgres"), create=True)) as store:
+            fill(store, tmp_path)
+            parts = verify(store)
+            next(parts)
+            server.kill()
+            with raises_fault(StoreFault.NOT_RESPONDING):
+                list(parts)
+            server.start()
+            parts = verify(store)
+            while next(parts).name != "log of activations":
+                pass
+            server.kill()
+            with raises_fault(StoreFault.NOT_RESPONDING):
+                list(parts)
+    finally:
+        server.remove()
 
 
 def test_a_missing_current_version(store: Any, any_url: str, tmp_path: Path) -> None:
@@ -157,6 +226,34 @@ def test_damaged_tables_of_postgresql(postgres_server: PostgresServer, postgres_
         postgres_server.run("ALTER TABLE lorentzrec.erasures DROP COLUMN time", "test")
         (found,) = damage(store)["tables"]
         assert found.startswith('table erasures: column "time" does not exist')
+
+
+@pytest.mark.postgres
+def test_missing_rights_are_not_damage(postgres_server: PostgresServer, postgres_url: str, tmp_path: Path) -> None:
+    with closing(open_store(postgres_url, create=True)) as store:
+        fill(store, tmp_path)
+    for statement in (
+        "CREATE SCHEMA tools",
+        "CREATE EXTENSION amcheck SCHEMA tools",
+        "CREATE ROLE reader LOGIN",
+        "GRANT USAGE ON SCHEMA lorentzrec, tools TO reader",
+        "GRANT SELECT ON ALL TABLES IN SCHEMA lorentzrec TO reader",
+    ):
+        postgres_server.run(statement, "test")
+    try:
+        with closing(open_store(postgres_url.replace("tester@", "reader@"))) as store:
+            found = {part.name: part for part in verify(store)}
+            assert [part for part in found.values() if part.damage] == []
+            assert found["indexes"].content.startswith("not checked: permission denied for function bt_index_check")
+            postgres_server.run("GRANT EXECUTE ON FUNCTION tools.bt_index_check(regclass) TO reader", "test")
+            assert "by amcheck" in {part.name: part for part in verify(store)}["indexes"].content
+            postgres_server.run("REVOKE SELECT ON lorentzrec.erasures FROM reader", "test")
+            with raises_fault(StoreFault.REFUSED, "permission denied for table erasures"):
+                list(verify(store))
+    finally:
+        postgres_server.run("DROP SCHEMA tools CASCADE", "test")
+        postgres_server.run("DROP OWNED BY reader", "test")
+        postgres_server.run("DROP ROLE reader", "test")
 
 
 def test_the_status_of_a_store(store: Any, any_url: str, tmp_path: Path) -> None:

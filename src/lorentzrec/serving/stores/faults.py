@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from enum import Enum
 
@@ -9,6 +10,10 @@ from lorentzrec.errors import ArtifactError, InputError, LorentzrecError, Record
 
 RECENT_SECONDS = 3600.0
 """How long `/readyz` reports that a file was replaced or a connection lost."""
+
+
+CORRUPTED, NO_RIGHTS = ("XX001", "XX002"), "42501"
+"""SQLSTATEs of PostgreSQL: damaged tables and indexes, and missing rights."""
 
 
 class StoreFault(Enum):
@@ -90,6 +95,20 @@ class StoreFault(Enum):
         error: LorentzrecError = error_class(text.format(**fields))
         error.kind = self
         return error
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether an error that reading has raised says that what was read is damaged. An outage and missing rights do not:
+    the same may be read later, or by somebody else."""
+    cause, kind = error.__cause__, getattr(error, "kind", None)
+    state = getattr(cause, "sqlstate", None)  # of psycopg, which is not always installed
+    if state in CORRUPTED or kind is StoreFault.STATE_LOST:
+        return True
+    if isinstance(cause, sqlite3.Error) and not hasattr(cause, "sqlite_errorcode"):
+        return True  # of Python's module: a text that is not UTF-8
+    if kind is StoreFault.REFUSED:
+        return state is not None and state != NO_RIGHTS  # such as a table that is missing
+    return not isinstance(error, StoreUnavailable | PermissionError)
 
 
 def format_recent(moment: float | None) -> str | None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from lorentzrec.atomic import MARKER, atomic_directory, atomic_file
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.serving.stores.activations import BEFORE_THE_LOG, Activation
-from lorentzrec.serving.stores.faults import StoreFault
+from lorentzrec.serving.stores.faults import StoreFault, is_damage
 from lorentzrec.serving.stores.snapshot import CheckedPart
 from lorentzrec.serving.stores.sql_upkeep import SqlUpkeep
 from lorentzrec.serving.stores.sqlite_connections import BUSY_SECONDS, SqliteConnections, error_code, transaction_of
@@ -322,8 +322,13 @@ class FileStore(SqlUpkeep):
                 connection.execute("ROLLBACK")
 
     def check_database(self) -> Iterator[CheckedPart]:
-        with self._reading() as connection:
-            found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check").fetchall()]
+        try:
+            with self._reading() as connection:
+                found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check").fetchall()]
+        except LorentzrecError as error:  # damage can be such that the check fails itself
+            if not is_damage(error):
+                raise
+            found = [str(error.__cause__)]
         yield CheckedPart(DATABASE, "PRAGMA integrity_check", [] if found == ["ok"] else found)
 
     def _count_bytes(self, cursor: sqlite3.Connection) -> int:

@@ -11,7 +11,7 @@ from psycopg import IsolationLevel, errors
 
 from lorentzrec.errors import LorentzrecError
 from lorentzrec.serving.stores.activations import Activation
-from lorentzrec.serving.stores.faults import StoreFault
+from lorentzrec.serving.stores.faults import StoreFault, is_damage
 from lorentzrec.serving.stores.postgres_connections import RESPONSE_SECONDS, Cursor, PostgresConnections
 from lorentzrec.serving.stores.postgres_schema import prepare_tables
 from lorentzrec.serving.stores.snapshot import CheckedPart
@@ -216,6 +216,8 @@ class PostgresStore(ChunkedVersions, SqlUpkeep):
             try:
                 self._rows(f"SELECT {columns} FROM lorentzrec.{table} LIMIT 0")
             except LorentzrecError as error:
+                if not is_damage(error):
+                    raise
                 damage.append(f"table {table}: {' '.join(str(error.__cause__).split())}")
         yield CheckedPart("tables", f"{len(TABLES)} tables with their columns", damage)
         if not damage:
@@ -234,17 +236,24 @@ class PostgresStore(ChunkedVersions, SqlUpkeep):
         return CheckedPart("keys of events", f"{count:,} events", damage)
 
     def _check_indexes(self) -> CheckedPart:
-        if not self._rows("SELECT FROM pg_extension WHERE extname = 'amcheck'"):
+        query = "SELECT quote_ident(nspname) FROM pg_extension JOIN pg_namespace AS space ON space.oid = extnamespace"
+        if not (schemas := self._rows(f"{query} WHERE extname = 'amcheck'")):
             return CheckedPart("indexes", "not checked: the database has no amcheck (CREATE EXTENSION amcheck)")
         query = "SELECT indexrelid, indexrelid::regclass::text FROM pg_index JOIN pg_class ON oid = indexrelid"
         found = self._rows(f"{query} WHERE relnamespace = 'lorentzrec'::regnamespace")
-        damage = []
+        check, damage = f"{schemas[0][0]}.bt_index_check", []
         for index, name in found:
             try:
                 with self._reading() as cursor:
-                    cursor.execute("SELECT bt_index_check(%s::oid)", (index,))
+                    cursor.execute(f"SELECT {check}(%s::oid)".encode(), (index,))
             except LorentzrecError as error:
-                damage.append(f"{name}: {' '.join(str(error.__cause__).split())}")
+                cause = " ".join(str(error.__cause__).split())
+                if isinstance(error.__cause__, errors.InsufficientPrivilege):
+                    grant = f"GRANT EXECUTE ON FUNCTION {check}(regclass) TO the user of the store"
+                    return CheckedPart("indexes", f"not checked: {cause} ({grant})")
+                if not isinstance(error.__cause__, errors.IndexCorrupted | errors.DataCorrupted):
+                    raise
+                damage.append(f"{name}: {cause}")
         return CheckedPart("indexes", f"{len(found)} indexes, by amcheck", damage, "REINDEX SCHEMA lorentzrec")
 
     def _count_bytes(self, cursor: Cursor) -> int:

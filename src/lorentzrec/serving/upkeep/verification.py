@@ -10,25 +10,31 @@ from functools import partial
 import msgspec
 
 from lorentzrec.errors import LorentzrecError
+from lorentzrec.serving.stores.faults import is_damage
 from lorentzrec.serving.stores.snapshot import CheckedPart
 from lorentzrec.serving.stores.store import Event, Store, check_events
 from lorentzrec.serving.stores.version_files import Manifest
 from lorentzrec.serving.versions.version import VERSION
 
 PUBLISH = "publish the model again, or restore a backup"
-UNREADABLE = (LorentzrecError, ValueError, TypeError, KeyError, AttributeError)
+UNREADABLE = (LorentzrecError, OSError, ValueError, TypeError, KeyError, AttributeError)
 """What reading a damaged record may raise; `msgspec.ValidationError` is a ValueError."""
 
 
 def verify(store: Store) -> Iterator[CheckedPart]:
-    """Every part of a store, with the damage that was found in it."""
+    """Every part of a store, with the damage that was found in it.
+
+    An outage and missing rights are errors, and not damage. A version that is removed meanwhile is left out.
+    """
     for name in store.versions():
-        yield _try(f"version {name}", partial(_check_version, store, name))
+        part = _try(f"version {name}", partial(_check_version, store, name))
+        if not part.damage or name in store.versions():
+            yield part
     yield _try("log of activations", lambda: _check_log(store))
     try:
         yield from store.check_database()
     except UNREADABLE as error:
-        yield CheckedPart("database", "", [_one_line(error)])
+        yield CheckedPart("database", "", [_name_damage(error)])
     yield _try("live items, new items, erasures", lambda: _check_lists(store))
     yield _try("events", lambda: _check_all_events(store))
 
@@ -38,10 +44,13 @@ def _try(name: str, check: Callable[[], CheckedPart]) -> CheckedPart:
     try:
         return check()
     except UNREADABLE as error:
-        return CheckedPart(name, "", [_one_line(error)])
+        return CheckedPart(name, "", [_name_damage(error)])
 
 
-def _one_line(error: BaseException) -> str:
+def _name_damage(error: Exception) -> str:
+    """What is damaged, in one line; an error that is not about damage is raised."""
+    if not is_damage(error):
+        raise error
     return " ".join(str(error).split()) or type(error).__name__
 
 
@@ -67,7 +76,8 @@ def _check_version(store: Store, name: str) -> CheckedPart:
 
 def _check_log(store: Store) -> CheckedPart:
     log, names = store.activations(), store.versions()
-    lost = bool(log) and log[-1].version not in names
+    # Read again: the version that was the current one may have been replaced and removed before the names were read.
+    lost = bool(log) and log[-1].version not in names and store.activations()[-1] == log[-1]
     damage = [f"the current version {log[-1].version} is missing"] if lost else []
     return CheckedPart("log of activations", f"{len(log):,} entries", damage, PUBLISH)
 
@@ -89,5 +99,5 @@ def _check_all_events(store: Store) -> CheckedPart:
             try:
                 check_events([Event(*row) for row in rows])
             except UNREADABLE as error:
-                damage.append(_one_line(error))
+                damage.append(_name_damage(error))
     return CheckedPart("events", f"{count:,}", damage)

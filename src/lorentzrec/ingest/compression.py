@@ -71,17 +71,21 @@ def open_content(path: Path, label: str) -> Iterator[SupportsRead[bytes]]:
         raise InputError(f"{label} cannot be read ({error}): check the file and its name") from None
 
 
-def content_name(path: Path, address: str) -> str:
+def content_name(path: Path, address: str, notes: list[str]) -> str:
     """The name that tells the format of a file: that of the file in an archive, else its own without `.gz` and so on.
 
-    `address`: where the file comes from, which may have another name than the local copy.
+    `address`: where the file comes from, which may have another name than the local copy. A note is added if the
+    archive holds other files.
     """
     name = file_name(address)
     with path.open("rb") as file:
         archived = detect_compression(file, address) == "zip"
     if archived:
         with open_archive(path, address) as archive:
-            name = file_name(find_member(archive, address).filename)
+            member = find_member(archive, address)
+            name = file_name(member.filename)
+            if len(_list_members(archive)) > 1:
+                notes.append(f"of the archive {address} only {member.filename} is read")
     return name
 
 
@@ -96,15 +100,36 @@ def open_archive(path: Path, label: str) -> Iterator[zipfile.ZipFile]:
 
 
 def find_member(archive: zipfile.ZipFile, label: str) -> zipfile.ZipInfo:
-    """The file with the events in an archive: the only one, or the one of a known data set."""
-    members = [one for one in archive.infolist() if not one.is_dir() and not _is_hidden(one.filename)]
+    """The file with the events in an archive: the only one, or the one of a known data set.
+
+    An `InputError` if other files begin with the same line as that one, since they hold events, too.
+    """
+    members = _list_members(archive)
     known = [one for one in members if PurePosixPath(one.filename).name in DATA_FILES]
-    if len(members) != 1 and len(known) != 1:
+    if len(members) != 1 and (len(known) != 1 or _has_alike(archive, known[0], members, label)):
         names = ", ".join(one.filename for one in members[:4]) + (", ..." if len(members) > 4 else "")
         raise InputError(
             f"{label} holds {len(members)} files{f' ({names})' if names else ''}: unpack it, and give one of its files"
         )
     return known[0] if len(known) == 1 else members[0]
+
+
+def _list_members(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+    return [one for one in archive.infolist() if not one.is_dir() and not _is_hidden(one.filename)]
+
+
+def _has_alike(archive: zipfile.ZipFile, known: zipfile.ZipInfo, members: list[zipfile.ZipInfo], label: str) -> bool:
+    """Whether another file begins with the same line: with the same names of columns."""
+
+    def read_names(member: zipfile.ZipInfo) -> bytes:
+        try:
+            with _open_member(archive, member, label) as content:
+                return content.readline(_PIECE).strip()
+        except (InputError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError):
+            return b""  # damage to the known file is reported when it is read
+
+    names = read_names(known)
+    return names != b"" and any(read_names(one) == names for one in members if one is not known)
 
 
 def _is_hidden(name: str) -> bool:

@@ -97,7 +97,7 @@ def detect_layout(
         raise InputError(f"{address} is empty: give a file with content")
     notes: list[str] = []
     kind = detect_kind(path, address)
-    name = content_name(path, address) if kind is None else file_name(address)
+    name = content_name(path, address, notes) if kind is None else file_name(address)
     if kind is None and wanted is None:
         source = _use_known_reader(name, source, notes)
     file_format, usual = _detect_format(path, name, address, source, kind)

@@ -6,9 +6,11 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lorentzrec import counting
 from lorentzrec.atomic import scratch_directory
@@ -37,7 +39,7 @@ from lorentzrec.ingest.storage import (
     fetch,
     fetch_outline,
     file_name,
-    is_remote,
+    is_folder,
     list_files,
     polars_faults,
 )
@@ -85,8 +87,8 @@ def prepare(
     called with the name of each stage when it begins: reading, checking, numbering ids, cleaning, ordering, writing.
     """
     started = time.perf_counter()
-    files = _list_inputs(config)
-    fingerprint = _fingerprint(config, files)
+    inputs = _list_inputs(config)
+    fingerprint = _fingerprint(config, inputs)
     notes: list[str] = []
     if not config.force and is_dataset(config.out):
         manifest = open_dataset(config.out).manifest
@@ -95,6 +97,7 @@ def prepare(
         notes = _note_replacement(manifest, config)
     with polars_faults(*_STOPPED), scratch_directory("prepare", within=scratch) as folder:
         # Polars needs the whole files; where tasks read them, an outline is enough to detect their layout.
+        files, choices = _choose_files(config, inputs, folder)
         layouts = _detect_layouts(config, files, folder, fetch_outline if engine else fetch)
         engine = engine or PolarsEngine(folder)
         table = None
@@ -105,7 +108,7 @@ def prepare(
         with new_dataset(config.out) as draft:
             pipeline = Pipeline(config, engine, layouts, watch)
             histories = pipeline.run()
-            recorded, items = list(pipeline.notes), histories.items
+            recorded, items = [*choices, *pipeline.notes], histories.items
             if pipeline.rejected is not None:
                 recorded.append(f"{pipeline.faults}: see {REJECTED} in the dataset")
             if table is not None:
@@ -130,7 +133,7 @@ def prepare(
                 "steps": [asdict(step) for step in pipeline.steps],
                 "engine": engine.name,
                 "options": config.options(),
-                "inputs": [{"address": file.address, "size": file.size, "part": part} for file, part in files],
+                "inputs": [{"address": file.address, "size": file.size, "part": part} for file, part, _ in files],
                 "fingerprint": fingerprint,
                 **({"times": "positions"} if config.source.ordered else {}),
                 **({"ties": "given"} if has_given_ties(config.source) else {}),
@@ -150,13 +153,14 @@ def read_interactions(paths: Iterable[str | Path], reader: str | None = None, **
     config = PrepareConfig(events=tuple(map(str, paths)), out="", source=source, reader=reader, **filters)
     with polars_faults(*_STOPPED), scratch_directory("prepare") as folder:
         engine = PolarsEngine(folder)
-        layouts = _detect_layouts(config, _list_inputs(config), folder, fetch)
+        files, choices = _choose_files(config, _list_inputs(config), folder)
+        layouts = _detect_layouts(config, files, folder, fetch)
         pipeline = Pipeline(config, engine, layouts, lambda stage: None)
         histories = pipeline.run()
         events = cast_columns(engine.collect(histories.events).sort(histories.order))
     users, items = Vocabulary(histories.users["id"], name="user"), Vocabulary(histories.items["id"], name="item")
     notes = pipeline.notes if pipeline.rejected is None else [*pipeline.notes, pipeline.faults]
-    notes = [*notes, *ties_notes(count_ties(events), config)]
+    notes = [*choices, *notes, *ties_notes(count_ties(events), config)]
     return Interactions.from_sorted(users, items, events, tuple(notes), ties_given=has_given_ties(source))
 
 
@@ -165,25 +169,58 @@ def has_given_ties(source: Source) -> bool:
     return source.ordered or source.ties == "file"
 
 
-def _list_inputs(config: PrepareConfig) -> list[tuple[StoredFile, int]]:
-    """Every input file, with 1 for those of the test part and 0 for the others."""
+class _Input(NamedTuple):
+    file: StoredFile
+    part: int
+    """1 for files of the test part, 0 for the others."""
+    given: str
+    """The file, folder or pattern that was given."""
+
+
+def _list_inputs(config: PrepareConfig) -> list[_Input]:
     return [
-        (file, part)
+        _Input(file, part, address)
         for part, addresses in enumerate((config.events, config.test_events))
         for address in addresses
-        for file in _choose_files(list_files(address, name=config.source.file_name))
+        for file in list_files(address, name=config.source.file_name)
     ]
 
 
-def _choose_files(found: list[StoredFile]) -> list[StoredFile]:
-    """The file with the events where a folder is that of a known data set, else all files."""
-    known = [file for file in found if file_name(file.address) in DATA_FILES]
-    return known if len(known) == 1 else found
+def _choose_files(config: PrepareConfig, inputs: list[_Input], scratch: Path) -> tuple[list[_Input], list[str]]:
+    """The files to read, and notes: all files, but of the folder of a known data set only those with events."""
+    chosen: list[_Input] = []
+    notes = []
+    for (_, address), group in groupby(inputs, key=lambda one: (one.part, one.given)):
+        found = list(group)
+        known = [one for one in found if file_name(one.file.address) in DATA_FILES]
+        if len(known) == 1 and len(found) > 1 and is_folder(address):
+            events = _find_alike(config, known[0], found, scratch)
+            if len(events) < len(found):
+                names = " and ".join(file_name(one.file.address) for one in events)
+                notes.append(f"of the folder {address} only {names} {'is' if len(events) == 1 else 'are'} read")
+            found = events
+        chosen += found
+    return chosen, notes
 
 
-def _fingerprint(config: PrepareConfig, inputs: list[tuple[StoredFile, int]]) -> str:
+def _find_alike(config: PrepareConfig, known: _Input, found: list[_Input], scratch: Path) -> list[_Input]:
+    """The files with the same names of columns as the known one, and itself."""
+
+    def detect(one: _Input) -> Layout:
+        address = one.file.address
+        return detect_layout(fetch_outline(address, scratch), config.source, address, needed=needed_roles(config))
+
+    names, events = detect(known).names, []
+    for one in found:
+        with suppress(InputError):  # a file of another kind
+            if one is known or ((layout := detect(one)).source.has_header and layout.names == names):
+                events.append(one)
+    return events
+
+
+def _fingerprint(config: PrepareConfig, inputs: list[_Input]) -> str:
     """A hash of everything that decides the result: two runs with the same hash give the same dataset."""
-    files: list[Any] = [(*asdict(file).values(), part) for file, part in inputs]
+    files: list[Any] = [(*asdict(file).values(), part) for file, part, _ in inputs]
     if config.items is not None:
         files += [tuple(asdict(file).values()) for file in list_files(config.items)]
     described = json.dumps([DATASET.version, config.options(), files], sort_keys=True, default=str)
@@ -201,12 +238,12 @@ def _note_replacement(manifest: dict[str, Any], config: PrepareConfig) -> list[s
 
 
 def _detect_layouts(
-    config: PrepareConfig, files: list[tuple[StoredFile, int]], folder: Path, get: Callable[[str, Path], Path]
+    config: PrepareConfig, files: list[_Input], folder: Path, get: Callable[[str, Path], Path]
 ) -> list[Layout]:
     """The layout of every file, so that wrong names and columns are found before any work is done."""
     layouts: list[Layout] = []
     needed = needed_roles(config)
-    for file, part in files:
+    for file, part, _ in files:
         layout = detect_layout(get(file.address, folder), config.source, file.address, needed=needed)
         layouts.append(replace(layout, part=part, number=len(layouts)))
         first = layouts[0]
@@ -214,11 +251,6 @@ def _detect_layouts(
             ours, theirs = ", ".join(first.roles), ", ".join(layout.roles)
             raise InputError(f"{file.address} has {theirs}, but {first.address} has {ours}: give files of one kind")
     check_roles(config, first)
-    for address in config.events:
-        chosen = [one for one in layouts if one.address != address and file_name(one.address) in DATA_FILES]
-        if len(chosen) == 1 and config.source.file_name is None and not is_remote(address) and Path(address).is_dir():
-            note = f"of the folder {address} only {file_name(chosen[0].address)} is read"
-            layouts[0] = replace(layouts[0], notes=(note, *layouts[0].notes))
     return layouts
 
 

@@ -73,6 +73,11 @@ def list_files(address: str | Path, *, name: str | None = None) -> list[StoredFi
     return found
 
 
+def is_folder(address: str) -> bool:
+    """Whether an address with several files is that of a folder, and not a pattern."""
+    return not _WILD & set(address) if is_remote(address) else Path(address).is_dir()
+
+
 def fetch(address: str, folder: Path) -> Path:
     """A local path of the file: its own, or a copy under `folder`, made once."""
     if not is_remote(address):

@@ -12,19 +12,20 @@ from lorentzrec.cli.output import flag_of
 from lorentzrec.ingest.sources import Source
 
 _OPTION = re.compile(r"`([a-z_]+)(?:=('[^`']*'))?`")
-_ALTERNATIVE = re.compile(r"(`[^`]*`) or `[^`]*`")
+_ALTERNATIVE = re.compile(r"`[^`]*` or `[^`]*`")
 
 
 def suggest_command(arguments: Sequence[str], message: str) -> str:
     """The arguments with the options that a message of the library names, as a command; empty if it names none.
 
-    Of two options to choose from, the first is taken. A column that only a person can name is COLUMN.
+    Empty also where the message leaves a choice between two options: only a person knows which of them is true. A
+    column that only a person can name is COLUMN.
     """
-    if not arguments or arguments[0] != "prepare":
+    if not arguments or arguments[0] != "prepare" or _ALTERNATIVE.search(message):
         return ""
     known = {field.name for field in fields(Source)}
     added: dict[str, str] = {}
-    for name, value in _OPTION.findall(_ALTERNATIVE.sub(r"\1", message)):
+    for name, value in _OPTION.findall(message):
         if name in known and (value or name.endswith("_column")):
             added.setdefault(name, ast.literal_eval(value) if value else "COLUMN")
     if not added:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import zipfile
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -356,3 +357,62 @@ def test_frames_keep_times_before_1970() -> None:
     data = Interactions.from_frame(pl.DataFrame({"user": ["u"], "item": ["i"], "time": [moment]}))
     assert data.times is not None
     assert data.times.tolist() == [moment.timestamp()]
+
+
+def test_the_index_of_a_pandas_frame_is_a_column() -> None:
+    frame = pd.DataFrame({"user": ["u", "u", "v"], "item": ["a", "b", "a"], "timestamp": [3, 2, 1]})
+    plain = Interactions.from_frame(frame)
+    indexed = Interactions.from_frame(frame.set_index("timestamp"))
+    assert (indexed.digest, indexed.notes) == (plain.digest, plain.notes)
+    assert Interactions.from_frame(frame.set_index(["user", "timestamp"])).digest == plain.digest
+    assert Interactions.from_frame(frame.set_index("timestamp", drop=False)).digest == plain.digest
+    days = frame.set_index(pd.to_datetime(frame.pop("timestamp"), unit="s").rename(None))
+    assert "'index' may be a time and is not used: if it is, give `time`" in Interactions.from_frame(days).notes
+    assert Interactions.from_frame(days, time="index").digest == plain.digest
+    other = days.rename_axis("user")
+    with pytest.raises(InputError, match="the frame has 'user' as a column and in its index: rename or drop one"):
+        Interactions.from_frame(other)
+    filtered = frame.assign(timestamp=[3, 2, 1])[1:]  # an index of row numbers means nothing
+    assert Interactions.from_frame(filtered).digest == Interactions.from_frame(filtered.reset_index(drop=True)).digest
+
+
+def test_numbers_can_be_names_of_columns() -> None:
+    frame = pd.DataFrame([["u", "a", 2], ["u", "b", 1]])
+    data = Interactions.from_frame(frame, user=0, item=1, time=2)
+    assert data.history_ids("u") == ["b", "a"]
+    with pytest.raises(InputError, match="no column 'user' and no column 'item', only 0, 1, 2: give `user` and `item`"):
+        Interactions.from_frame(frame)
+
+
+def test_of_a_folder_or_an_archive_no_file_with_the_same_columns_is_left_out(tmp_path: Path) -> None:
+    header, folder = "userId,movieId,rating,timestamp\n", tmp_path / "d"
+    folder.mkdir()
+    (folder / "ratings.csv").write_text(f"{header}1,10,5,100\n1,11,5,200\n")
+    (folder / "tags.csv").write_text("userId,movieId,tag,timestamp\n1,10,dull,300\n")
+    (folder / "README.txt").write_text("About the data.\n")
+    left_out = f"of the folder {folder} only ratings.csv is read"
+    data = Interactions.from_file(folder)
+    assert (len(data), data.notes[0]) == (2, left_out)
+    report = prepare(PrepareConfig(events=(str(folder),), out=str(tmp_path / "out")))
+    assert (report.counts["events"], report.notes[0]) == (2, left_out)
+    archive = tmp_path / "d.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for name in ("ratings.csv", "tags.csv", "README.txt"):
+            file.write(folder / name, name)
+    zipped = Interactions.from_file(archive)
+    assert (len(zipped), zipped.notes[0]) == (2, f"of the archive {archive} only ratings.csv is read")
+
+    (folder / "more.csv").write_text(f"{header}2,10,5,100\n2,11,5,200\n")
+    both = Interactions.from_file(folder)
+    assert (len(both), both.notes[0]) == (4, f"of the folder {folder} only more.csv and ratings.csv are read")
+    with zipfile.ZipFile(archive, "a") as file:
+        file.write(folder / "more.csv", "more.csv")
+    with pytest.raises(InputError, match=r"holds 4 files \(ratings.csv, tags.csv, README.txt, more.csv\): unpack it"):
+        Interactions.from_file(archive)
+
+
+def test_a_pattern_means_every_file_that_matches(tmp_path: Path) -> None:
+    for name, user in (("ratings.csv", 1), ("more.csv", 2)):
+        (tmp_path / name).write_text(f"user,item\n{user},10\n{user},11\n")
+    data = Interactions.from_file(f"{tmp_path}/*.csv")
+    assert (len(data), data.notes) == (4, ())

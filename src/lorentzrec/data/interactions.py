@@ -135,12 +135,12 @@ class Interactions:
     def from_frame(
         cls,
         frame: Any,
-        user: str | None = None,
-        item: str | None = None,
-        time: str | None = None,
-        weight: str | None = None,
-        order: str | None = None,
-        kind: str | None = None,
+        user: str | int | None = None,
+        item: str | int | None = None,
+        time: str | int | None = None,
+        weight: str | int | None = None,
+        order: str | int | None = None,
+        kind: str | int | None = None,
         **options: Any,
     ) -> Interactions:
         """Events of a pandas, Polars or pyarrow data frame, one per row; the arguments are the names of its columns.

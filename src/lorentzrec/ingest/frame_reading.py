@@ -36,11 +36,11 @@ _OPTIONS = ("decimal", "thousands", "time_unit", "time_format", "ordered", "ties
 """Fields of `Source` that a frame can need."""
 
 
-def read_frame(frame: Any, names: Mapping[str, str], options: Mapping[str, Any]) -> Interactions:
+def read_frame(frame: Any, names: Mapping[str, str | int], options: Mapping[str, Any]) -> Interactions:
     """The events of a data frame; see `Interactions.from_frame`. `names`: user, item, ... -> the given column."""
     check_names([*_OPTIONS, "rating", *FILTERS], options, "option of from_frame")
     try:
-        return _read(frame, dict(names), dict(options))
+        return _read(frame, {role: str(name) for role, name in names.items()}, dict(options))
     except InputError as error:
         raise type(error)(_in_python(str(error))) from None
 
@@ -48,7 +48,7 @@ def read_frame(frame: Any, names: Mapping[str, str], options: Mapping[str, Any])
 def _read(frame: Any, names: dict[str, str], options: dict[str, Any]) -> Interactions:
     table = _open(frame)
     if "rating" in options:
-        names["rating"] = options.pop("rating")
+        names["rating"] = str(options.pop("rating"))
     given: dict[str, Any] = {f"{'event' if role == 'kind' else role}_column": name for role, name in names.items()}
     given |= {name: options.pop(name) for name in _OPTIONS if name in options}
     if given.get("ties") == "given":
@@ -85,6 +85,8 @@ def _in_python(text: str) -> str:
 def _open(frame: Any) -> nw.DataFrame[Any]:
     if hasattr(frame, "collect") and hasattr(frame, "collect_schema"):
         raise InputError("from_frame takes a data frame, and this is a lazy one: call .collect() first")
+    if nw.dependencies.is_pandas_dataframe(frame):
+        frame = _index_to_columns(frame.set_axis(frame.columns.map(str), axis="columns"))
     names = list(map(str, getattr(frame, "column_names", getattr(frame, "columns", []))))  # pyarrow has both
     twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if twice is not None:
@@ -94,6 +96,22 @@ def _open(frame: Any) -> nw.DataFrame[Any]:
         f"from_frame takes a pandas, Polars or pyarrow frame, not {type(frame).__name__}: "
         "use from_pairs(users, items, times)",
     )
+
+
+def _index_to_columns(frame: Any) -> Any:
+    """A pandas frame with the index as columns, if it has names or holds times: users or times are often there."""
+    for name in frame.index.names:
+        if name is not None and str(name) in frame.columns:
+            level = frame.index.get_level_values(name)
+            if not (level == frame[str(name)]).all():
+                raise InputError(
+                    f"the frame has {str(name)!r} as a column and in its index: rename or drop one of them"
+                )
+            frame = frame.droplevel(name) if frame.index.nlevels > 1 else frame.reset_index(drop=True)
+    if type(frame.index).__name__ == "DatetimeIndex" or any(name is not None for name in frame.index.names):
+        frame = frame.reset_index()
+        return frame.set_axis(frame.columns.map(str), axis="columns")
+    return frame
 
 
 def _recognise(table: nw.DataFrame[Any], config: PrepareConfig) -> Recognition:

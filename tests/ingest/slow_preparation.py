@@ -103,6 +103,6 @@ def without_duplicates(rows: list[Event], keep: str, labels: tuple[str, ...]) ->
         weight = sum(one.weight for one in same) if keep == "sum" else max(weights)
         kinds = [one.event for one in same if keep == "sum" or one.time == time]
         kind = next((kind for kind in kinds if kind in labels), kinds[0])
-        tie = max(one.tie for one in same if keep == "sum" or one.time == time)
+        tie = max(one.tie for one in same if one.time == time)
         result.append(Event(same[0].user, same[0].item, time, weight, event=kind, tie=tie))
     return result

@@ -73,6 +73,24 @@ def test_every_way_in_gives_the_same_orders(tmp_path: Path) -> None:
     assert report.notes[0] == data.notes[0]
 
 
+@pytest.mark.parametrize("ties", ["shuffle", "file"])
+@pytest.mark.parametrize("duplicates", ["sum", "last", "first"])
+def test_one_event_of_several_has_the_order_of_the_event_that_stays(duplicates: str, ties: str, tmp_path: Path) -> None:
+    path = written(tmp_path, "user,item,time,order_id\nu,1,5,9\nu,2,6,10\nu,1,6,10\n")
+    data = Interactions.from_file(path, duplicates=duplicates, ties=ties)
+    assert data.orders is not None
+    assert data.orders.tolist() == ([0, 1] if duplicates == "first" else [0, 0])
+
+
+@pytest.mark.parametrize(("duplicates", "together"), [("sum", "b"), ("last", "b"), ("first", "a")])
+def test_of_equal_times_the_order_is_that_of_the_row_in_the_file(
+    duplicates: str, together: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path, "user,item,time,order_id\nu,x,5,o9\nu,a,5,o9\nu,x,5,o10\nu,b,5,o10\n")
+    of_u = dict(orders(Interactions.from_file(path, duplicates=duplicates, ties="file"))["u"])
+    assert [item for item in "ab" if of_u[item] == of_u["x"]] == [together]
+
+
 def test_orders_are_kept_by_splits_and_joins_and_on_disk(tmp_path: Path) -> None:
     data = Interactions.from_file(written(tmp_path))
     train_part, test_part = data.split("leave_last_out")

@@ -320,14 +320,21 @@ class Pipeline:
         instants = [nw.col(name) for name in ("time", "sequence", "order", "tie") if name in names]
         chosen = [instant.min() if keep == "first" else instant.max() for instant in instants]
         weight, label = ([nw.col(name).max()] if name in names else [] for name in ("weight", "label"))
+        at_time = events
+        if self.timed and len(names) > len(pair) + 1:
+            at_time = events.join(events.group_by(*pair).agg(chosen[0]), on=[*pair, "time"], how="semi")
+        counted = at_time  # of the events with the chosen time the largest weight, and any label
         if keep == "sum":
             # Weights have 24 bits and sums 53: additions are exact in any order unless weights differ by millions.
             total = nw.col("weight").sum() if self.weighted else nw.len().alias("weight")
-            weight, self.weighted = [total.cast(nw.Float32).cast(nw.Float64)], True
-        elif self.timed and len(chosen + weight + label) > 1:
-            # Of the events with the chosen time: the first or last in the file, the largest weight, and any label.
-            events = events.join(events.group_by(*pair).agg(chosen[0]), on=[*pair, "time"], how="semi")
-        kept = events.group_by(*pair).agg(*chosen, *weight, *label)
+            weight, self.weighted, counted = [total.cast(nw.Float32).cast(nw.Float64)], True, events
+        one = at_time  # the order is that of the event which stays
+        if {"sequence", "order"} <= {*names}:
+            one = at_time.join(at_time.group_by(*pair).agg(chosen[1]), on=[*pair, "sequence"], how="semi")
+        if one is counted or not (weight or label):
+            kept = one.group_by(*pair).agg(*chosen, *weight, *label)
+        else:
+            kept = one.group_by(*pair).agg(*chosen).join(counted.group_by(*pair).agg(*weight, *label), on=pair)
         why = {"first": "the first event", "last": "the last event", "sum": "one event with the summed weight"}[keep]
         return self._record("duplicates", kept, f"of each (user, item) pair {why} stays")
 

@@ -312,7 +312,7 @@ class Pipeline:
         keep, names = self.config.duplicates, self._names(events)
         if keep == "keep":
             return events
-        pair = [name for name in ("user_code", "item_code", "part") if name in names]
+        pair: list[str] = [name for name in ("user_code", "item_code", "part") if name in names]
         if keep == "exact":
             same = [name for name in names if name != "sequence"]
             kept = events.group_by(*same).agg(nw.col("sequence").min()) if "sequence" in names else events.unique()

@@ -207,6 +207,19 @@ def test_new_items_are_removed_by_their_origin(store: Store) -> None:
         wait_until(lambda: new_items(service) == [])
 
 
+def test_many_new_items_are_removed_by_several_writes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them has its own deadline, so that a long removal is not taken for a store that hangs."""
+    monkeypatch.setattr("lorentzrec.serving.stores.store.REMOVED_AT_ONCE", 2)
+    for number in range(5):
+        store.describe_item(f"new-{number}", ItemDetails(like=("i3",)), limit=10)
+    writes = 'lorentzrec_store_seconds_count{operation="write"}'
+    with service_here(store.url) as service:
+        before = number_of(service, writes)
+        assert service.delete("/v1/items?origin=put").json()["removed"] == 5
+        assert number_of(service, writes) == before + 3
+    assert store.new_items().items == []
+
+
 def test_a_service_with_a_smaller_limit_than_the_store_has_items(store: Store) -> None:
     """It uses the first items of each origin, reports it, and follows when items are removed."""
     for number in range(6):

@@ -69,6 +69,10 @@ class NewItem:
     def origin(self) -> Origin:
         return Origin.EVENTS if self.details is None else Origin.PUT
 
+    def is_one_of(self, origin: Origin | None, fewer_than: int | None) -> bool:
+        """Whether it is of this origin, and has fewer customers than that; None: any."""
+        return origin in (None, self.origin) and (fewer_than is None or len(self.customers) < fewer_than)
+
     def with_customers(self, users: Iterable[str]) -> Self:
         listed = list(dict.fromkeys([*self.customers, *users]))[:MOST_CUSTOMERS]
         sizes = accumulate(len(user.encode()) for user in listed)

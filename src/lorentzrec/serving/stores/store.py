@@ -302,25 +302,27 @@ class Store(Protocol):
                 self._change_new_items(sorted(gone), partial(NewItem.without_customer, user=user))
         return noted
 
-    def remove_new_items(self, items: Sequence[str]) -> int:
-        """Remove new items; returns how many there were."""
+    def remove_new_items(
+        self, items: Sequence[str], origin: Origin | None = None, fewer_than: int | None = None
+    ) -> int:
+        """Remove new items, or only those of an origin, or with fewer customers than that; returns how many."""
         check_ids("item", items)
-        return self._change_new_items(sorted(set(items)), lambda _: None).changed
+        return self._change_new_items(
+            sorted(set(items)), lambda item: None if item.is_one_of(origin, fewer_than) else item
+        ).changed
+
+    def find_new_items_of(self, origin: Origin, fewer_than: int | None = None) -> list[list[str]]:
+        """The ids of the new items of an origin, or only of those with fewer customers than that.
+
+        They come in parts for `remove_new_items`, so that events can be written while many are removed.
+        """
+        found = [item.id for item in self.new_items().items if item.is_one_of(origin, fewer_than)]
+        return [found[start : start + REMOVED_AT_ONCE] for start in range(0, len(found), REMOVED_AT_ONCE)]
 
     def remove_new_items_of(self, origin: Origin, fewer_than: int | None = None) -> int:
-        """Remove the new items of an origin, or only those with fewer customers than that; returns how many.
-
-        They are removed in parts, so that events can be written meanwhile. If it fails, call it again for the others.
-        """
-
-        def is_meant(item: NewItem) -> bool:
-            return item.origin is origin and (fewer_than is None or len(item.customers) < fewer_than)
-
-        meant = [item.id for item in self.new_items().items if is_meant(item)]
-        parts = [meant[start : start + REMOVED_AT_ONCE] for start in range(0, len(meant), REMOVED_AT_ONCE)]
-        return sum(
-            self._change_new_items(part, lambda item: None if is_meant(item) else item).changed for part in parts
-        )
+        """Remove all that `find_new_items_of` finds; returns how many. If it fails, call it again for the others."""
+        parts = self.find_new_items_of(origin, fewer_than)
+        return sum(self.remove_new_items(part, origin, fewer_than) for part in parts)
 
     def snapshot(self) -> AbstractContextManager[Snapshot]:
         """What the store holds now, while others go on writing: all that was acknowledged before is in it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,13 +40,13 @@ from lorentzrec.serving.http.requests import ItemInPath, StrictRequest, TheWorke
 from lorentzrec.serving.recommending.recommender import UnknownItem
 from lorentzrec.serving.stores.live_doubts import MANY, Catalogue, doubt_change, doubt_list
 from lorentzrec.serving.stores.new_items import ItemDetails, Origin
-from lorentzrec.serving.stores.store import SPARE_LIVE_IDS, LiveCounts, LiveItems
+from lorentzrec.serving.stores.store import SPARE_LIVE_IDS, LiveCounts, LiveItems, Store
 
 NOT_MODIFIED = ResponseSpec(None, generate_examples=False, description="The version is still the one of If-None-Match.")
 LIVE_SECONDS = 8.0
 """There may be a million live items, and a store that is sending them is not to be given up."""
 REMOVAL_SECONDS = 8.0
-"""There may be thousands of items to remove."""
+"""A part has thousands of items."""
 LIST_TOO_LONG = (
     "the list is longer than this service takes, and cannot be sent in parts: run `lorentzrec live STORE --set FILE`, "
     "or make every item live with null and remove the others with PATCH and `force`, which can be sent in parts"
@@ -143,9 +144,11 @@ def remove_items(request: StrictRequest[NewItemsQuery], worker: TheWorker) -> Ne
     An item by events is a new item again when enough customers interact with it from now on.
     """
     origin, fewer_than = Origin(request.query.origin), request.query.fewer_than
-    removed = worker.store.call(
-        lambda store: store.remove_new_items_of(origin, fewer_than), writes=True, seconds=REMOVAL_SECONDS
-    )
+    parts = worker.store.call(lambda store: store.find_new_items_of(origin, fewer_than), seconds=LIVE_SECONDS)
+    removed = 0
+    for part in parts:  # each has a deadline of its own: together they may take longer than one write should
+        remove = partial(Store.remove_new_items, items=part, origin=origin, fewer_than=fewer_than)
+        removed += worker.store.call(remove, writes=True, seconds=REMOVAL_SECONDS)
     worker.versions.nudge()
     return NewItemsRemoved(removed, worker.versions.name)
 

@@ -15,6 +15,7 @@ from litestar.testing import TestClient
 from lorentzrec.errors import InputError, StoreUnavailable
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.faults import StoreFault
+from lorentzrec.serving.stores.new_items import ItemDetails
 from lorentzrec.serving.stores.store import Event, HistoryEvent
 from serving.running_service import published, service_here, service_process, shop_store, wait_until
 from serving.servers import PostgresServer
@@ -69,6 +70,16 @@ def test_a_service_on_a_read_only_file_system(tmp_path: Path, read_only: Callabl
         assert_reads_and_refuses(service)
     with closing(open_store(store.url)) as again:
         assert again.history("ann") == [HistoryEvent("i3", 1.0)]
+
+
+def test_full_new_items_of_a_read_only_store_are_reported(tmp_path: Path, read_only: Callable[[], Path]) -> None:
+    """Also if some are in the version, which the service would remove if it could."""
+    with closing(shop_store(tmp_path)) as store:
+        store.describe_item("i3", ItemDetails("known"), limit=10)
+        store.describe_item("new", ItemDetails("new", like=("i3",)), limit=10)
+    with service_here(f"file:{read_only()}", poll_seconds=0.1, new_items=2) as service:
+        full = "there are 2 new items by put, and no more are added"
+        wait_until(lambda: any(warning.startswith(full) for warning in service.get("/readyz").json()["warnings"]))
 
 
 def test_what_others_write_is_read_through_a_read_only_mount(tmp_path: Path, read_only: Callable[[], Path]) -> None:

@@ -159,7 +159,7 @@ class NewItemWatcher:
             with suppress(StoreUnavailable):  # which the guard has logged; it is tried again with the next change
                 self._store.call(lambda store: store.remove_new_items(known), writes=True)
                 logger.info("%d new items that version %s contains were removed", len(known), placer.version.name)
-            return
+                return  # the store has changed, so it is read again
         warnings = [self.describe_full(origin) for origin in full]
         for warning in warnings:
             if warning not in self.warnings:

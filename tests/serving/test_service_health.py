@@ -16,7 +16,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from lorentzrec.errors import InputError
 from lorentzrec.serving.http.probes import CONNECTIONS, ProbeListener
+from lorentzrec.serving.http.server import _bind
 from lorentzrec_paper.servers import free_port
 from serving.running_service import PATIENCE, Service, service_process, shop_store, wait_until
 
@@ -207,6 +209,14 @@ def test_a_service_that_stops_is_not_ready(tmp_path: Path) -> None:
             connection.sendall(body[5:])
             assert connection.recv(100_000).startswith(b"HTTP/1.1 200 ")
         assert service.process.wait(PATIENCE) == 0
+
+
+def test_two_services_that_start_at_once_cannot_take_the_same_port_for_probes() -> None:
+    """The first has not begun to accept connections when the second starts."""
+    with _bind("127.0.0.1", 0, "--probe-port") as first:
+        port = first.getsockname()[1]
+        with pytest.raises(InputError, match=f"cannot listen at 127.0.0.1:{port} .* --probe-port"):
+            _bind("127.0.0.1", port, "--probe-port")
 
 
 def test_a_port_for_probes_that_is_taken_is_one_line(tmp_path: Path) -> None:

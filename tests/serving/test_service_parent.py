@@ -9,8 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
+from lorentzrec_paper.servers import free_port
 from serving.running_service import PATIENCE, shop_store, wait_until
 
 HELD_UP = """
@@ -42,6 +44,46 @@ from lorentzrec.serving.http.settings import ServiceSettings
 run(ServiceSettings(store, port=int(port), workers=2))
 """
 """A service whose workers do not get past a moment of their start before their parent is killed."""
+
+
+STARTED_BY = """
+import multiprocessing, sys
+
+method, store, port = sys.argv[1:]
+multiprocessing.set_start_method(method)
+from lorentzrec.serving.http.server import run
+from lorentzrec.serving.http.settings import ServiceSettings
+
+run(ServiceSettings(store, port=int(port), workers=1))
+"""
+"""A service in a Python that starts processes in another way, as other releases of Python do."""
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_workers_start_and_stay_however_python_starts_processes(tmp_path: Path, method: str) -> None:
+    """A worker that is not a child of the service itself would take itself for an orphan, and end."""
+    shop_store(tmp_path).close()
+    port = free_port()
+    command = [sys.executable, "-c", STARTED_BY, method, f"file:{tmp_path / 'store'}", str(port)]
+
+    def is_ready() -> bool:
+        assert parent.poll() is None, (tmp_path / "log").read_text()
+        try:
+            return httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=PATIENCE).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    with (tmp_path / "log").open("wb") as log:
+        parent = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    try:
+        wait_until(is_ready)
+        parent.send_signal(signal.SIGTERM)
+        assert parent.wait(PATIENCE) == 0
+        assert "died" not in (tmp_path / "log").read_text()
+    finally:
+        if parent.poll() is None:
+            os.killpg(parent.pid, signal.SIGKILL)
+            parent.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("moment", ["fork", "import", "start"])

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import json
 import logging
+import multiprocessing
 import os
 import resource
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -47,6 +49,7 @@ def run(settings: ServiceSettings, listening: Callable[[], None] = lambda: None)
     _bind(settings.host, settings.port, "--port").close()
     probe_port = settings.probe_port
     listener = None if probe_port is None else _bind(settings.host, probe_port, "--probe-port")
+    _choose_start_method()
     _allow_files(settings.connections + OTHER_FILES)
     set_up_logging(settings.log_format, settings.log_level)
     with scratch_directory("serve") as folder:
@@ -145,6 +148,13 @@ def _load(settings: ServiceSettings, keys: ApiKeys | None, parent: int) -> Any:
     return app
 
 
+def _choose_start_method() -> None:
+    """On Linux, fork workers in every release of Python: `end_with_parent` needs workers that are children of this
+    process, and those of a fork server are not."""
+    if sys.platform == "linux":
+        multiprocessing.set_start_method("fork", force=True)
+
+
 def _allow_files(count: int) -> None:
     """Raise the limit on open files as far as this process may: the usual 1,024 is less than its connections need."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -161,6 +171,7 @@ def _bind(host: str, port: int, option: str) -> socket.socket:
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(address)
+            bound.listen()  # or another service could bind to it as well
         except OSError:
             bound.close()
             raise

@@ -20,7 +20,7 @@ from interruptible_processes import environment
 from lorentzrec.atomic import MARKER
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.serving.stores.activations import Activation
-from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.stores.address import open_any_store, open_store
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.new_items import ItemDetails
 from lorentzrec.serving.stores.store import Event, LiveItems, Store
@@ -174,6 +174,45 @@ def test_a_restore_that_is_killed(stage: str, made: tuple[Path, dict[str, Any]],
     restore_backup(folder, target)
     with closing(open_store(target)) as store:
         assert everything(store, tmp_path / "restored") == expected
+
+
+def test_only_one_restore_gets_an_empty_store(any_url: str) -> None:
+    with closing(open_any_store(any_url, create=True)) as one, closing(open_any_store(any_url)) as other:
+        one.begin_restore("a", lambda: None)
+        with raises_fault(StoreFault.RESTORING):
+            other.begin_restore("b", lambda: None)
+        with raises_fault(StoreFault.RESTORE_ENDED):
+            other.end_restore("b", None, [], [])
+        assert one.find_restore() == "a"
+        one.end_restore("a", None, [], [])
+        one.add_events(EVENTS)
+        with raises_fault(StoreFault.NOT_EMPTY, "events"):
+            other.begin_restore("b", lambda: backups._refuse_content(other))
+        assert one.find_restore() is None
+
+
+@pytest.mark.parametrize("stage", ["restoring version a2", "restoring events", "restoring live", "restoring erasures"])
+def test_a_restore_that_another_run_ends(
+    stage: str, made: tuple[Path, dict[str, Any]], any_url: str, tmp_path: Path
+) -> None:
+    """The store is in use from then on, so the slower run does not change it any more."""
+    folder, _ = made
+    target = any_url.replace(str(tmp_path / "store"), str(tmp_path / "target"))
+    kept = list[dict[str, Any]]()
+
+    def use_store(reached: str, _: float) -> None:
+        if reached.startswith(stage) and not kept:
+            restore_backup(folder, target)
+            with closing(open_store(target)) as store:
+                store.forget("u1")
+                store.set_live_items(["i1"])
+                store.activate("a4")
+                kept.append(everything(store, tmp_path / "fetched"))
+
+    with raises_fault(StoreFault.RESTORE_ENDED):
+        restore_backup(folder, target, use_store)
+    with closing(open_store(target)) as store:
+        assert [everything(store, tmp_path / "fetched")] == kept
 
 
 @pytest.mark.parametrize("file", ["state.json", "events-00000.parquet", "versions/a2/a.bin", MARKER])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -11,6 +11,7 @@ from typing import Protocol
 from lorentzrec.serving.stores.activations import Activation
 from lorentzrec.serving.stores.cosmos_documents import Document, Documents
 from lorentzrec.serving.stores.cosmos_new_items import CosmosNewItems
+from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.snapshot import CheckedPart, Erasure, Pruned, Snapshot, StoreSize
 from lorentzrec.serving.stores.store import key_of
 
@@ -75,10 +76,20 @@ class CosmosUpkeep(CosmosNewItems, Protocol):
         state = self._catalogue.read("state", "state") or {}
         return state.get("restoring")
 
-    def begin_restore(self, backup: str) -> None:
-        self._until_unopposed(lambda: self._catalogue.replace({**self._state(), "restoring": backup}))
+    def begin_restore(self, backup: str, check: Callable[[], None]) -> None:
+        def mark() -> None:
+            state = self._state()
+            if state.get("restoring") is not None:
+                raise StoreFault.RESTORING.error(store=self.url)
+            check()
+            self._catalogue.replace({**state, "restoring": backup})  # unless it has changed since the check began
 
-    def end_restore(self, salt: str | None, erasures: Sequence[Erasure], log: Sequence[Activation]) -> None:
+        self._until_unopposed(mark)
+
+    def end_restore(
+        self, backup: str, salt: str | None, erasures: Sequence[Erasure], log: Sequence[Activation]
+    ) -> None:
+        self._marked_state(backup)
         if salt is not None:
             self._histories.put({"id": "salt", "customer": "salt", "salt": salt})
         for customer, moment in erasures:
@@ -88,7 +99,13 @@ class CosmosUpkeep(CosmosNewItems, Protocol):
         last = {"number": len(log) - 1, "entry": asdict(log[-1])} if log else None
         # Last, and in one step: this makes a version the current one.
         change = {"activation": last, "restoring": None}
-        self._until_unopposed(lambda: self._catalogue.replace({**self._state(), **change}))
+        self._until_unopposed(lambda: self._catalogue.replace({**self._marked_state(backup), **change}))
+
+    def _marked_state(self, backup: str) -> Document:
+        state = self._state()
+        if state.get("restoring") != backup:
+            raise StoreFault.RESTORE_ENDED.error(store=self.url)
+        return state
 
 
 def _is_sound(document: Document) -> bool:

@@ -69,6 +69,11 @@ class StoreFault(Enum):
     SEVERAL_REGIONS = InputError, "{store} accepts writes in several regions: use an account with one write region"
     NO_STORE = InputError, "{store} holds no store: publish a model to it first"
     NOT_EMPTY = InputError, "{store} holds {content}: restore into an empty store"
+    RESTORE_ENDED = (
+        InputError,
+        "{store} is not being restored any more, because another run of this restore has ended: look at it with"
+        " lorentzrec store status",
+    )
     NO_VERSION = InputError, "{store} has no complete version {name!r} (newest: {newest}): publish it or name another"
     CURRENT_VERSION = InputError, "version {name!r} is the current one of {store}: activate another first"
     OTHER_CURRENT = InputError, "the current version of {store} is {name}, no longer {expected}: check it, try again"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from lorentzrec.serving.stores.activations import Activation
+from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.new_items import NewItem
 from lorentzrec.serving.stores.snapshot import Erasure, Pruned, Snapshot, StoreSize
 from lorentzrec.serving.stores.sql_store import LONG_SECONDS, SqlStore
@@ -78,15 +79,24 @@ class SqlUpkeep(SqlStore, Protocol):
         ((backup,),) = self._rows(f"SELECT restoring FROM {self.dialect.schema}.{self.dialect.live}")
         return None if backup is None else str(backup)
 
-    def begin_restore(self, backup: str) -> None:
+    def begin_restore(self, backup: str, check: Callable[[], None]) -> None:
         sql = self.dialect
+        mark = f"UPDATE {sql.schema}.{sql.live} SET restoring = {sql.parameter} WHERE restoring IS NULL"
         with self._connections.transaction() as cursor:
-            cursor.execute(f"UPDATE {sql.schema}.{sql.live} SET restoring = {sql.parameter}", (backup,))
+            # First, since it is also the lock: what another restore has written is there when `check` reads.
+            if cursor.execute(mark, (backup,)).rowcount != 1:
+                raise StoreFault.RESTORING.error(store=self.url)
+            check()
 
-    def end_restore(self, salt: str | None, erasures: Sequence[Erasure], log: Sequence[Activation]) -> None:
+    def end_restore(
+        self, backup: str, salt: str | None, erasures: Sequence[Erasure], log: Sequence[Activation]
+    ) -> None:
         sql = self.dialect
+        end = f"UPDATE {sql.schema}.{sql.live} SET restoring = NULL WHERE restoring = {sql.parameter}"
         record = f"INSERT INTO {sql.schema}.erasures (user_key, time) VALUES ({sql.key}, {sql.parameter})"
         with self._connections.transaction(LONG_SECONDS) as cursor:
+            if cursor.execute(end, (backup,)).rowcount != 1:
+                raise StoreFault.RESTORE_ENDED.error(store=self.url)
             for table in ("erasures", "activations"):
                 cursor.execute(f"DELETE FROM {sql.schema}.{table}")
             if salt is not None:
@@ -95,7 +105,6 @@ class SqlUpkeep(SqlStore, Protocol):
                 cursor.executemany(record, erasures)
             for activation in log:
                 self._record(cursor, activation)
-            cursor.execute(f"UPDATE {sql.schema}.{sql.live} SET restoring = NULL")
 
 
 def _execute_many(cursor: Any, statement: str, rows: Sequence[tuple[Any, ...]]) -> int:

@@ -342,11 +342,20 @@ class Store(Protocol):
     def find_restore(self) -> str | None:
         """The backup that is being restored, or whose restore was interrupted; None if there is none."""
 
-    def begin_restore(self, backup: str) -> None:
-        """Mark the store as one into which a backup is being restored, until `end_restore`. `backup` identifies it."""
+    def begin_restore(self, backup: str, check: Callable[[], None]) -> None:
+        """Mark the store as one into which a backup is being restored, until `end_restore`. `backup` identifies it.
 
-    def end_restore(self, salt: str | None, erasures: Sequence[Erasure], log: Sequence[Activation]) -> None:
-        """Put in place erasures and the log of activations, which makes a version the current one; end the mark."""
+        A store that has a mark is refused (`StoreFault.RESTORING`). `check` may refuse the store, too. No other restore
+        begins or ends between the check and the mark.
+        """
+
+    def end_restore(
+        self, backup: str, salt: str | None, erasures: Sequence[Erasure], log: Sequence[Activation]
+    ) -> None:
+        """Put in place erasures and the log of activations, which makes a version the current one; end the mark.
+
+        If the mark is not that of `backup` any more, nothing changes (`StoreFault.RESTORE_ENDED`).
+        """
 
     def close(self) -> None:
         """Release connections and files. The store cannot be used any more."""

@@ -211,31 +211,38 @@ def restore_backup(folder: Path, url: str, progress: Progress = lambda *_: None)
 
     The store is marked before anything is written to it, and the mark is removed in the same step that makes a version
     the current one. A marked store cannot be opened, so a restore that was killed is not taken for a store; the same
-    restore continues where it was.
+    restore continues where it was. Of several runs of the same restore, the first that is done ends the others: the
+    store may be in use from then on.
     """
     manifest = read_backup(folder, progress)
     state = json.loads((folder / STATE).read_text(encoding="utf-8"))
     with closing(open_any_store(url, create=True)) as store:
+        seal = manifest[SEAL]
         begun = store.find_restore()
         if begun is None:
-            _refuse_content(store)
-            store.begin_restore(manifest[SEAL])
-        elif begun != manifest[SEAL]:
+            store.begin_restore(seal, lambda: _refuse_content(store))
+        elif begun != seal:
             raise StoreFault.RESTORING.error(store=store.url)
+
+        def report(stage: str, share: float) -> None:
+            progress(stage, share)
+            if store.find_restore() != seal:
+                raise StoreFault.RESTORE_ENDED.error(store=store.url)
+
         with store.publishing():  # no other process cleans up versions that are not in the log yet
             for name in manifest["versions"]:
-                progress(f"restoring version {name}", 0.0)
+                report(f"restoring version {name}", 0.0)
                 store.upload(folder / VERSIONS / name)
-            _restore_events(store, folder, manifest, progress)
-            progress("restoring live items and new items", 0.0)
+            _restore_events(store, folder, manifest, report)
+            report("restoring live items and new items", 0.0)
             live = LiveItems(**state["live"])
             store.set_live_items(live.items)
             if live.items is None:
                 store.change_live_items(remove=live.removed)
             _restore_new_items(store, [NewItem.from_json(*item) for item in state["new_items"].items()])
-            progress("restoring erasures and the log", 0.0)
+            report("restoring erasures and the log", 0.0)
             log = _choose_log([Activation(**entry) for entry in state["activations"]], manifest["versions"])
-            store.end_restore(state["salt"], [(key, moment) for key, moment in state["erasures"]], log)
+            store.end_restore(seal, state["salt"], [(key, moment) for key, moment in state["erasures"]], log)
         return Restored(manifest, store.url, store.state().version)
 
 

@@ -173,6 +173,7 @@ def test_damaged_records(store: Any, any_url: str, tmp_path: Path) -> None:
         (item,) = store._histories.all("new-items")
         store._histories.put({**item, "content": "{"})
         assert "live items, new items, erasures" in damage(store)
+        assert describe_store(store)["new_items"] == {"put": 1, "events": 0}, "they are only counted"
         return
     table = "" if any_url.startswith("file:") else "lorentzrec."
     statements = [
@@ -192,6 +193,7 @@ def test_damaged_records(store: Any, any_url: str, tmp_path: Path) -> None:
         if "weight" in statement:
             assert damage(store) == {"events": ["event '7' of user 'u7' has weight -1.0: give one above 0"]}
     assert "live items, new items, erasures" in damage(store)
+    assert describe_store(store)["new_items"] == {"put": 1, "events": 0}, "they are only counted"
 
 
 def test_damaged_pages_of_a_file(tmp_path: Path) -> None:

@@ -146,8 +146,9 @@ def _open_source(
         raise InputError(f"{store.url} has no version: publish a model to it, or give a MODEL")
     else:
         served = open_version(store.fetch(version, scratch))
-        source = BatchSource(model_of_version(served), version, store=store)
-        table = served.items.table() if table is None else table
+        with closing(served.items):
+            source = BatchSource(model_of_version(served), version, store=store)
+            table = served.items.table() if table is None else table
     if table is not None:
         table = table.rename({"item": "id"}, strict=False)
         source = replace(source, titles=_titles(source, table))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -10,7 +11,7 @@ from typing import Protocol
 
 from lorentzrec.serving.stores.activations import Activation
 from lorentzrec.serving.stores.cosmos_documents import Document, Documents
-from lorentzrec.serving.stores.cosmos_new_items import CosmosNewItems
+from lorentzrec.serving.stores.cosmos_new_items import PARTITION, CosmosNewItems
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.snapshot import CheckedPart, Erasure, Pruned, Snapshot, StoreSize
 from lorentzrec.serving.stores.store import key_of
@@ -44,7 +45,8 @@ class CosmosUpkeep(CosmosNewItems, Protocol):
             events += segment["events"]
             customers |= {segment["customer"]} if segment["events"] else set()
         sizes = [self._histories.count_bytes(), self._catalogue.count_bytes()]
-        return StoreSize(events, len(customers), None if None in sizes else sum(filter(None, sizes)))
+        origins = Counter(str(item["origin"]) for item in self._histories.all(PARTITION, "c.id, c.origin"))
+        return StoreSize(events, len(customers), None if None in sizes else sum(filter(None, sizes)), origins)
 
     def check_database(self) -> Iterator[CheckedPart]:
         count, damage = 0, []

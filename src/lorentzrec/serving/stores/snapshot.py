@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -54,6 +54,8 @@ class StoreSize(NamedTuple):
     """With at least one event."""
     bytes: int | None
     """Of its files or tables, indexes included; None if the server does not report it."""
+    new_items: Mapping[str, int]
+    """By origin; an origin without any may be missing."""
 
 
 class Pruned(NamedTuple):

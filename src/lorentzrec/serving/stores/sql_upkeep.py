@@ -49,7 +49,8 @@ class SqlUpkeep(SqlStore, Protocol):
         with self._reading() as cursor:
             query = f"SELECT coalesce(sum(events), 0), count(*) FROM ({per_customer}) AS customers"
             ((events, customers),) = cursor.execute(query).fetchall()
-            return StoreSize(int(events), int(customers), self._count_bytes(cursor))
+            origins = cursor.execute(f"SELECT origin, count(*) FROM {sql.schema}.new_items GROUP BY origin").fetchall()
+            return StoreSize(int(events), int(customers), self._count_bytes(cursor), dict(origins))
 
     def prune_events(self, before: float, newest: int, *, dry_run: bool = False) -> Iterator[Pruned]:
         sql = self.dialect

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
 from lorentzrec.errors import LorentzrecError
 from lorentzrec.serving.stores.activations import find_standing
+from lorentzrec.serving.stores.new_items import Origin
 from lorentzrec.serving.stores.store import Store
 
 
@@ -29,7 +29,6 @@ def describe_store(store: Store) -> dict[str, Any]:
         activated = name in {entry.version for entry in log}
         part = "current" if name == state.version else "earlier" if name in standing else "rejected"
         versions.append({"name": name, "state": part if activated else "never live", **described})
-    origins = Counter(item.origin.value for item in store.new_items().items)
     return {
         "store": store.url,
         "version": state.version,
@@ -37,7 +36,7 @@ def describe_store(store: Store) -> dict[str, Any]:
         "activations": [asdict(entry) for entry in log],
         "live_items": None if live.items is None else len(live.items),
         "removed_items": len(live.removed),
-        "new_items": {"put": origins["put"], "events": origins["events"]},
+        "new_items": {origin.value: size.new_items.get(origin.value, 0) for origin in Origin},
         "events": size.events,
         "customers": size.customers,
         "bytes": size.bytes,

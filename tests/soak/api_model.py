@@ -7,6 +7,7 @@ can be. The model has histories, erasures, new items, live items and activations
 from __future__ import annotations
 
 import random
+import time
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -25,6 +26,10 @@ NEW_ITEMS = 6
 TIMES = 30
 """Few, so that the same event is often sent again."""
 REQUEST_SECONDS = 30.0
+MOST_PENDING = 3
+"""Changes of an object without an acknowledgement, before its client waits and looks."""
+SETTLING_SECONDS = 10.0
+"""Longer than a worker or a database needs for a write whose client has given up."""
 
 Happening = tuple[str, float]
 """Item and time of an event."""
@@ -91,6 +96,10 @@ class CustomerClient(Client):
 
     def step(self) -> None:
         user = self._random.choice(list(self.histories))
+        if self.histories[user].pending >= MOST_PENDING:
+            time.sleep(SETTLING_SECONDS)
+            self.histories[user].settle()
+            self._read(user)
         match self._random.random():
             case chance if chance < 0.6:
                 self._add(user)
@@ -121,7 +130,7 @@ class CustomerClient(Client):
             (self._random.choice(items), float(self._random.randrange(TIMES)))
             for _ in range(self._random.choice((1, 1, 3)))
         }
-        body = {"events": [{"user": user, "item": item, "time": time} for item, time in sorted(events)]}
+        body = {"events": [{"user": user, "item": item, "time": moment} for item, moment in sorted(events)]}
         response, history = self._send("POST", "/v1/events", body), self.histories[user]
         if response is not None:
             accepted = response["accepted"]
@@ -147,7 +156,7 @@ class CustomerClient(Client):
     def _compare(history: PossibleStates[frozenset[Happening]], seen: list[Happening], what: str) -> None:
         if len(set(seen)) < len(seen):
             raise ViolationError(f"{history.name}: an event is there twice: {seen}")
-        if [time for _, time in seen] != sorted(time for _, time in seen):
+        if [moment for _, moment in seen] != sorted(moment for _, moment in seen):
             raise ViolationError(f"{history.name}: the history is not in the order of time: {seen}")
         history.observe(lambda state: state == frozenset(seen), f"{what} {sorted(seen)}")
 
@@ -162,6 +171,10 @@ class CatalogueClient(Client):
         self.live = PossibleStates[Live]("live items", ("all except", frozenset()))
 
     def step(self) -> None:
+        if self.live.pending >= MOST_PENDING:
+            time.sleep(SETTLING_SECONDS)
+            self.live.settle()
+            self._read_live()
         match self._random.random():
             case chance if chance < 0.3:
                 self._describe(self._random.choice(list(self.titles)))

@@ -18,12 +18,19 @@ class PossibleStates(Generic[S]):
     A change that was acknowledged has happened. A change without an acknowledgement may have happened, may happen at
     any later moment, or may never happen: it is pending until `settle`, which is called when no process is left that
     could still apply it. An observation leaves the states that explain it, and there must be one.
+
+    The number of states doubles with each pending change: settle and observe before there are many.
     """
 
     def __init__(self, name: str, start: S) -> None:
         self.name = name
         self.states: frozenset[S] = frozenset({start})
         self._pending: list[Callable[[S], S]] = []
+
+    @property
+    def pending(self) -> int:
+        """The number of changes that may still happen."""
+        return len(self._pending)
 
     def observe(self, fits: Callable[[S], bool], what: str) -> None:
         """Keep the states that explain what was seen; `what` describes it in the error if none does."""

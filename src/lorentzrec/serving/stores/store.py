@@ -136,6 +136,8 @@ class State:
     """What is wrong with the record of the current version. It is public: no paths, no hosts."""
 
 
+Progress = Callable[[str, float], None]
+"""Called with what is being done, and what share of it is done; 0 if that is not known."""
 Migrating = Callable[[int, int], None]
 """Called before each step of a migration, with its number and the number of the last one."""
 
@@ -167,6 +169,11 @@ class Store(Protocol):
         """The complete versions that a rollback may return to, the current one first: see `find_standing`."""
         standing, complete = find_standing(self.activations()), set(self.versions())
         return [name for name in standing if name in complete]
+
+    def live_versions(self, log: Iterable[Activation]) -> list[str]:
+        """The complete versions that are or were the current one according to a log of activations, newest first."""
+        activated = {entry.version for entry in log}
+        return [name for name in self.versions() if name in activated]
 
     def publishing(self) -> AbstractContextManager[None]:
         """While any process holds this, `clean` removes nothing; it ends with its process, too."""

@@ -16,7 +16,7 @@ import itertools
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -33,7 +33,7 @@ from lorentzrec.serving.stores.activations import Activation, find_standing
 from lorentzrec.serving.stores.address import open_any_store
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.new_items import NewItem
-from lorentzrec.serving.stores.store import Event, EventPage, LiveItems, Store
+from lorentzrec.serving.stores.store import Event, EventPage, LiveItems, Progress, Store
 from lorentzrec.serving.stores.version_files import ListedFile, read_manifest
 
 if TYPE_CHECKING:
@@ -55,9 +55,6 @@ RESTORED_EVENTS, RESTORED_ITEMS = 10_000, 1000
 """Events and new items that are sent to a store at once."""
 MOST_ATTEMPTS = 20
 
-Progress = Callable[[str, float], None]
-"""Called with what is being done, and what share of it is done; 0 if that is not known."""
-
 
 class Written(NamedTuple):
     """A new backup."""
@@ -77,10 +74,10 @@ def write_backup(store: Store, folder: Path, progress: Progress = lambda *_: Non
         (partial / VERSIONS).mkdir()
         for _ in range(MOST_ATTEMPTS):
             # Before the snapshot, since it takes long: in a file store, a reader delays the removal of erased bytes.
-            names = find_live_versions(store, store.activations())
+            names = store.live_versions(store.activations())
             left_out = _copy_versions(store, names, partial / VERSIONS, progress)
             with store.snapshot() as snapshot:
-                if find_live_versions(store, snapshot.activations) == names:
+                if store.live_versions(snapshot.activations) == names:
                     counts = _write_snapshot(snapshot, partial, progress)
                     break
         else:
@@ -99,12 +96,6 @@ def write_backup(store: Store, folder: Path, progress: Progress = lambda *_: Non
         }
         write_manifest(partial, manifest)
     return Written(manifest, left_out)
-
-
-def find_live_versions(store: Store, log: Iterable[Activation]) -> list[str]:
-    """The complete versions that are or were the current one, newest first."""
-    activated = {entry.version for entry in log}
-    return [name for name in store.versions() if name in activated]
 
 
 def _copy_versions(store: Store, names: list[str], folder: Path, progress: Progress) -> dict[str, str]:

@@ -106,17 +106,21 @@ class Candidates:
     histories: Interactions | None
     """Of customers, to compare lists; the training histories of the new model."""
     held_out: HeldOutEvents | None = None
-    absence: str = FIRST_VERSION
-    """Why there is no current version to compare with, if there is none."""
+    absence: str | None = None
+    """Why the current version cannot be compared with; None if it can, or if the new version is the first one."""
 
     def require_current(self) -> Version:
         if self.current is None:
-            raise _NotChecked(self.absence)
+            raise _FirstVersion(FIRST_VERSION) if self.absence is None else _NotChecked(self.absence)
         return self.current
 
 
 class _NotChecked(Exception):  # noqa: N818 - not an error: a reason
     """Why a requirement cannot be checked."""
+
+
+class _FirstVersion(_NotChecked):
+    """There is no current version, which is no reason to refuse the new one."""
 
 
 def parse_requirements(texts: Iterable[str]) -> list[Requirement]:
@@ -155,7 +159,7 @@ def check_requirements(requirements: Iterable[Requirement], candidates: Candidat
         try:
             results.append(MEASURES[requirement.measure](requirement, candidates))
         except (_NotChecked, LorentzrecError) as reason:
-            refuses = requirement.given and str(reason) != FIRST_VERSION
+            refuses = requirement.given and not isinstance(reason, _FirstVersion)
             results.append(Result(str(requirement), "not checked", str(reason), refuses=refuses))
     return results
 
@@ -219,13 +223,13 @@ def _measure_quality(requirement: Requirement, candidates: Candidates) -> Result
     size = f"{Count(len(reports[0].users)):customer|customers}"
     if current is None:
         found = reports[0].metrics[metric]
-        value, low, high = found.value, found.low or 0.0, found.high or 0.0
-        text = f"{value:.4f} [{low:.4f}, {high:.4f}] for {size}"
+        value, low, high = found
+        text = f"{found} for {size}"
     else:
         value, low, high = bootstrap_ratio(*(report.per_user[metric] for report in reports))
         means = " / ".join(f"{report[metric]:.4f}" for report in reports)
         text = f"{means} = {value:.3f} [{low:.3f}, {high:.3f}] for {size}"
-    return _judge(requirement, text, value, low, high, met=high >= requirement.bound)
+    return _judge(requirement, text, value, low, high, met=(value if high is None else high) >= requirement.bound)
 
 
 def _select_newer(test: Interactions, current: Version) -> Interactions:

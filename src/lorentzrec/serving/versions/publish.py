@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from lorentzrec.atomic import scratch_directory
 from lorentzrec.data.interactions import Interactions
@@ -20,6 +20,7 @@ from lorentzrec.serving.stores.store import (
     LONGEST_REASON,
     Added,
     Event,
+    Progress,
     Store,
     check_ids,
     check_reason,
@@ -27,7 +28,6 @@ from lorentzrec.serving.stores.store import (
     usual_id,
 )
 from lorentzrec.serving.versions.gate import (
-    FIRST_VERSION,
     Candidates,
     HeldOutEvents,
     Requirement,
@@ -42,9 +42,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from lorentzrec.model.model import Model
-
-Progress: TypeAlias = Callable[[str, float], None]
-"""Called with the current step and the share of it that is done."""
 
 EVENTS_A_BATCH = 5_000
 
@@ -86,7 +83,8 @@ def publish(
     """Make `model` the current version of `store`.
 
     It is written to a temporary folder, compared with the current version, uploaded, opened as a service would open it,
-    and only then activated. A failure at any point leaves the current version as it was and removes what was uploaded.
+    and only then activated. A failure at any point leaves the current version as it was and removes what was uploaded;
+    histories that were added before it stay.
     Then all versions are removed but `keep`, see `prune`; so are the remains of interrupted uploads, unless another
     process is publishing. If that fails, the version is published nevertheless, and `notes` has the reason.
 
@@ -170,7 +168,7 @@ def _compare(
 ) -> tuple[str | None, list[Result]]:
     """The current version, and what was found about each requirement of the version in `folder`."""
     with ExitStack() as opened:
-        current, version, absence = store.state().version, None, FIRST_VERSION
+        current, version, absence = store.state().version, None, None
         while current is not None:
             try:
                 version = open_version(store.fetch(current, scratch / "current"))
@@ -266,7 +264,7 @@ def _find_earlier(store: Store, current: str | None) -> str:
     if older := [name for name in store.standing_versions() if name != current]:
         return older[0]
     line = f"{store.url} holds no version that was live before {current or 'the first'}"
-    if rejected := [name for name in _find_live(store) if name != current]:
+    if rejected := [name for name in store.live_versions(store.activations()) if name != current]:
         line += f" and was not rolled back (rolled back: {', '.join(rejected)})"
     raise InputError(f"{line}: publish one{', or name one of these' if rejected else ' instead'}")
 
@@ -274,18 +272,12 @@ def _find_earlier(store: Store, current: str | None) -> str:
 def _check_was_live(store: Store, current: str | None, name: str) -> str:
     if current == name:
         raise InputError(f"{name} is the current version of {store.url} already: name another")
-    if name not in (live := _find_live(store)):
+    if name not in (live := store.live_versions(store.activations())):
         others = ", ".join(other for other in live if other != current) or "none"
         raise InputError(
             f"{store.url} holds no version {name!r} that was live (those that were: {others}): name another"
         )
     return name
-
-
-def _find_live(store: Store) -> list[str]:
-    """The complete versions that are or were the current one, newest first."""
-    activated = {entry.version for entry in store.activations()}
-    return [name for name in store.versions() if name in activated]
 
 
 def add_histories(store: Store, histories: Interactions, progress: Progress = lambda *_: None) -> Added:

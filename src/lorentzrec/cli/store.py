@@ -15,6 +15,7 @@ from lorentzrec.cli.output import print_json, print_result, show, stages, table,
 from lorentzrec.cli.results import kind_of_folder, refuse_unwritable
 from lorentzrec.counting import Count
 from lorentzrec.errors import ArtifactError, InputError
+from lorentzrec.serving.stores.new_items import MOST_CUSTOMERS
 
 DAY = 86_400
 
@@ -186,7 +187,7 @@ def remove_items(
     store: StoreArgument,
     *,
     origin: Literal["events", "put"],
-    fewer_than: Annotated[int | None, typer.Option(min=1, max=20)] = None,
+    fewer_than: Annotated[int | None, typer.Option(min=1, max=MOST_CUSTOMERS)] = None,
     json: bool = False,
 ) -> None:
     """Remove new items from a store: ids that only occur in events, or items that were sent with PUT.

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from lorentzrec.errors import ConfigError
 from lorentzrec.field_checks import Range, check_fields
+from lorentzrec.serving.stores.new_items import MOST_CUSTOMERS
 
 SERVICE_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The private folder that the workers of a service share, if set. The name is that of prometheus_client, which reads it
@@ -86,7 +87,7 @@ class ServiceSettings:
 
     Change it to more for catalogues that change quickly; an item may take 16 KiB of memory in each worker.
     """
-    event_item_customers: Annotated[int, Range(1, 20)] = 3
+    event_item_customers: Annotated[int, Range(1, MOST_CUSTOMERS)] = 3
     """An item by events only is recommended when this many customers have interacted with it. The first 20 are counted.
 
     Change it to more if ids that do not exist arrive from several customers.

@@ -16,8 +16,6 @@ from enum import StrEnum
 from itertools import accumulate
 from typing import NamedTuple, Self
 
-import msgspec
-
 from lorentzrec.serving.stores.faults import StoreFault
 
 MOST_CUSTOMERS = 20
@@ -89,6 +87,8 @@ class NewItem:
 
     @classmethod
     def from_json(cls, id: str, content: str) -> Self:
+        import msgspec  # here, since every command imports this module
+
         return msgspec.convert(json.loads(content) | {"id": id}, cls)
 
 

@@ -39,6 +39,19 @@ def test_the_same_as_on_one_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             recommend_on_spark(source, "az://container/all", options, session=Executor())
 
 
+def test_a_process_that_outlives_a_run_reads_histories_again(tmp_path: Path) -> None:
+    """The second run has other customers in a folder with the same name."""
+    source_model, out = replace(shop_model(), users=None, histories=None), tmp_path / "all"
+    with closing(open_store(f"file:{tmp_path / 'store'}", create=True)) as store:
+        store.add_events([Event(f"c{user}", f"i{user}", 1.0, "a") for user in range(4)])
+        source = BatchSource(source_model, "shop", store=store)
+        recommend_on_spark(source, str(out), BatchOptions(k=2), session=Executor())
+        store.forget("c1")
+        store.add_events([Event("later", "i9", 1.0, "a")])
+        recommend_on_spark(source, str(out), BatchOptions(k=2), session=Executor())
+    assert set(pl.read_parquet(out)["user"]) == {"c0", "c2", "c3", "later"}
+
+
 def test_a_damaged_part_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recommending, "CUSTOMERS_PER_PART", 20)
     shop_model().save(tmp_path / "model")

@@ -107,7 +107,8 @@ def _recommend_locally(
     description = batch.make_index(folder)
     inputs = {"model": absolute(path), "index": str(folder / INDEX), "description": json.dumps(description)}
     titles = None if source.titles is None else str(folder / TITLES)
-    found = _write_parts(session, batch.parts, parts, options, {**inputs, "titles": titles})
+    taken = None if customers is None else repr(customers.report.taken)
+    found = _write_parts(session, batch.parts, parts, options, {**inputs, "titles": titles, "taken": taken})
     erased = drop_erased(parts, batch.parts, customers, store)
     rows = finish_parts(parts, out, batch.parts)
     report = None if customers is None else customers.report
@@ -130,7 +131,7 @@ def _recommend_remotely(session: Any, source: BatchSource, out: str, options: Ba
             with write_file(join(out, f"_{INDEX}")) as file:
                 file.write_bytes(Path(scratch, INDEX).read_bytes())
     inputs = {"model": absolute(source.path), "index": join(out, f"_{INDEX}"), "description": json.dumps(description)}
-    found = _write_parts(session, batch.parts, parts, options, {**inputs, "titles": None})
+    found = _write_parts(session, batch.parts, parts, options, {**inputs, "titles": None, "taken": None})
     _remove_other_parts(out, batch.parts)
     rows = sum(part.rows for part in found)
     write_record(join(out, "_SUCCESS"), {"rows": rows})
@@ -172,13 +173,19 @@ def _write_part(
     """In a task: write a part of the results, unless it is there."""
     if (part := parts.find(number)) is None:
         options = replace(options, threads=threads_of(options.threads))
-        part = parts.write(number, _open(options, **inputs).part(number))
+        part = parts.write(number, _open(parts.key, options, **inputs).part(number))
     return asdict(part)
 
 
 @cache
-def _open(options: BatchOptions, model: str, index: str, description: str, titles: str | None) -> BatchRecommender:
-    """Points and index, opened once per process."""
+def _open(
+    key: str, options: BatchOptions, model: str, index: str, description: str, titles: str | None, taken: str | None
+) -> BatchRecommender:
+    """Points and index, opened once per process.
+
+    A process may outlive a run, and the next run may have other content under the same names. Then the key of the
+    results differs, or the time when histories were read.
+    """
     import polars as pl
 
     names = None if titles is None else pl.read_parquet(titles, glob=False)["title"]

@@ -18,7 +18,7 @@ from lorentzrec.data.arrays import Booleans, Integers, gather_groups, update_dig
 from lorentzrec.data.arrays import offsets_of as offsets_of
 from lorentzrec.data.frames import polars_series
 from lorentzrec.data.order_numbers import number_orders
-from lorentzrec.data.random_keys import random_key, tie_key
+from lorentzrec.data.random_keys import order_key, random_key, tie_key
 from lorentzrec.data.times import MICROSECONDS, TimeUnit, convert_to_seconds
 from lorentzrec.data.vocabulary import Id, Vocabulary, id_series
 from lorentzrec.errors import ConfigError, InputError
@@ -46,7 +46,8 @@ class Histories(NamedTuple):
 class Interactions:
     """Events grouped by customer: user row u owns `item_rows[offsets[u]:offsets[u + 1]]`, oldest first.
 
-    With `times`, the events of a customer are in the order of time. Equal times are shuffled, unless the order of the
+    With `times`, the events of a customer are in the order of time. Equal times are shuffled (where orders are known,
+    the orders, and the events within each), unless the order of the
     input was declared to be meaningful. Without times there is no order: events are sorted by item id, and anything
     that would use an order adds a note. Repeated pairs are repeated events. The parts of a split share both
     vocabularies, so that a row means the same in each.
@@ -122,8 +123,8 @@ class Interactions:
             vocabularies[role] = Vocabulary(counts[role], name=role)
         given = ties == "given"
         if times is not None and not given:
-            events = events.with_columns(tie=_tie_keys(events, vocabularies, tie_seed))
-        within = ["time"] if given else ["time", "order", "tie"] if times is not None else ["order", "item"]
+            events = events.with_columns(**_tie_keys(events, vocabularies, tie_seed))
+        within = ["time"] if given else ["time", "order_tie", "tie"] if times is not None else ["order", "item"]
         # As in the preparation of files: weights and labels decide between events that are otherwise equal.
         within += [] if given else ["weight", "label"]
         events = events.sort(["user_row", *(name for name in within if name in events.columns)], maintain_order=True)
@@ -410,18 +411,20 @@ def _check_arrays(data: Interactions) -> None:
         raise InputError(f"the weight of event {event + 1} is {data.weights[event]}: weights are positive and finite")
 
 
-def _tie_keys(events: pl.DataFrame, vocabularies: dict[str, Vocabulary], seed: int) -> NDArray[np.int64]:
+def _tie_keys(events: pl.DataFrame, vocabularies: dict[str, Vocabulary], seed: int) -> dict[str, NDArray[np.int64]]:
     """What orders events with equal times, as in the preparation of files."""
-    codes = {}
+    codes, found = {}, {}
     for role, vocabulary in vocabularies.items():
         ranks = np.empty(len(vocabulary), np.int64)
         ranks[vocabulary.series.arg_sort().to_numpy()] = np.arange(len(vocabulary))
         codes[role] = ranks
     times = np.rint(events["time"].to_numpy() * float(MICROSECONDS)).astype(np.int64)
     users, items = events["user_row"].to_numpy(), events["item_row"].to_numpy()
-    keys = (random_key(2 * seed, codes["user"])[users], random_key(2 * seed + 1, codes["item"])[items])
-    found: NDArray[np.int64] = tie_key(*keys, times, codes["item"][items])
-    return found
+    user_keys, item_keys = random_key(2 * seed, codes["user"])[users], random_key(2 * seed + 1, codes["item"])[items]
+    if "order" in events.columns:
+        orders = events["order"].rank("dense").to_numpy().astype(np.int64) - 1
+        found["order_tie"] = tie_key(user_keys, order_key(seed, orders), times, orders)
+    return found | {"tie": tie_key(user_keys, item_keys, times, codes["item"][items])}
 
 
 def _weight_series(series: pl.Series) -> pl.Series:

@@ -23,10 +23,16 @@ def random_key(seed: int, *columns: Any) -> Any:
     return key * 1_812_433_253 % KEY_RANGE
 
 
+def order_key(seed: int, order_code: Any) -> Any:
+    """The random number of an order, basket or invoice by its rank; `seed`: that of ties, from 0."""
+    return random_key(-1 - seed, order_code)
+
+
 def tie_key(user_key: Any, item_key: Any, time: Any, item_code: Any) -> Any:
     """A whole number per event, by which a customer's events of one time are in random order.
 
     `user_key`, `item_key`: the `random_key` of customer and item. `time`: microseconds. `item_code`: the rank of the
-    item, which makes the order total. The key is a product modulo a prime, since it is computed for every event.
+    item, which makes the order total. Whole orders of one time are shuffled in the same way, with key and rank of the
+    order instead of the item. The key is a product modulo a prime, since it is computed for every event.
     """
     return (user_key + time) % KEY_RANGE * (item_key + 1) % KEY_RANGE * 2**31 + item_code

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import narwhals as nw
 
 from lorentzrec.counting import Count
-from lorentzrec.data.random_keys import random_key, tie_key
+from lorentzrec.data.random_keys import order_key, random_key, tie_key
 from lorentzrec.data.splitting import EventColumns, find_rule, random_note, unseen_note
 from lorentzrec.data.times import MICROSECONDS, parse_moment
 from lorentzrec.errors import InputError
@@ -118,11 +118,13 @@ class Pipeline:
         return Histories(numbered, sorted_by, vocabularies["user"], vocabularies["item"], parts)
 
     def _order_within(self, columns: Sequence[str]) -> tuple[str, ...]:
-        """What orders the events of a customer. Equal times stay as in the file if that is declared, and are shuffled
-        otherwise, with the events of an order together."""
+        """What orders the events of a customer. Equal times stay as in the file if that is declared. Otherwise their
+        orders are shuffled, and the events within each of them."""
         if self.positions:
             return ("time", "item_code", "weight", "label")
-        ties = ("sequence",) if "sequence" in columns else ("order", "tie" if self.timed else "item_code")
+        ties = (
+            ("sequence",) if "sequence" in columns else ("order_tie", "tie") if self.timed else ("order", "item_code")
+        )
         return ("time", *ties, "weight", "label")
 
     @property
@@ -243,6 +245,10 @@ class Pipeline:
             columns["time"] = time if self.positions else seconds
         if "tie" in self.within:
             columns["tie"] = tie_key(nw.col("user_key"), nw.col("item_key"), nw.col("time"), nw.col("item_code"))
+            if "order" in self._names(events):
+                coded = self._code_orders(coded)
+                order = (nw.col("order_key"), nw.col("time"), nw.col("order_code"))
+                columns["order_tie"] = tie_key(nw.col("user_key"), *order)
         if "sequence" in self.within:
             columns["sequence"] = nw.col("sequence")
         if "order" in self._names(events):
@@ -252,6 +258,14 @@ class Pipeline:
         if self.config.label_events:
             columns["label"] = nw.col("event").is_in(list(self.config.label_events)).cast(nw.Int32)
         return self.engine.persist(coded.select(**columns, part=nw.col("part"))), tables
+
+    def _code_orders(self, events: Frame) -> Frame:
+        """The events with the rank and the random key of their orders; those without an order have one together."""
+        events = events.with_columns(nw.col("order").fill_null(""))
+        ranked = events.select("order").unique().with_row_index("order_code", order_by="order")
+        ranked = ranked.with_columns(nw.col("order_code").cast(nw.Int64))
+        keyed = ranked.with_columns(order_key=order_key(self.config.source.tie_seed, nw.col("order_code")))
+        return events.join(self.engine.persist(keyed), on="order")
 
     def _read_ids(self, table: Frame, role: str, kinds: Collection[str]) -> tuple[Frame, bool]:
         """The table of distinct ids with integers where all of them spell some, and whether two may be the same now.
@@ -317,7 +331,7 @@ class Pipeline:
             same = [name for name in names if name != "sequence"]
             kept = events.group_by(*same).agg(nw.col("sequence").min()) if "sequence" in names else events.unique()
             return self._record("duplicates", kept, "rows that repeat another one")
-        instants = [nw.col(name) for name in ("time", "sequence", "order", "tie") if name in names]
+        instants = [nw.col(name) for name in ("time", "sequence", "order_tie", "order", "tie") if name in names]
         chosen = [instant.min() if keep == "first" else instant.max() for instant in instants]
         weight, label = ([nw.col(name).max()] if name in names else [] for name in ("weight", "label"))
         at_time = events
@@ -329,8 +343,9 @@ class Pipeline:
             total = nw.col("weight").sum() if self.weighted else nw.len().alias("weight")
             weight, self.weighted, counted = [total.cast(nw.Float32).cast(nw.Float64)], True, events
         one = at_time  # the order is that of the event which stays
-        if {"sequence", "order"} <= {*names}:
-            one = at_time.join(at_time.group_by(*pair).agg(chosen[1]), on=[*pair, "sequence"], how="semi")
+        decider = next((name for name in ("sequence", "order_tie") if name in names), None)
+        if decider and "order" in names:
+            one = at_time.join(at_time.group_by(*pair).agg(chosen[1]), on=[*pair, decider], how="semi")
         if one is counted or not (weight or label):
             kept = one.group_by(*pair).agg(*chosen, *weight, *label)
         else:

@@ -192,7 +192,7 @@ def outcome(folder: Path, entry: tuple[str, str, Callable[[Path], bytes], str]) 
     assert "\n" not in message
     if data is not None:
         assert expected == READ, name
-        check(data)
+        check(data, name)
         return "read", ""
     hints = dict(re.findall(r"`([a-z_]+)='([^'`]*)'`", message))
     hints.pop("on_error", None)
@@ -200,22 +200,39 @@ def outcome(folder: Path, entry: tuple[str, str, Callable[[Path], bytes], str]) 
         assert expected.split("=")[0] in hints, message
         again, data = attempt(path, **hints)
         assert data is not None, again
-        check(data)
+        check(data, name)
         return "read with " + " ".join(f"`--{key.replace('_', '-')} {shlex.quote(hints[key])}`" for key in hints), ""
     assert expected in message, message
     return "refused", line
 
 
-def check(data: Interactions) -> None:
-    """The events are those that were written."""
-    if data.users.holds_strings and "ann" in data.users:
-        assert {str(item) for item in data.history_ids("ann")} <= {"tea", "cup", "Käse"}
-        assert len(data) == 3
-        if data.times is not None:
-            assert data.times.max() == EVENTS[-1][2]
-            assert data.history_ids("ann")[-1] == "cup"
-    else:
-        assert len(data) == 2
+OTHERS: dict[str, list[tuple[Any, ...]]] = {
+    "Export.csv": [(user, item.replace("tea", "Käse"), time) for user, item, time in EVENTS],
+    "no-header.csv": [(7, 9, 1_715_558_400), (7, 8, 1_715_644_800)],
+    "events.npz": [(0, 0, None), (1, 1, None)],  # a matrix has no times
+}
+"""The events of files that do not hold `EVENTS`."""
+
+
+def check(data: Interactions, name: str) -> None:
+    """The events are those that were written, with their times."""
+    found = data.to_frame()
+    times = found["time"].to_list() if data.times is not None else [None] * len(found)
+    triples = zip(found["user"], found["item"], times, strict=True)
+    assert sorted(triples, key=repr) == sorted(OTHERS.get(name, EVENTS), key=repr), name
+
+
+@pytest.mark.parametrize("wrong", ["no times", "swapped", "an item less"])
+def test_the_check_finds_lost_columns(wrong: str) -> None:
+    users, items, times = (list(column) for column in zip(*EVENTS, strict=True))
+    columns: dict[str, tuple[Any, ...]] = {
+        "no times": (users, items),
+        "swapped": (items, users, times),
+        "an item less": (users, ["tea"] * 3, times),
+    }
+    check(Interactions.from_pairs(users, items, times), "events.csv")
+    with pytest.raises(AssertionError):
+        check(Interactions.from_pairs(*columns[wrong]), "events.csv")
 
 
 @pytest.fixture(scope="module")

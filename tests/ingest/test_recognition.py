@@ -416,3 +416,45 @@ def test_a_pattern_means_every_file_that_matches(tmp_path: Path) -> None:
         (tmp_path / name).write_text(f"user,item\n{user},10\n{user},11\n")
     data = Interactions.from_file(f"{tmp_path}/*.csv")
     assert (len(data), data.notes) == (4, ())
+
+
+@pytest.mark.parametrize(
+    "name", ["signup_date", "registration_date", "ship_date", "due_date", "expiry_date", "publication_date", "SENT_AT"]
+)
+def test_a_date_of_something_else_is_mentioned_and_not_taken(name: str) -> None:
+    frame = pl.DataFrame({"user": ["u", "u"], "item": ["a", "b"], name: ["2024-05-13", "2024-05-12"]})
+    data = Interactions.from_frame(frame)
+    assert not data.ordered
+    assert data.notes == (f"{name!r} may be a time and is not used: if it is, give `time`",)
+    assert Interactions.from_frame(frame, time=name).history_ids("u") == ["b", "a"]
+
+
+@pytest.mark.parametrize("name", ["listened_at", "LISTENED_AT", "listenedAt", "order_date"])
+def test_the_time_of_a_deed_is_taken_however_it_is_spelled(name: str) -> None:
+    frame = pl.DataFrame({"user": ["u", "u"], "item": ["a", "b"], name: ["2024-05-13", "2024-05-12"]})
+    assert Interactions.from_frame(frame).notes == (f"the column {name!r} is taken for the time",)
+
+
+@pytest.mark.parametrize("name", ["DAY", "t", "order_number", "session_no", "week_no"])
+def test_a_counter_is_mentioned(name: str) -> None:
+    frame = pl.DataFrame({"user": ["u", "u"], "item": ["a", "b"], "order_id": [8, 9], name: [711, 3]})
+    data = Interactions.from_frame(frame)
+    assert f"{name!r} may be an order of events and is not used: if it is, give `time`" in data.notes
+    assert Interactions.from_frame(frame, time=name).history_ids("u") == ["b", "a"]
+
+
+def test_a_file_with_the_name_of_a_known_data_set_may_be_something_else(tmp_path: Path) -> None:
+    path = tmp_path / "ratings_Shop.csv"
+    path.write_text("user_id,item_id,rating,timestamp\nu,a,5,200\nu,b,5,100\n")
+    data = Interactions.from_file(path)
+    assert data.history_ids("u") == ["b", "a"]
+    assert not any("amazon-ratings" in note for note in data.notes)
+    path.write_text("u,a,5,200\nu,b,5,100\n")
+    assumed = "the file is read as amazon-ratings, by its name: give `format='csv'` if it is something else"
+    assert assumed in Interactions.from_file(path).notes
+    path.write_text("u,a,5,yesterday\nu,b,5,100\n")
+    with pytest.raises(InputError, match=re.escape(f"({assumed})")):
+        Interactions.from_file(path)
+    reviews = tmp_path / "reviews_Shop.json"
+    reviews.write_text('{"user": "u", "item": "a"}\n')
+    assert len(Interactions.from_file(reviews)) == 1

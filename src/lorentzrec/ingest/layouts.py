@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
@@ -99,7 +99,7 @@ def detect_layout(
     kind = detect_kind(path, address)
     name = content_name(path, address, notes) if kind is None else file_name(address)
     if kind is None and wanted is None:
-        source = _use_known_reader(name, source, notes)
+        source = _use_known_reader(path, name, address, source, notes)
     file_format, usual = _detect_format(path, name, address, source, kind)
     if file_format != "csv":
         source = replace(source, escape=None)  # in JSON, a backslash has its own meaning
@@ -143,7 +143,7 @@ def detect_layout(
         roles, suggested = _table_roles(columns, wanted), []
         faults += _missing_columns(columns, roles)
     if faults:
-        raise layout_error(address, faults)
+        raise explain_reader(layout_error(address, faults), notes)
     kinds = {one.name: one.kind for one in columns}
     names = tuple(one.name for one in columns)
     held = {role: kinds[column] for role, column in roles.items()}
@@ -164,16 +164,38 @@ def layout_error(address: str, faults: Sequence[RowFault]) -> InputError:
     return InputError(f"{address} has {reasons}: {action}")
 
 
-def _use_known_reader(name: str, source: Source, notes: list[str]) -> Source:
-    """The source with the layout of a known data set, if the file has its name and nothing else was said about it."""
+_BY_NAME = "the file is read as {reader}, by its name: give `format='csv'` if it is something else"
+
+
+def explain_reader(error: InputError, notes: Iterable[str]) -> InputError:
+    """The error with the note that a file is read like one of a known data set, if that is among the notes."""
+    begin = _BY_NAME.partition("{")[0]
+    assumed = next((note for note in notes if note.startswith(begin)), None)
+    return InputError(f"{error} ({assumed})") if assumed else error
+
+
+def _is_as_known(path: Path, address: str, known: Source) -> bool:
+    """Whether the first line is like those of a known data set: its fields without a header, or its names in JSON."""
+    line = "".join(read_first_lines(path, known, address, 1))
+    if known.format == "json":
+        return f'"{known.user_column}"' in line
+    values = line.rstrip("\r\n").split(known.separator or ",")
+    columns = [Column(one.strip('"'), "either") for one in values]
+    named = any(names_of(columns, role) for role in ("user", "item", "time", "rating"))
+    return len(values) == len(known.columns) and not named
+
+
+def _use_known_reader(path: Path, name: str, address: str, source: Source, notes: list[str]) -> Source:
+    """The source with the layout of a known data set, if the file has its name and its form, and nothing else was said
+    about it."""
     reader = reader_of_file(name)
     untouched = (source.format, source.separator, source.columns, source.header) == ("auto", None, (), None)
-    if reader is None or not untouched:
+    if reader is None or not untouched or not _is_as_known(path, address, READERS[reader]):
         return source
     known, plain = READERS[reader], Source()
     given = {one.name: getattr(source, one.name) for one in fields(source)}
     changed = {name: value for name, value in given.items() if value != getattr(plain, name)}
-    notes.append(f"the file is read as {reader}, by its name: give `format='csv'` if it is something else")
+    notes.append(_BY_NAME.format(reader=reader))
     return replace(known, **changed)
 
 

@@ -21,7 +21,7 @@ from lorentzrec.data.splitting import EventColumns, find_rule, random_note, unse
 from lorentzrec.data.times import MICROSECONDS, parse_moment
 from lorentzrec.errors import InputError
 from lorentzrec.ingest.engine import Engine, Frame
-from lorentzrec.ingest.layouts import Layout
+from lorentzrec.ingest.layouts import Layout, explain_reader
 from lorentzrec.ingest.reading import BLANKS, FAULT_COLUMNS, FLOAT, INTEGER, NOTHING, count_faults, fault_error
 
 if TYPE_CHECKING:
@@ -218,7 +218,9 @@ class Pipeline:
             first = rejected.sort("file", "line").head(1)
             names = [name for name, _ in counted]
             hints = [option for layout in self.layouts for option in layout.hints]
-            raise fault_error(self.engine.collect(first).row(0, named=True), count=count, kinds=names, hints=hints)
+            row = self.engine.collect(first).row(0, named=True)
+            assumed = [note for layout in self.layouts if layout.address == row["file"] for note in layout.notes]
+            raise explain_reader(fault_error(row, count=count, kinds=names, hints=hints), assumed)
         return count_faults(counted)
 
     def _code_ids(self, events: Frame) -> tuple[Frame, dict[str, Frame]]:

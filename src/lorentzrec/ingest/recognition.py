@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 _NUMBER = "(id|key|no|nr|num|number|nummer|code|uuid)"
 _DEED = (
     "(event|transaction|purchase|purchased|order|ordered|invoice|payment|sale|visit|click|view|action|interaction|"
-    "review|rating|unixreview|created|creation|occurred|happened|placed|added|logged|server|unix|bestell|kauf|rechnungs)"
+    "review|rating|unixreview|created|creation|occurred|happened|placed|added|logged|server|unix|bestell|kauf|rechnungs|"
+    "listened|played|watched|clicked|viewed|rated|bought|visited|reviewed)"
 )
 _MOMENT = "(time|timestamp|date|datetime|day|ts|at|datum|zeit)"
 KNOWN_NAMES = {
@@ -33,8 +34,8 @@ KNOWN_NAMES = {
 """Role -> names of its column, in lower case and without other characters: `User-ID` is userid."""
 _TIME_NAMES = rf"{_DEED}{_MOMENT}|datum|zeit|zeitstempel|fecha|day|when|t|moment"
 """Further names of times, if the values are times."""
-_OTHER_TIMES = "updated|modified|changed|deleted|cancel|expire|release|birth|shipped|delivered|last|first"
-"""Beginnings of names of times that are not those of the event."""
+_COUNTERS = rf"{KNOWN_NAMES['time']}|{_TIME_NAMES}|{_DEED}?(day|week|month|session|order|visit)(number|no|nr|num|index)"
+"""Names of what may count the days or orders of a customer: an order of events without moments."""
 _RECOGNISED = ("user", "item", "time", "order")
 """Roles that are taken without an option; ratings and kinds of events matter only to some options."""
 
@@ -131,19 +132,12 @@ def _find_named(columns: Sequence[Column], role: str) -> list[Column]:
 
 
 def _find_times(columns: Sequence[Column]) -> list[Column]:
-    """The columns with the plainest names of times: `time`; else those of a deed; else any `..._at`."""
+    """The columns with the plainest names of times: `time`; else those of a deed, since `signup_date` is no event."""
     certain = [one for one in columns if re.fullmatch(KNOWN_NAMES["time"], one.spelled)]
     if certain:
         timely = [one for one in certain if one.holds_times]
         return timely if len(timely) == 1 else certain
-    likely = [one for one in columns if re.fullmatch(_TIME_NAMES, one.spelled) and one.holds_times]
-    ending = re.compile(r".*(_at|[a-z]At|_time|_date|_timestamp)")
-    others = [
-        one
-        for one in columns
-        if ending.fullmatch(one.name) and not re.match(_OTHER_TIMES, one.spelled) and one.holds_times
-    ]
-    return likely or others
+    return [one for one in columns if re.fullmatch(_TIME_NAMES, one.spelled) and one.holds_times]
 
 
 def _find_objects(roles: Mapping[str, str], named: Mapping[str, Column], columns: Sequence[Column]) -> list[RowFault]:
@@ -178,6 +172,11 @@ def _mention_unused(columns: Sequence[Column], found: Recognition, source: Sourc
             several = [*sure, *(one for one in named if one not in sure)]
             notes += [
                 f"{one.name!r} may be a time and is not used: if it is, give `time_column`" for one in several[:3]
+            ]
+            notes += [
+                f"{one.name!r} may be an order of events and is not used: if it is, give `time_column`"
+                for one in timely
+                if one not in several and re.fullmatch(_COUNTERS, one.spelled)
             ]
         else:
             notes += [f"{one.name!r} holds times and is not used" for one in sure[:3]]

@@ -156,7 +156,12 @@ def test_equal_times_follow_neither_ids_nor_each_other() -> None:
 def test_orders_of_one_time_follow_no_number_and_their_events_are_together(tmp_path: Path) -> None:
     rows = [(user, item, 7, order) for user in range(400) for order, item in ((999, 1), (999, 2), (1000, 3), (1000, 4))]
     frame = pl.DataFrame(rows, schema=["user", "item", "time", "order_id"], orient="row")
-    data = Interactions.from_pairs(*(frame[name] for name in frame.columns[:3]), orders=frame["order_id"])
+    data = Interactions.from_pairs(frame["user"], frame["item"], frame["time"], orders=frame["order_id"])
+    assert data.notes == (
+        "100 % of neighbouring events of a customer have equal times, and are shuffled, with the events of an order "
+        "together: give `ties='given'` if the order of the rows is meaningful",
+    )
+    assert Interactions.from_frame(frame).notes[-1] == data.notes[0]
     for histories in (data.item_rows.reshape(-1, 4), Interactions.from_frame(frame).item_rows.reshape(-1, 4)):
         older = histories < 2  # the items of 999
         assert (older[:, 0] == older[:, 1]).all()

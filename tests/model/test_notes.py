@@ -9,7 +9,7 @@ import pytest
 from lorentzrec.model.notes import _TEXTS, Note, NoteKind, read_notes, write_notes
 
 NOTES = (
-    Note(NoteKind.EQUAL_TIMES, {"share": 1 / 3, "order": "shuffled (`ties` decides)"}),
+    Note(NoteKind.OUT_OF_PATIENCE, {"epoch": 9, "metric": "recall@10", "best": 4}),
     Note(NoteKind.SINGLE_EVENT, {"customers": 1200}),
     Note(NoteKind.ONE_THREAD),
     Note.of_text("braces { } are text"),
@@ -22,7 +22,7 @@ def test_every_kind_has_a_text() -> None:
 
 def test_rendered() -> None:
     assert [str(note) for note in NOTES] == [
-        "33.3% of neighbouring events have equal times, and are shuffled (`ties` decides)",
+        "stopped after epoch 9: no better recall@10 since epoch 4",
         "1,200 customers have a single event and nothing to predict it from: not used in training",
         "deterministic symmetric BPR runs on one thread",
         "braces { } are text",

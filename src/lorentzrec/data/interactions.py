@@ -19,6 +19,7 @@ from lorentzrec.data.arrays import offsets_of as offsets_of
 from lorentzrec.data.frames import polars_series
 from lorentzrec.data.order_numbers import number_orders
 from lorentzrec.data.random_keys import order_key, random_key, tie_key
+from lorentzrec.data.ties import GIVEN, SHUFFLED, describe_ties
 from lorentzrec.data.times import MICROSECONDS, TimeUnit, convert_to_seconds
 from lorentzrec.data.vocabulary import Id, Vocabulary, id_series
 from lorentzrec.errors import ConfigError, InputError
@@ -130,7 +131,8 @@ class Interactions:
         events = events.sort(["user_row", *(name for name in within if name in events.columns)], maintain_order=True)
         if orders is not None:
             events = events.with_columns(order=pl.Series(number_orders(events)))
-        return cls.from_sorted(vocabularies["user"], vocabularies["item"], events, ties_given=given)
+        data = cls.from_sorted(vocabularies["user"], vocabularies["item"], events, ties_given=given)
+        return replace(data, notes=(data.ties_note,)) if data.tied_share else data
 
     @classmethod
     def from_frame(
@@ -268,6 +270,13 @@ class Interactions:
         """Of all pairs of consecutive events of one customer, the share with equal times."""
         neighbours = int(self._same_user.sum())
         return float(self._tied.sum() / neighbours) if neighbours else 0.0
+
+    @property
+    def ties_note(self) -> str:
+        """A sentence on the events with equal times, if there are any."""
+        return describe_ties(
+            self.tied_share, GIVEN if self.ties_given else SHUFFLED, orders_known=self.orders is not None
+        )
 
     @property
     def _same_user(self) -> Booleans:

@@ -68,7 +68,7 @@ def _read(frame: Any, names: dict[str, str], options: dict[str, Any]) -> Interac
         histories = pipeline.run()
         events = cast_columns(engine.collect(histories.events).sort(histories.order))
     said = pipeline.notes if pipeline.rejected is None else [*pipeline.notes, pipeline.faults]
-    said = [*said, *ties_notes(count_ties(events), config)]
+    said = [*said, *ties_notes(count_ties(events), config, events.columns)]
     users, items = Vocabulary(histories.users["id"], name="user"), Vocabulary(histories.items["id"], name="item")
     shown = tuple(map(_in_python, said))
     return Interactions.from_sorted(users, items, events, shown, ties_given=has_given_ties(source))

@@ -138,8 +138,8 @@ def prepare(
                 **({"times": "positions"} if config.source.ordered else {}),
                 **({"ties": "given"} if has_given_ties(config.source) else {}),
             }
-            recorded += ties_notes(add_ties(file.ties for file in events), config)
             columns = histories.events.collect_schema().names()
+            recorded += ties_notes(add_ties(file.ties for file in events), config, columns)
             manifest = draft.finish(columns=columns, events=events, parts=histories.parts, record=record)
     return _report(config, manifest, started, notes)
 
@@ -160,7 +160,7 @@ def read_interactions(paths: Iterable[str | Path], reader: str | None = None, **
         events = cast_columns(engine.collect(histories.events).sort(histories.order))
     users, items = Vocabulary(histories.users["id"], name="user"), Vocabulary(histories.items["id"], name="item")
     notes = pipeline.notes if pipeline.rejected is None else [*pipeline.notes, pipeline.faults]
-    notes = [*choices, *notes, *ties_notes(count_ties(events), config)]
+    notes = [*choices, *notes, *ties_notes(count_ties(events), config, events.columns)]
     return Interactions.from_sorted(users, items, events, tuple(notes), ties_given=has_given_ties(source))
 
 

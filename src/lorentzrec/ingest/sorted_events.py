@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from lorentzrec.counting import Count
+from lorentzrec.data.ties import describe_ties
 
 if TYPE_CHECKING:
     import polars as pl
@@ -47,16 +48,14 @@ def count_ties(frame: pl.DataFrame) -> Ties:
     return Ties(int(same.sum()), int(tied.sum()), repeated)
 
 
-def ties_notes(ties: Ties, config: PrepareConfig) -> list[str]:
-    """What a reader should know about equal times and repeated rows."""
+def ties_notes(ties: Ties, config: PrepareConfig, columns: Collection[str]) -> list[str]:
+    """What a reader should know about equal times and repeated rows; `columns`: those of the events."""
     notes, source = [], config.source
     if ties.tied and not source.ordered:
-        share = ties.tied / ties.followers
-        percent = "less than 1 %" if share < 0.005 else f"{100 * share:.0f} %"
         order = "in the order of the file"
         if source.ties == "shuffle":
             order = "shuffled: give `ties='file'` if the order of the file is meaningful"
-        notes.append(f"{percent} of neighbouring events of a customer have equal times, and are {order}")
+        notes.append(describe_ties(ties.tied / ties.followers, order, orders_known="order" in columns))
     if ties.repeated and config.duplicates == "keep":
         rows = f"{Count(ties.repeated):row repeats|rows repeat}"
         notes.append(f"{rows} another one, with the same user, item and time: drop them with `duplicates='exact'`")

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from lorentzrec.data.arrays import Booleans, mask_of
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions, offsets_of
+from lorentzrec.data.ties import mentions_ties
 from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.evaluation.protocol import cutoff_of, evaluate
@@ -400,8 +401,8 @@ def _notes(data: Interactions, learners: int, config: ResolvedConfig, *, partly:
     if config.model == "asymmetric" and not data.ordered:
         yield Note(NoteKind.NO_TIMES, {"folds": config.folds})
     elif config.model == "asymmetric" and config.history == "causal" and data.tied_share > 0:
-        order = "in the order of the input" if data.ties_given else "shuffled (`ties` decides)"
-        yield Note(NoteKind.EQUAL_TIMES, {"share": data.tied_share, "order": order})
+        # Data that were read or made of pairs carry the note already.
+        yield from () if mentions_ties(data.notes) else (Note.of_text(data.ties_note),)
     short = int((data.lengths > 0).sum()) - learners
     if short and not partly:
         kind = NoteKind.SINGLE_EVENT if data.labels is None else NoteKind.NO_PREDICTABLE_LABEL

@@ -14,7 +14,6 @@ class NoteKind(StrEnum):
     TEXT = "text"
     """A note of the data, or of a model that was saved without records."""
     NO_TIMES = "no_times"
-    EQUAL_TIMES = "equal_times"
     NO_PREDICTABLE_LABEL = "no_predictable_label"
     SINGLE_EVENT = "single_event"
     NOT_REPRODUCIBLE = "not_reproducible"
@@ -52,7 +51,6 @@ class NoteKind(StrEnum):
 _TEXTS = {
     NoteKind.TEXT: "{text}",
     NoteKind.NO_TIMES: "the events have no times: histories are used without order, in {folds} folds",
-    NoteKind.EQUAL_TIMES: "{share:%} of neighbouring events have equal times, and are {order}",
     NoteKind.NO_PREDICTABLE_LABEL: "{customers:customer has|customers have} no labelled event that could be predicted: "
     "not used in training",
     NoteKind.SINGLE_EVENT: "{customers:customer has|customers have} a single event and nothing to predict it from: "

@@ -338,3 +338,25 @@ def test_bad_input(recommender: MidpointRecommender, user_items: sparse.csr_matr
         recommender.recommend(0, user_items[0, :35])
     with pytest.raises(InputError, match="give a SciPy matrix"):
         recommender.recommend(0, [1, 2])
+
+
+def test_no_customers_give_no_rows() -> None:
+    data = Interactions.from_pairs(["u", "u", "v", "v"], ["a", "b", "a", "c"], [1, 2, 3, 4])
+    fitted = MidpointRecommender(epochs=1, dimension=2).fit(data, show_progress=False)
+    ids, scores = fitted.recommend([], N=2)
+    assert (ids.shape, ids.dtype.kind, scores.shape) == ((0, 2), "U", (0, 2))
+
+
+def test_factors_of_customers_are_computed_once_per_fit() -> None:
+    data = Interactions.from_pairs(["u", "u", "v", "v"], ["a", "b", "a", "c"], [1, 2, 3, 4])
+    fitted = MidpointRecommender(epochs=1, dimension=2).fit(data, show_progress=False)
+    first = fitted.user_factors
+    assert fitted.user_factors is first
+    assert not first.flags.writeable
+    again = fitted.set_params(seed=5).fit(data, show_progress=False).user_factors
+    assert not np.array_equal(again, first)
+
+
+def test_a_misspelt_name_of_implicit_is_suggested() -> None:
+    with pytest.raises(ConfigError, match="there is no hyper-parameter 'factor': did you mean 'factors'"):
+        MidpointRecommender(factor=3)

@@ -46,6 +46,8 @@ class MidpointRecommender:
         [Parameter(name, Parameter.KEYWORD_ONLY, default=value) for name, value in TrainingConfig().to_dict().items()]
     )
     model_: Model
+    _user_factors: tuple[Model, NDArray[np.float32]] | None = None
+    """The factors of customers, with the model that they are of."""
 
     def __init__(self, **settings: Any) -> None:
         self._settings = TrainingConfig().to_dict() | _our_names(settings)
@@ -214,11 +216,15 @@ class MidpointRecommender:
         """A row per customer of the training data, to be multiplied with `item_factors`; 0 for customers without
         events."""
         model = self._trained
+        if self._user_factors is not None and self._user_factors[0] is model:
+            return self._user_factors[1]
         known = users_of(model)
         informed = np.arange(len(known)) if model.histories is None else np.flatnonzero(model.histories.lengths)
         factors = self._factors(model.query_points(users=known.ids(informed)))
         found = np.zeros((len(known), factors.shape[1]), np.float32)
         found[informed] = factors
+        found.setflags(write=False)
+        self._user_factors = (model, found)
         return found
 
     def recalculate_user(self, userid: Any, user_items: Any) -> NDArray[np.float32]:
@@ -281,7 +287,7 @@ def _our_names(settings: dict[str, Any]) -> dict[str, Any]:
             raise ConfigError("random_state is None: give a whole number, and other numbers for other runs")
         # In implicit, 0 threads are all cores.
         ours[name] = None if given == "num_threads" and value == 0 else value
-    check_names(TrainingConfig, ours, "hyper-parameter")
+    check_names([*TrainingConfig().to_dict(), *NAMES_IN_IMPLICIT], ours, "hyper-parameter")
     return ours
 
 
@@ -301,8 +307,7 @@ def _arrays(found: list[Recommendations], width: int, known: Vocabulary, single:
     """Ids and scores as arrays with `width` columns. Ids that are integers are int32 if they fit, as in implicit."""
     padding = "" if known.holds_strings else NO_ITEM
     ids = np.array([[*one.ids, *[padding] * (width - len(one))] for one in found])
-    if not known.holds_strings:
-        ids = ids.astype(known.integer_type).reshape(len(found), width)
+    ids = ids.astype(np.str_ if known.holds_strings else known.integer_type).reshape(len(found), width)
     scores = np.full((len(found), width), NO_SCORE, np.float32)
     for row, one in enumerate(found):
         scores[row, : len(one)] = one.scores

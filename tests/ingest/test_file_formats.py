@@ -105,6 +105,35 @@ def workbook(frame: pl.DataFrame) -> bytes:
     )
 
 
+def open_spreadsheet(frame: pl.DataFrame) -> bytes:
+    """The smallest OpenDocument spreadsheet: text in cells, one sheet."""
+    names = {kind: f"urn:oasis:names:tc:opendocument:xmlns:{kind}:1.0" for kind in ("office", "table", "text")}
+    spaces = " ".join(f'xmlns:{kind}="{name}"' for kind, name in names.items())
+    cell = '<table:table-cell office:value-type="string"><text:p>{}</text:p></table:table-cell>'
+    rows = "".join(
+        f"<table:table-row>{''.join(cell.format(value) for value in row)}</table:table-row>"
+        for row in [frame.columns, *map(list, frame.rows())]
+    )
+    return zipped(
+        {
+            "mimetype": b"application/vnd.oasis.opendocument.spreadsheet",
+            "META-INF/manifest.xml": (
+                f'<manifest:manifest xmlns:manifest="{names["office"].replace("office", "manifest")}">'
+                '<manifest:file-entry manifest:full-path="content.xml" manifest:media-type="text/xml"/>'
+                "</manifest:manifest>"
+            ).encode(),
+            "content.xml": (
+                f"<office:document-content {spaces}><office:body><office:spreadsheet>"
+                f'<table:table table:name="Events">{rows}</table:table>'
+                "</office:spreadsheet></office:body></office:document-content>"
+            ).encode(),
+        }
+    )
+
+
+DOCUMENT = {"[Content_Types].xml": b"<Types/>", "word/document.xml": b"<document/>"}
+
+
 def database(folder: Path) -> bytes:
     with sqlite3.connect(folder / "made.db") as connection:
         connection.execute("create table events (user, item)")
@@ -161,6 +190,8 @@ FILES: list[tuple[str, str, Callable[[Path], bytes], str]] = [
     ("Arrow", "events.arrow", lambda _: written_by(FRAME.write_ipc), READ),
     ("Arrow", "events.feather", lambda _: written_by(FRAME.write_ipc), READ),
     ("Excel", "events.xlsx", lambda _: workbook(DAYS), READ),
+    ("OpenDocument", "events.ods", lambda _: open_spreadsheet(DAYS), READ),
+    ("Word", "events.docx", lambda _: zipped(DOCUMENT), "is a document of an office program"),
     ("SciPy matrix", "events.npz", lambda _: written_by(lambda file: sparse.save_npz(file, MATRIX)), READ),
     ("pickle", "events.pkl", lambda _: pickle.dumps([1]), "is a pickle, which can run any code"),
     ("pickle", "events.pkl.gz", lambda _: gzip.compress(pickle.dumps([1])), "is a pickle, which can run any code"),
@@ -202,6 +233,7 @@ def outcome(folder: Path, entry: tuple[str, str, Callable[[Path], bytes], str]) 
         assert data is not None, again
         check(data, name)
         return "read with " + " ".join(f"`--{key.replace('_', '-')} {shlex.quote(hints[key])}`" for key in hints), ""
+    assert expected != READ, message
     assert expected in message, message
     return "refused", line
 

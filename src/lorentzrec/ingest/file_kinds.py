@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from zipfile import ZipFile
 
 from lorentzrec.errors import InputError, explain_missing, how_to_get
 from lorentzrec.ingest.compression import open_archive, open_content
@@ -33,6 +34,8 @@ _REFUSED = {
     b"<?xml": ("an XML document", "export the events as CSV"),
 }
 """First bytes -> what such a file is, and what to do."""
+_OPEN_SPREADSHEET = b"application/vnd.oasis.opendocument.spreadsheet"
+"""The type that a spreadsheet of OpenDocument (.ods) states of itself."""
 _LARGEST_WORKBOOK = 4 * 2**30
 """Bytes of a workbook once it is unpacked."""
 
@@ -49,7 +52,10 @@ def detect_kind(path: Path, label: str) -> str | None:
     if head.startswith(b"PK\x03\x04"):
         with open_archive(path, label) as archive:
             names = archive.namelist()
-            if "[Content_Types].xml" in names:
+            workbook = any(name.startswith("xl/workbook.") for name in names)
+            if "[Content_Types].xml" in names and not workbook:
+                raise InputError(f"{label} is a document of an office program: export the events as CSV")
+            if workbook or _is_open_spreadsheet(archive):
                 if sum(one.file_size for one in archive.infolist()) > _LARGEST_WORKBOOK:
                     raise InputError(f"{label} is larger than 4 GiB when it is unpacked: save the events as CSV")
                 return "excel"
@@ -74,6 +80,13 @@ def detect_kind(path: Path, label: str) -> str | None:
     if head[257:262] == b"ustar":
         raise InputError(f"{label} is a tar archive: unpack it, and give the file with the events, or the folder")
     return None
+
+
+def _is_open_spreadsheet(archive: ZipFile) -> bool:
+    if "mimetype" not in archive.namelist():
+        return False
+    with archive.open("mimetype") as file:
+        return file.read(len(_OPEN_SPREADSHEET)) == _OPEN_SPREADSHEET
 
 
 def require_excel(label: str) -> None:

@@ -202,7 +202,7 @@ def test_floats_in_text_are_integers_if_all_are(tmp_path: Path) -> None:
     assert notes == (
         "1 user id such as '17850.0' may be whole numbers that became floats",
         "1 user id such as 'NULL' may mean that there is no user",
-        "1 user id such as ' cheese ' begin or end with blanks, which makes them users of their own",
+        "1 user id such as ' cheese ' may begin or end with blanks by mistake, which make another user",
     )
 
 
@@ -458,3 +458,22 @@ def test_a_file_with_the_name_of_a_known_data_set_may_be_something_else(tmp_path
     reviews = tmp_path / "reviews_Shop.json"
     reviews.write_text('{"user": "u", "item": "a"}\n')
     assert len(Interactions.from_file(reviews)) == 1
+
+
+def test_messages_about_frames_name_the_arguments_of_python() -> None:
+    frame = pl.DataFrame({"user": ["u"], "item": ["a"], "time": [1]})
+    for wrong in ("foo", "file"):
+        with pytest.raises(ConfigError, match=f"`ties` is '{wrong}': give one of shuffle, given"):
+            Interactions.from_frame(frame, ties=wrong)
+    with pytest.raises(ConfigError, match="but `time` is given: leave one out, or use `ties='given'`"):
+        Interactions.from_frame(frame, time="time", ordered=True)
+    with pytest.raises(ConfigError, match="there is no option of from_frame 'usr': did you mean 'user'"):
+        Interactions.from_frame(frame, usr="user")
+
+
+def test_row_numbers_and_a_column_called_order_are_mentioned() -> None:
+    frame = pl.DataFrame({"Unnamed: 0": [0, 1], "user": ["u", "u"], "item": ["a", "b"], "order": [2, 1]})
+    assert Interactions.from_frame(frame).notes == (
+        "the column 'order' is taken for the order",
+        "the column 'Unnamed: 0' is not used: pandas gives this name to row numbers that were saved with a frame",
+    )

@@ -78,8 +78,8 @@ class PrepareConfig:
     Change it if a few customers have most of the events.
     """
     duplicates: Literal["keep", "exact", "first", "last", "sum"] = "keep"
-    """Events of one customer with one item: keep all, drop exact copies of a row, or keep the first, the last, or one
-    with the sum of their weights.
+    """Events of one customer with one item: keep all, drop exact copies (the same user, item, time, weight, order and
+    target; other columns do not count), or keep the first, the last, or one with the sum of their weights.
 
     Change it to `first` or `sum` if repeated purchases carry no information.
     """

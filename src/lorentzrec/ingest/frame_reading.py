@@ -12,7 +12,7 @@ import narwhals as nw
 from lorentzrec.data.frames import open_frame, polars_series
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import Vocabulary, nullable_ids
-from lorentzrec.errors import InputError
+from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.field_checks import check_names
 from lorentzrec.ingest.config import PrepareConfig
 from lorentzrec.ingest.dataset import cast_columns
@@ -34,11 +34,13 @@ ADDRESS = "the frame"
 _SAMPLE = 100
 _OPTIONS = ("decimal", "thousands", "time_unit", "time_format", "ordered", "ties", "tie_seed")
 """Fields of `Source` that a frame can need."""
+_COLUMNS = ("user", "item", "time", "weight", "order", "kind")
+"""Arguments of `from_frame` with names of columns."""
 
 
 def read_frame(frame: Any, names: Mapping[str, str | int], options: Mapping[str, Any]) -> Interactions:
     """The events of a data frame; see `Interactions.from_frame`. `names`: user, item, ... -> the given column."""
-    check_names([*_OPTIONS, "rating", *FILTERS], options, "option of from_frame")
+    check_names([*_COLUMNS, *_OPTIONS, "rating", *FILTERS], options, "option of from_frame")
     try:
         return _read(frame, {role: str(name) for role, name in names.items()}, dict(options))
     except InputError as error:
@@ -51,6 +53,8 @@ def _read(frame: Any, names: dict[str, str], options: dict[str, Any]) -> Interac
         names["rating"] = str(options.pop("rating"))
     given: dict[str, Any] = {f"{'event' if role == 'kind' else role}_column": name for role, name in names.items()}
     given |= {name: options.pop(name) for name in _OPTIONS if name in options}
+    if given.get("ties", "shuffle") not in ("shuffle", "given"):
+        raise ConfigError(f"`ties` is {given['ties']!r}: give one of shuffle, given")
     if given.get("ties") == "given":
         given["ties"] = "file"
     source = Source(**given)
@@ -79,6 +83,7 @@ def _in_python(text: str) -> str:
     text = re.sub(r"`event_column", "`kind", text)
     text = re.sub(r"`(user|item|time|weight|order|rating)_column", r"`\1", text)
     text = text.replace("`ties='file'` if the order of the file", "`ties='given'` if the order of the rows")
+    text = text.replace("`ties='file'`", "`ties='given'`")
     return text.replace(f"{ADDRESS} line ", f"{ADDRESS} row ").replace("in the order of the file", "in the given order")
 
 

@@ -58,8 +58,8 @@ class Layout:
     roles: dict[str, str]
     """Role -> column."""
     kinds: dict[str, str]
-    """Role -> what its values are: of an "integer" type, "text" that stays text, or "either", text that may spell
-    integers."""
+    """Role -> what its values are: of an "integer" type, of a "float" type, "text" that stays text, or "either", text
+    that may spell integers."""
     notes: tuple[str, ...] = ()
     """What was recognised rather than given."""
     hints: tuple[str, ...] = ()

@@ -298,7 +298,7 @@ class Pipeline:
         meanings = {
             "pointed": "may be whole numbers that became floats",
             "nothing": f"may mean that there is no {role}",
-            "blank": f"begin or end with blanks, which makes them {role}s of their own",
+            "blank": f"may begin or end with blanks by mistake, which make another {role}",
         }
         for sign, meaning in meanings.items():
             if counts[sign]:

@@ -90,6 +90,8 @@ def recognise(columns: Sequence[Column], source: Source, needed: Collection[str]
         exact = named.get(role)
         if exact in free and (exact.kind != "object" or not known):
             roles[role] = role
+            if role == "order":  # it may also be a number that sorts something
+                found.notes.append("the column 'order' is taken for the order")
         elif len(known) == 1:
             roles[role] = known[0].name
             found.notes.append(f"the column {known[0].name!r} is taken for the {role}")
@@ -180,6 +182,11 @@ def _mention_unused(columns: Sequence[Column], found: Recognition, source: Sourc
             ]
         else:
             notes += [f"{one.name!r} holds times and is not used" for one in sure[:3]]
+    notes += [
+        f"the column {one.name!r} is not used: pandas gives this name to row numbers that were saved with a frame"
+        for one in unused
+        if re.fullmatch(r"Unnamed: \d+", one.name)
+    ]
     for name in names_of(unused, "rating")[:1]:
         notes.append(f"the column {name!r} is not used: keep good ratings with `rating_column` and `minimum_rating`")
     if "event" not in found.roles:

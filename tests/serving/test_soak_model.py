@@ -54,6 +54,13 @@ def test_an_uncertain_change_may_happen_after_others_until_it_is_settled() -> No
         see(events)
 
 
+def test_an_uncertain_change_happens_at_most_once() -> None:
+    log = PossibleStates[tuple[str, ...]]("log", ())
+    log.change(lambda entries: (*entries, "a"), acknowledged=False)
+    log.settle()
+    assert log.states == {(), ("a",)}
+
+
 def test_a_change_that_was_never_requested_is_found() -> None:
     events = history()
     with pytest.raises(ViolationError):

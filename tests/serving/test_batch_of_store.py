@@ -124,15 +124,12 @@ def test_options_are_those_of_the_service(store: Store, any_url: str, tmp_path: 
     )
 
 
-def test_a_model_with_customers_of_its_own(
-    store: Store, model: Path, any_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_with_customers_of_its_own(store: Store, model: Path, any_url: str, tmp_path: Path) -> None:
     """Histories of the store come first; whoever was erased gets nothing, also if only the model knows them."""
     for customer in ("m3", "c1", "nobody"):
         store.forget(customer)
-    monkeypatch.setenv(VARIABLE, any_url)
     out = tmp_path / "all.parquet"
-    result = run_json("recommend-all", model, "--out", out, "-k", "4")
+    result = run_json("recommend-all", model, "--store", any_url, "--out", out, "-k", "4")
     counts = {name: result["store"][name] for name in ("customers_of_store", "customers_of_model", "erased_customers")}
     assert counts == {"customers_of_store": 29, "customers_of_model": 9, "erased_customers": 2}
     assert (result["users"], result["store"]["store"]) == (38, store.url)
@@ -140,7 +137,6 @@ def test_a_model_with_customers_of_its_own(
     assert not {"m3", "c1", "nobody"} & found.keys()
     expected = of_service(any_url, [one for one in CUSTOMERS if one != "c1"], k=4)
     assert_equal({user: rows for user, rows in found.items() if user in expected}, expected)
-    monkeypatch.delenv(VARIABLE)
     run("recommend-all", model, "--out", tmp_path / "alone.parquet", "-k", "4")
     alone = table_of(tmp_path / "alone.parquet")
     for customer in ("m0", "m9"):

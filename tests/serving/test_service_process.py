@@ -211,7 +211,7 @@ def test_the_log_may_have_only_what_is_wrong(tmp_path: Path) -> None:
         (["file:nowhere"], "holds no store"),
         (["ftp://nowhere"], "is not the address of a store"),
         (["file:{store}", "--port", "{busy}"], "cannot listen at"),
-        (["file:{store}", "--host", "256.1.1.1"], "cannot listen at"),
+        (["file:{store}", "--host", "256.1.1.1", "--no-keys"], "cannot listen at"),
         (["file:{store}", "--api-key-file", "nowhere"], "cannot be read as a list of keys"),
         (["file:{store}", "--allow-origin", "shop"], "is not a web site"),
         (["file:{store}", "--log-format", "xml"], "--log-format"),

@@ -100,7 +100,10 @@ def test_responses_are_as_described(described: Any, path: str, method: str) -> N
     )
     @given(case=strategy)
     def check(case: Any) -> None:
-        case.call_and_validate(checks=checks)
+        response = case.call()
+        if response.status_code == 414 and not response.content:
+            return  # the server itself refuses an address of 64 KiB, before the application sees it
+        case.validate_response(response, checks=checks)
 
     check()
 
